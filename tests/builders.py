@@ -1,12 +1,17 @@
-"""Small builders for tests, so that a case fits on a screen.
+"""The builders of all tests: objects with good defaults, so that a test states only what matters.
 
-The default fleet is of GPUs: driver `gpu.example.com`, class `gpu`, a pool for each node.
+There are two forms. `pod`, `claim`, `resource_slice` and so on return structs; `pod_manifest`,
+`claim_manifest` and so on return documents as a user would write them. The default devices are
+GPUs: driver `gpu.example.com`, class `gpu`, a pool for each node.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.features import DEFAULT, Features
@@ -37,12 +42,20 @@ from dray.api.types.dra import (
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimSpec,
+    ResourceClaimStatus,
     ResourcePool,
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
+from dray.api.types.meta import (
+    JsonObject,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    ObjectMeta,
+)
 from dray.api.types.nodes import Node, NodeStatus
+from dray.api.types.pods import Pod
 
 DRIVER = "gpu.example.com"
 NAMESPACE = "default"
@@ -136,7 +149,7 @@ def resource_slice(
     skip_node_operations: Sequence[str] = (),
 ) -> ResourceSlice:
     pool = pool or node or "network"
-    sets = tuple(CounterSet(key, _counters(each)) for key, each in (counters or {}).items())
+    sets = tuple(CounterSet(key, _counters(totals)) for key, totals in (counters or {}).items())
     is_local = not (all_nodes or node_selector or per_device)
     return ResourceSlice(
         ObjectMeta(name=name or f"{pool}-{driver.partition('.')[0]}"),
@@ -155,13 +168,13 @@ def resource_slice(
 
 
 def gpu_slice(node: str = "n1", count: int = 4, **fields: object) -> ResourceSlice:
-    """The GPUs of a node, all alike; `fields` are those of `gpu`."""
+    """Return a slice of equal GPUs; `fields` are those of `gpu`."""
     devices = [gpu(f"gpu-{number}", **fields) for number in range(count)]  # type: ignore[arg-type]
     return resource_slice(*devices, node=node)
 
 
 def mig_slices(node: str = "n1", gpus: int = 1) -> list[ResourceSlice]:
-    """Each GPU as a whole, as two halves (3g) or as four quarters (1g), on shared counters."""
+    """Return GPUs that can be used as a whole, as halves (3g) or as quarters (1g)."""
     counters = {f"gpu-{number}": {"memory": "40Gi"} for number in range(gpus)}
     sizes = {"whole": ("40Gi", 1), "half": ("20Gi", 2), "quarter": ("10Gi", 4)}
     partitions = [
@@ -209,14 +222,14 @@ def request(
         True if admin else None,
         tuple(tolerations),
         _capacity_requirements(capacity),
-        tuple(DeviceDerivedAttribute(*each) for each in (derived or {}).items()),
+        tuple(DeviceDerivedAttribute(*attribute) for attribute in (derived or {}).items()),
     )
     return DeviceRequest(name, exactly)
 
 
-def alternatives(name: str, *options: DeviceSubRequest) -> DeviceRequest:
-    """A request that takes the first option which fits."""
-    return DeviceRequest(name, first_available=options)
+def alternatives(name: str, *subrequests: DeviceSubRequest) -> DeviceRequest:
+    """Return a firstAvailable request."""
+    return DeviceRequest(name, first_available=subrequests)
 
 
 def option(
@@ -243,19 +256,102 @@ def _capacity_requirements(capacity: Mapping[str, str] | None) -> CapacityRequir
 def claim(
     *requests: DeviceRequest,
     name: str = "train",
+    namespace: str = NAMESPACE,
     match: str | None = None,
     distinct: str | None = None,
     constraints: Iterable[DeviceConstraint] = (),
 ) -> ResourceClaim:
-    found = list(constraints)
+    all_constraints = list(constraints)
     if match:
-        found.append(DeviceConstraint(match_attribute=match))
+        all_constraints.append(DeviceConstraint(match_attribute=match))
     if distinct:
-        found.append(DeviceConstraint(distinct_attribute=distinct))
+        all_constraints.append(DeviceConstraint(distinct_attribute=distinct))
     return ResourceClaim(
-        ObjectMeta(name=name, namespace=NAMESPACE),
-        ResourceClaimSpec(DeviceClaim(requests, tuple(found))),
+        ObjectMeta(name=name, namespace=namespace),
+        ResourceClaimSpec(DeviceClaim(requests, tuple(all_constraints))),
     )
+
+
+def allocated(
+    waiting: ResourceClaim,
+    *devices: str,
+    request: str = "gpu",
+    pool: str = "n1",
+    driver: str = DRIVER,
+    node_selector: NodeSelector | None = None,
+) -> ResourceClaim:
+    """Return the claim with devices of a pool; a device may be written as `request=device`."""
+    results = []
+    for text in devices:
+        named, _, device_name = text.rpartition("=")
+        results.append(DeviceRequestAllocationResult(named or request, driver, pool, device_name))
+    allocation = AllocationResult(DeviceAllocationResult(tuple(results)), node_selector)
+    return msgspec.structs.replace(waiting, status=ResourceClaimStatus(allocation))
+
+
+def pod(
+    name: str = "train",
+    *,
+    namespace: str = NAMESPACE,
+    claims: Mapping[str, str] | None = None,
+    templates: Mapping[str, str] | None = None,
+    uid: str = "",
+    status: JsonObject | None = None,
+    **spec: Any,
+) -> Pod:
+    """Return the pod of `pod_manifest`."""
+    manifest = pod_manifest(name, namespace=namespace, claims=claims, templates=templates, **spec)
+    manifest["metadata"]["uid"] = uid
+    return msgspec.convert({**manifest, "status": status or {}}, Pod)
+
+
+def pod_manifest(
+    name: str = "train",
+    *,
+    namespace: str = "",
+    claims: Mapping[str, str] | None = None,
+    templates: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> JsonObject:
+    """Return a pod with one container; `claims` and `templates` are by the pod's own names."""
+    sources = [
+        *({"name": own, "resourceClaimName": used} for own, used in (claims or {}).items()),
+        *({"name": own, "resourceClaimTemplateName": t} for own, t in (templates or {}).items()),
+    ]
+    body: JsonObject = {"containers": [{"name": "main", "image": "pause"}], **spec}
+    if sources:
+        body["resourceClaims"] = sources
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+        "spec": body,
+    }
+
+
+def request_manifest(name: str = "gpu", *, cls: str = "gpu", **exactly: Any) -> JsonObject:
+    """Return a request for devices of a class; further fields are those of `exactly`."""
+    return {"name": name, "exactly": {"deviceClassName": cls, **exactly}}
+
+
+def claim_manifest(
+    name: str = "train", *requests: JsonObject, namespace: str = "", **devices: Any
+) -> JsonObject:
+    """Return a ResourceClaim, by default with one GPU; further fields are those of `devices`."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+        "spec": {"devices": {"requests": list(requests) or [request_manifest()], **devices}},
+    }
+
+
+def template_manifest(
+    name: str = "train", *requests: JsonObject, namespace: str = "", **devices: Any
+) -> JsonObject:
+    """Return a ResourceClaimTemplate for the claim of `claim_manifest`."""
+    claimed = claim_manifest(name, *requests, namespace=namespace, **devices)
+    return {**claimed, "kind": "ResourceClaimTemplate", "spec": {"spec": claimed["spec"]}}
 
 
 def node(
@@ -272,54 +368,54 @@ def nodes_labelled(key: str, *values: str) -> NodeSelector:
     return NodeSelector((NodeSelectorTerm((requirement,)),))
 
 
-def fleet(
+def cluster_inventory(
     *slices: ResourceSlice,
     classes: Iterable[DeviceClass] | None = None,
     nodes: Iterable[Node] = (),
     features: Features = DEFAULT,
 ) -> ClusterInventory:
-    """A fleet of these slices; the nodes that they name are there."""
-    built = ClusterInventory(features)
-    for each in nodes:
-        built.put_node(each)
-    for piece in slices:
-        if piece.spec.node_name and piece.spec.node_name not in built.nodes:
-            built.put_node(node(piece.spec.node_name))
-    for device_class_ in (device_class(),) if classes is None else classes:
-        built.put_class(device_class_)
-    for piece in slices:
-        built.put_slice(piece)
-    return built
+    """Return an inventory of these slices, with the nodes that they name."""
+    inventory = ClusterInventory(features)
+    for existing in nodes:
+        inventory.put_node(existing)
+    for published in slices:
+        if published.spec.node_name and published.spec.node_name not in inventory.nodes:
+            inventory.put_node(node(published.spec.node_name))
+    for defined in (device_class(),) if classes is None else classes:
+        inventory.put_class(defined)
+    for published in slices:
+        inventory.put_slice(published)
+    return inventory
 
 
 _shares = itertools.count(1)
 
 
 def hold(
-    fleet: ClusterInventory,
+    cluster: ClusterInventory,
     owner: str,
     *devices: str,
     pool: str = "n1",
     driver: str = DRIVER,
     share: Mapping[str, str] | None = None,
 ) -> None:
-    """Let claim `owner` hold the devices of a pool; with `share`, only that much of each."""
+    """Allocate devices of a pool to the claim `owner`; with `share`, only that much of each."""
     results = tuple(
         DeviceRequestAllocationResult(
             "gpu",
             driver,
             pool,
-            each,
+            device_name,
             share_id=f"share-{next(_shares)}" if share is not None else None,
             consumed_capacity=dict(share or {}),
         )
-        for each in devices
+        for device_name in devices
     )
     allocation = AllocationResult(DeviceAllocationResult(results))
-    fleet.record_allocation(ClaimKey(NAMESPACE, owner), allocation)
+    cluster.record_allocation(ClaimKey(NAMESPACE, owner), allocation)
 
 
 def valid_values(value: str, *valid: str, default: str | None = None) -> DeviceCapacity:
-    """A capacity of which only some amounts are handed out."""
+    """Return a capacity that only allows some amounts."""
     policy = CapacityRequestPolicy(default or valid[0], valid)
     return DeviceCapacity(value, policy)

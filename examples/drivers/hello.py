@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dray import driverkit
-from dray.api.types.dra import Device
 
 
 class Hello(driverkit.Driver):
     name = "hello.example.com"
 
-    def devices(self) -> Iterable[Device]:
+    def devices(self) -> Iterable[driverkit.Device]:
         yield driverkit.device("hello-0", greeting="hello", loud=False)
         yield driverkit.device("hello-1", greeting="ahoy", loud=True)
 

@@ -12,21 +12,21 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dray import driverkit
-from dray.api.types.dra import CapacityRequestPolicy, CapacityRequestPolicyRange, Device
-from dray.api.types.dra import DeviceCapacity as Capacity
 
 FAULT = Path(os.environ.get("IMAGINARY_GPU_FAULT", "/tmp/imaginary-gpu-fault"))
-SHARES = CapacityRequestPolicy(
-    default="1Gi", valid_range=CapacityRequestPolicyRange(min="1Gi", step="1Gi")
+SHARES = driverkit.CapacityRequestPolicy(
+    default="1Gi", valid_range=driverkit.CapacityRequestPolicyRange(min="1Gi", step="1Gi")
 )
 
 
 class SharedGpu(driverkit.Driver):
     name = "shared-gpu.example.com"
 
-    def devices(self) -> Iterable[Device]:
-        memory = Capacity("16Gi", request_policy=SHARES)
-        yield Device(name="gpu-0", allow_multiple_allocations=True, capacity={"memory": memory})
+    def devices(self) -> Iterable[driverkit.Device]:
+        memory = driverkit.DeviceCapacity("16Gi", request_policy=SHARES)
+        yield driverkit.Device(
+            name="gpu-0", allow_multiple_allocations=True, capacity={"memory": memory}
+        )
 
     def prepare(self, allocated: driverkit.Allocated) -> driverkit.Prepared:
         memory = allocated.result.consumed_capacity.get("memory", "0")

@@ -26,7 +26,7 @@ from dray.drivers.simulated.faults import FAILED_ANNOTATION
 from dray.node.runtimes import sandbox
 from dray.store import memory
 from dray.store.store import Store
-from tests.cluster.world import CLASS, World
+from tests.cluster.world import CLASS, World, sound
 
 needs_sandbox = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
 
@@ -261,7 +261,9 @@ def with_node(test: Callable[[Site], Awaitable[None]], fleet: str = "h100", **ch
     async def run(folder: Path) -> None:
         async with memory.open() as store, running(store, folder, fleet, **choices) as here:
             await test(here)
+            await sound(here.world)
             await here.empty()
+            await sound(here.world)
 
     on_folder(run)
 

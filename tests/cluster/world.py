@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from dray.api import kinds
+from dray.api import features, kinds
+from dray.api.features import Features
 from dray.api.types.meta import JsonObject
 from dray.apiserver.server import Settings
 from dray.client.api_client import Client, ObjectSelection
@@ -19,6 +20,7 @@ from dray.cluster.assembly import Cluster, ClusterPlan
 from dray.drivers.simulated import fleet as fleets
 from dray.store import memory
 from dray.testing import invariants
+from dray.testing.revisions import RevisionWatch
 
 DEADLINE_SECONDS = 45.0
 CLASS = "gpu.nvidia.com"
@@ -147,13 +149,16 @@ def with_plan(test: Callable[[World], Awaitable[None]], directory: Path, plan: C
     async def run() -> AssertionError | None:
         async with memory.open() as store, assembly.running(store, directory, plan) as running:
             world = World(running, running.client())
-            try:
-                await world.until(lambda: _is_published(world, plan), "the fleet being published")
-                await test(world)
-                await _sound(world, plan)
-            except AssertionError as failure:
-                # Raised outside, where no task group wraps it.
-                return failure
+            async with RevisionWatch(world.client).running() as revisions:
+                try:
+                    published = "the fleet being published"
+                    await world.until(lambda: _is_published(world, plan), published)
+                    await test(world)
+                    await sound(world, plan.settings.features)
+                    assert revisions.violations == []
+                except AssertionError as failure:
+                    # Raised outside, where no task group wraps it.
+                    return failure
         return None
 
     failure = asyncio.run(run())
@@ -167,12 +172,17 @@ async def _is_published(world: World, plan: ClusterPlan) -> bool:
     return len(await world.all(kinds.RESOURCE_SLICE)) >= len(list(plan.fleet.slices()))
 
 
-async def _sound(world: World, plan: ClusterPlan) -> None:
-    async def is_sound() -> bool:
-        return not await invariants.violations(world.client, plan.settings.features)
+async def sound(world: World, gates: Features = features.DEFAULT) -> None:
+    """Wait until every invariant holds; AssertionError says which does not."""
 
-    left = await invariants.violations(world.client, plan.settings.features)
-    await world.until(is_sound, f"the end of {left}")
+    async def violations() -> list[str]:
+        prepared = world.cluster.prepared_claims()
+        return await invariants.violations(world.client, gates, prepared)
+
+    async def is_sound() -> bool:
+        return not await violations()
+
+    await world.until(is_sound, f"the end of {await violations()}")
 
 
 def claim_spec(*requests: JsonObject, **fields: Any) -> JsonObject:

@@ -75,7 +75,7 @@ def build_fleet(case: dict[str, Any]) -> ClusterInventory:
     for piece in _uniquely_named(case["slices"] or ()):
         fleet.put_slice(msgspec.convert(piece, ResourceSlice))
     state = case["allocatedState"]
-    fleet.hold_state(
+    fleet.record_state(
         AllocatedState(
             [device_id(device) for device in state["allocatedDevices"]],
             [

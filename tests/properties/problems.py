@@ -83,7 +83,11 @@ def draw(dice: random.Random) -> Problem:
         list_type_attributes=dice.random() < 0.3,
         derived_attributes=True,
     )
-    slices = [piece for _ in range(dice.choice((1, 2, 2))) for piece in draw_pool(dice, gates)]
+    slices = [
+        resource_slice
+        for _ in range(dice.choice((1, 2, 2)))
+        for resource_slice in draw_pool(dice, gates)
+    ]
     unique = {
         (
             resource_slice.spec.driver,
@@ -119,14 +123,14 @@ def draw_pool(dice: random.Random, gates: Features) -> list[ResourceSlice]:
     driver = dice.choice(DRIVERS)
     name = dice.choice(("p1", "p2"))
     with_counters = dice.random() < 0.4
-    pieces = dice.choice((1, 1, 2))
-    total = pieces + with_counters
+    slice_count = dice.choice((1, 1, 2))
+    total = slice_count + with_counters
     if dice.random() < 0.04:
         total += 1
     pool = ResourcePool(name, 1, total)
     binds = dice.random() < 0.1
     slices = []
-    for number in range(pieces):
+    for number in range(slice_count):
         devices = tuple(
             _device(dice, f"d{number}{index}", with_counters, binds, gates)
             for index in range(dice.choice((1, 2, 3, 4)))

@@ -15,7 +15,7 @@ from dray.allocator.model.rejections import AllocationError
 from dray.allocator.model.trail import Trail
 from dray.allocator.search import backtracking, check_sequence
 from tests import rounds
-from tests.properties import problems, worlds
+from tests.properties import clusters, problems
 
 # One seed is one problem: drawing each of its hundred decisions from hypothesis would take longer
 # than solving it.
@@ -29,18 +29,18 @@ some = rounds.examples(400, long=12_000)
 @hypothesis.example(5889)
 def test_finds_what_trying_every_combination_in_order_finds(seed: int) -> None:
     problem = problems.draw(random.Random(seed))
-    answer: placement.FitResult | None = None
+    result: placement.FitResult | None = None
     try:
-        answer = worlds.placement_on(worlds.fleet_of(problem)).allocate_on(
+        result = clusters.allocator_on(clusters.cluster_of(problem)).allocate_on(
             problem.claims, problems.NODE
         )
-        found = worlds.described(answer, problem.claims)
+        found = clusters.described(result, problem.claims)
     except AllocationError as failure:
         found = failure.text(problem.claims)
-    assert found == worlds.upstream_answer(problem)
-    if isinstance(answer, placement.Fit):
-        given = worlds.allocated(problem.claims, answer)
-        keys = [each.key for each in given]
+    assert found == clusters.upstream_result(problem)
+    if isinstance(result, placement.Fit):
+        given = clusters.allocated(problem.claims, result)
+        keys = [item.key for item in given]
         violations = verifier.find_violations(
             problem.slices, given, problem.features, just_allocated=keys
         )
@@ -64,8 +64,8 @@ def test_counting_early_changes_no_answer(seed: int, patience: int) -> None:
     problem = problems.draw(random.Random(seed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backtracking, "_POSITIONS_BEFORE_PROOF", patience)
-        answer = worlds.answer_of(worlds.fleet_of(problem), problem.claims, problems.NODE)
-    assert answer == worlds.upstream_answer(problem)
+        result = clusters.result_of(clusters.cluster_of(problem), problem.claims, problems.NODE)
+    assert result == clusters.upstream_result(problem)
 
 
 @some
@@ -74,18 +74,18 @@ def test_every_allocation_is_legal(seed: int) -> None:
     """Claims are placed one after the other; after each, the whole state is judged."""
     dice = random.Random(seed)
     problem = problems.draw(dice)._replace(taken=[], shared=[])
-    fleet = worlds.fleet_of(problem)
-    asked = worlds.placement_on(fleet)
+    cluster = clusters.cluster_of(problem)
+    asked = clusters.allocator_on(cluster)
     placed: list[Any] = []
     for number in range(4):
         claim = problems.draw_claim(dice, number, problem.features)
         try:
-            answer = asked.allocate_on([claim], problems.NODE)
+            result = asked.allocate_on([claim], problems.NODE)
         except AllocationError:
             continue
-        if isinstance(answer, placement.Fit):
-            (done,) = worlds.allocated([claim], answer)
-            fleet.put_claim(done)
+        if isinstance(result, placement.Fit):
+            (done,) = clusters.allocated([claim], result)
+            cluster.put_claim(done)
             placed.append(done)
             key = claim.key
             violations = verifier.find_violations(
@@ -98,9 +98,9 @@ def test_every_allocation_is_legal(seed: int) -> None:
 @hypothesis.given(seeds)
 def test_a_search_leaves_no_trace(seed: int) -> None:
     problem = problems.draw(random.Random(seed))
-    fleet = worlds.fleet_of(problem)
+    cluster = clusters.cluster_of(problem)
     try:
-        before = worlds.placement_on(fleet).problem(problem.claims, problems.NODE)
+        before = clusters.allocator_on(cluster).problem(problem.claims, problems.NODE)
     except AllocationError:
         return
     state = _snapshot(before.constraints)
@@ -122,17 +122,17 @@ def test_a_search_leaves_no_trace(seed: int) -> None:
 def test_a_refused_device_leaves_no_trace(seed: int) -> None:
     dice = random.Random(seed)
     problem = problems.draw(dice)
-    fleet = worlds.fleet_of(problem)
+    cluster = clusters.cluster_of(problem)
     try:
-        on_node = worlds.placement_on(fleet).problem(problem.claims, problems.NODE)
+        on_node = clusters.allocator_on(cluster).problem(problem.claims, problems.NODE)
     except AllocationError:
         return
     together = check_sequence.CheckSequence(on_node)
     trail = Trail()
-    for plan in on_node.plans():
-        for slot in plan.slots:
-            for device in on_node.inventory.members(plan.accepted):
-                applying = together.of(plan)
+    for alternative in on_node.alternatives():
+        for slot in alternative.slots:
+            for device in on_node.inventory.members(alternative.eligible):
+                applying = together.of(alternative)
                 mark, state = trail.mark(), _snapshot([applying, on_node.constraints])
                 if _refuses(applying, slot, device, trail):
                     trail.unwind(mark)
@@ -141,8 +141,8 @@ def test_a_refused_device_leaves_no_trace(seed: int) -> None:
                     break
     trail.unwind(0)
     fresh = check_sequence.CheckSequence(on_node)
-    for plan in on_node.plans():
-        assert _snapshot(together.of(plan)) == _snapshot(fresh.of(plan))
+    for alternative in on_node.alternatives():
+        assert _snapshot(together.of(alternative)) == _snapshot(fresh.of(alternative))
 
 
 def _refuses(
@@ -153,10 +153,10 @@ def _refuses(
             continue
         mark, state = trail.mark(), _snapshot(check)
         try:
-            verdict = check.take(slot, device, trail)
+            rejection = check.take(slot, device, trail)
         except AllocationError:
             return True
-        if verdict is not None:
+        if rejection is not None:
             assert trail.mark() == mark
             assert _snapshot(check) == state
             return True
@@ -166,14 +166,14 @@ def _refuses(
 def _snapshot(value: Any) -> Any:
     """What checks and constraints remember, as values that stay."""
     if isinstance(value, list | tuple):
-        return [_snapshot(each) for each in value]
+        return [_snapshot(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): _snapshot(each) for key, each in value.items()}
+        return {str(key): _snapshot(item) for key, item in value.items()}
     if type(value).__module__ in _STATEFUL:
         return {
             name: _snapshot(getattr(value, name))
             for name in type(value).__slots__
-            if name not in ("_devices", "_ledgers", "_problem", "_plan")
+            if name not in ("_devices", "_pool_counters", "_problem", "_alternative")
         }
     return value if isinstance(value, int | str | frozenset) else repr(value)
 

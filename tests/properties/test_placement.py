@@ -29,7 +29,7 @@ from dray.api.types.dra import (
 from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
 from dray.api.types.nodes import Node
 from tests import rounds
-from tests.properties import problems, worlds
+from tests.properties import clusters, problems
 
 NODES = ("n1", "n2", "n3")
 STEPS = 40
@@ -42,7 +42,7 @@ class World:
         self.dice = dice
         self.gates = problems.draw(dice).features
         self.live = ClusterInventory(self.gates)
-        self.asked = worlds.placement_on(self.live)
+        self.asked = clusters.allocator_on(self.live)
         self.nodes: dict[str, Node] = {}
         self.slices: dict[str, ResourceSlice] = {}
         self.classes: dict[str, DeviceClass] = {}
@@ -75,8 +75,8 @@ class World:
         node = self.dice.choice(NODES)
         everywhere = self.dice.random() < 0.25
         selector = self.dice.choice((None, "a"))
-        for piece in problems.draw_pool(self.dice, self.gates):
-            spec = msgspec.structs.replace(piece.spec, node_name=node)
+        for resource_slice in problems.draw_pool(self.dice, self.gates):
+            spec = msgspec.structs.replace(resource_slice.spec, node_name=node)
             spec = msgspec.structs.replace(
                 spec, pool=msgspec.structs.replace(spec.pool, name=f"{spec.pool.name}-{node}")
             )
@@ -89,7 +89,7 @@ class World:
                     node_selector=_in_rack(selector) if selector else None,
                 )
             where = "shared" if everywhere else node
-            meta = ObjectMeta(name=f"{piece.metadata.name}-{where}")
+            meta = ObjectMeta(name=f"{resource_slice.metadata.name}-{where}")
             self.slices[meta.name] = ResourceSlice(meta, spec)
             self.live.put_slice(self.slices[meta.name])
 
@@ -135,11 +135,11 @@ class World:
     def place(self) -> None:
         question = self.dice.choice(self.questions)
         try:
-            answer = self.asked.first_fit(question)
+            result = self.asked.first_fit(question)
         except AllocationError:
             return
-        if isinstance(answer, placement.Fit):
-            (claim,) = worlds.allocated(question, answer)
+        if isinstance(result, placement.Fit):
+            (claim,) = clusters.allocated(question, result)
             key = ClaimKey("shop", f"placed-{len(self.held)}-{self.dice.random()}")
             self.held[key] = claim
             assert claim.status.allocation is not None
@@ -147,59 +147,59 @@ class World:
 
     def fresh(self) -> ClusterInventory:
         """A fleet that has seen nothing but the present."""
-        fleet = ClusterInventory(self.gates)
+        cluster = ClusterInventory(self.gates)
         for entry in self.live.by_index:
             if entry is not None and entry.name in self.nodes:
-                fleet.put_node(self.nodes[entry.name])
+                cluster.put_node(self.nodes[entry.name])
         for device_class in self.classes.values():
-            fleet.put_class(device_class)
+            cluster.put_class(device_class)
         for rule in self.rules.values():
-            fleet.put_taint_rule(rule)
-        for piece in self.slices.values():
-            fleet.put_slice(piece)
+            cluster.put_taint_rule(rule)
+        for resource_slice in self.slices.values():
+            cluster.put_slice(resource_slice)
         for key, claim in self.held.items():
             assert claim.status.allocation is not None
-            fleet.record_allocation(key, claim.status.allocation)
-        return fleet
+            cluster.record_allocation(key, claim.status.allocation)
+        return cluster
 
 
 @rounds.examples(150, long=5000)
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_remembered_answers_are_those_of_a_fleet_without_memory(seed: int) -> None:
     dice = random.Random(seed)
-    world = World(dice)
+    cluster = World(dice)
     changes: Sequence[Callable[[], None]] = (
-        world.publish,
-        world.withdraw,
-        world.change_class,
-        world.change_rule,
-        world.change_features,
-        world.relabel_or_drop_node,
-        *[world.release] * 4,
-        *[world.place] * 8,
+        cluster.publish,
+        cluster.withdraw,
+        cluster.change_class,
+        cluster.change_rule,
+        cluster.change_features,
+        cluster.relabel_or_drop_node,
+        *[cluster.release] * 4,
+        *[cluster.place] * 8,
     )
     for _ in range(STEPS):
         dice.choice(changes)()
-        question = dice.choice(world.questions)
-        fresh = worlds.placement_on(world.fresh())
-        assert _first(world.asked, question) == _first(fresh, question)
-        for node in world.nodes:
-            assert _on(world.asked, question, node) == _on(fresh, question, node)
+        question = dice.choice(cluster.questions)
+        fresh = clusters.allocator_on(cluster.fresh())
+        assert _first(cluster.asked, question) == _first(fresh, question)
+        for node in cluster.nodes:
+            assert _on(cluster.asked, question, node) == _on(fresh, question, node)
 
 
 def _first(asked: placement.Allocator, question: Sequence[ResourceClaim]) -> Any:
     try:
-        answer = asked.first_fit(question)
+        result = asked.first_fit(question)
     except AllocationError as failure:
         return failure.text(question)
-    if isinstance(answer, placement.NoFit):
+    if isinstance(result, placement.NoFit):
         return None
-    return answer.node, worlds.described(answer, question)
+    return result.node, clusters.described(result, question)
 
 
 def _on(asked: placement.Allocator, question: Sequence[ResourceClaim], node: str) -> Any:
     try:
-        return worlds.described(asked.allocate_on(question, node), question)
+        return clusters.described(asked.allocate_on(question, node), question)
     except AllocationError as failure:
         return failure.text(question)
 

@@ -61,7 +61,7 @@ class Asked:
     sub: str
     spec: ExactDeviceRequest | DeviceSubRequest
     count: int = 0
-    everything: list[Offered] = field(default_factory=list)
+    everything: list[Candidate] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -77,15 +77,15 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False)
-class Offered:
+class Candidate:
     """One device of the node."""
 
-    piece: ResourceSlice
+    resource_slice: ResourceSlice
     device: Device
 
     @property
     def id(self) -> Id:
-        return self.piece.spec.driver, self.piece.spec.pool.name, self.device.name
+        return self.resource_slice.spec.driver, self.resource_slice.spec.pool.name, self.device.name
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Upstream:
         self.counters = self._available_counters()
         self.picked: dict[Id, set[int]] = {}
         self.picked_shares: dict[Id, list[dict[str, int]]] = {}
-        self.charged: list[Offered] = []
+        self.charged: list[Candidate] = []
         self.results: list[list[tuple[str, Id, dict[str, str]]]] = []
 
     def allocate(
@@ -121,7 +121,7 @@ class Upstream:
         """For each claim (request, device, consumed) in order; None if they do not fit."""
         self.claims = claims
         self.results = [[] for _ in claims]
-        self.members: list[list[list[tuple[Asked, Offered]]]] = [
+        self.members: list[list[list[tuple[Asked, Candidate]]]] = [
             [[] for _ in claim.spec.devices.constraints] for claim in claims
         ]
         self.asked = [self._requests(claim) for claim in claims]
@@ -168,13 +168,13 @@ class Upstream:
                     f"{where}: asks for all devices, but resource pool {'/'.join(id)} is currently "
                     f"{state}"
                 )
-            for piece in pool.slices:
-                for device in piece.spec.devices:
-                    offered = Offered(piece, device)
-                    if self._is_selected(reference, asked, offered) and self._has_capacity(
-                        asked, offered, {}, []
+            for resource_slice in pool.slices:
+                for device in resource_slice.spec.devices:
+                    candidate = Candidate(resource_slice, device)
+                    if self._is_selected(reference, asked, candidate) and self._has_capacity(
+                        asked, candidate, {}, []
                     ):
-                        asked.everything.append(offered)
+                        asked.everything.append(candidate)
         asked.count = len(asked.everything)
 
     def _request(self, claim: int, request: int) -> bool:
@@ -210,46 +210,46 @@ class Upstream:
         if len(self.results[claim]) + asked.count - ordinal > 32:
             raise _TooMany
         if wants_all:
-            offered = asked.everything[ordinal]
-            return self._take(claim, asked, offered, must=True) and self._go_on(
-                claim, request, asked, ordinal, 0, offered
+            candidate = asked.everything[ordinal]
+            return self._take(claim, asked, candidate, must=True) and self._go_on(
+                claim, request, asked, ordinal, 0, candidate
             )
         reference = _reference(self.claims[claim])
-        for index, offered in enumerate(self._devices()):
-            if index < start or self._is_in_use(claim, asked, offered.id):
+        for index, candidate in enumerate(self._devices()):
+            if index < start or self._is_in_use(claim, asked, candidate.id):
                 continue
-            if not self._is_selected(reference, asked, offered):
+            if not self._is_selected(reference, asked, candidate):
                 continue
             if not self._has_capacity(
                 asked,
-                offered,
-                self.state.shared.get(offered.id, {}),
-                self.picked_shares.get(offered.id, []),
+                candidate,
+                self.state.shared.get(candidate.id, {}),
+                self.picked_shares.get(candidate.id, []),
             ):
                 continue
-            if self._take(claim, asked, offered, must=False) and self._go_on(
-                claim, request, asked, ordinal, index + 1, offered
+            if self._take(claim, asked, candidate, must=False) and self._go_on(
+                claim, request, asked, ordinal, index + 1, candidate
             ):
                 return True
         return False
 
     def _go_on(
-        self, claim: int, request: int, asked: Asked, ordinal: int, start: int, offered: Offered
+        self, claim: int, request: int, asked: Asked, ordinal: int, start: int, candidate: Candidate
     ) -> bool:
         found = False
         try:
             found = self._device(claim, request, asked, ordinal + 1, start)
         finally:
             if not found:
-                self._give_back(claim, asked, offered)
+                self._give_back(claim, asked, candidate)
         return found
 
-    def _devices(self) -> Iterator[Offered]:
+    def _devices(self) -> Iterator[Candidate]:
         for _, pool in self.pools:
             if pool.usable:
-                for piece in pool.slices:
-                    for device in piece.spec.devices:
-                        yield Offered(piece, device)
+                for resource_slice in pool.slices:
+                    for device in resource_slice.spec.devices:
+                        yield Candidate(resource_slice, device)
 
     def _is_shareable(self, device: Device) -> bool:
         return self.features.consumable_capacity and bool(device.allow_multiple_allocations)
@@ -259,16 +259,16 @@ class Upstream:
             return claim in self.picked.get(id, ())
         return id in self.state.exclusive or bool(self.picked.get(id))
 
-    def _is_selected(self, reference: str, asked: Asked, offered: Offered) -> bool:
+    def _is_selected(self, reference: str, asked: Asked, candidate: Candidate) -> bool:
         device_class = self.classes[asked.spec.device_class_name]
-        if offered.device.binding_conditions and not self.features.device_binding_conditions:
+        if candidate.device.binding_conditions and not self.features.device_binding_conditions:
             return False
         of_class = f"class {device_class.metadata.name}"
-        return self._matches(of_class, device_class.spec.selectors, offered) and self._matches(
-            f"claim {reference}", asked.spec.selectors, offered
+        return self._matches(of_class, device_class.spec.selectors, candidate) and self._matches(
+            f"claim {reference}", asked.spec.selectors, candidate
         )
 
-    def _matches(self, whose: str, selectors: Any, offered: Offered) -> bool:
+    def _matches(self, whose: str, selectors: Any, candidate: Candidate) -> bool:
         for number, selector in enumerate(selectors):
             compiled = cel.compile_selector(
                 selector.cel.expression,
@@ -277,13 +277,15 @@ class Upstream:
                 list_type_attributes=self.features.list_type_attributes,
             )
             try:
-                if not compiled.matches(cel.view(offered.piece.spec.driver, offered.device)):
+                if not compiled.matches(
+                    cel.view(candidate.resource_slice.spec.driver, candidate.device)
+                ):
                     return False
             except (EvaluationError, CostExceeded) as error:
                 text = str(error)
                 hint = HINT if "no such key:" in text else ""
                 raise UpstreamError(
-                    f"{whose}: selector #{number} on device {'/'.join(offered.id)}: "
+                    f"{whose}: selector #{number} on device {'/'.join(candidate.id)}: "
                     f"CEL runtime error: {text}{hint}"
                 ) from None
         return True
@@ -298,17 +300,17 @@ class Upstream:
     def _has_capacity(
         self,
         asked: Asked,
-        offered: Offered,
+        candidate: Candidate,
         held: Mapping[str, int],
         picked: Sequence[Mapping[str, int]],
     ) -> bool:
         if not self.features.consumable_capacity:
             return True
-        capacities = offered.device.capacity
+        capacities = candidate.device.capacity
         wanted = asked.spec.capacity.requests if asked.spec.capacity else {}
         if any(name not in capacities for name in wanted):
             return False
-        for name, taken in self._demand(asked, offered.device).items():
+        for name, taken in self._demand(asked, candidate.device).items():
             if _is_forbidden(taken, capacities[name]):
                 return False
             used = held.get(name, 0) + sum(share.get(name, 0) for share in picked)
@@ -316,18 +318,18 @@ class Upstream:
                 return False
         return True
 
-    def _take(self, claim: int, asked: Asked, offered: Offered, *, must: bool) -> bool:
-        device, id = offered.device, offered.id
+    def _take(self, claim: int, asked: Asked, candidate: Candidate, *, must: bool) -> bool:
+        device, id = candidate.device, candidate.id
         is_shareable = self._is_shareable(device)
         if self._is_in_use(claim, asked, id) and not (is_shareable and asked.is_admin):
             return False
         pays = not (is_shareable and (id in self.state.shared or id in self.picked_shares))
-        joins = self._joins_groups(offered) and self._has_counters(offered)
+        joins = self._joins_groups(candidate) and self._has_counters(candidate)
         if pays and device.consumes_counters and not joins:
             return False
         if self.features.device_taints and not _is_tolerated(device, asked):
             return False
-        if not self._meets_constraints(claim, asked, offered):
+        if not self._meets_constraints(claim, asked, candidate):
             if must:
                 where = f"claim {_reference(self.claims[claim])}, request {asked.own_name}"
                 raise UpstreamError(
@@ -336,20 +338,20 @@ class Upstream:
                 )
             return False
         if not self._has_capacity(
-            asked, offered, self.state.shared.get(id, {}), self.picked_shares.get(id, [])
+            asked, candidate, self.state.shared.get(id, {}), self.picked_shares.get(id, [])
         ):
             return False
-        self._record(claim, asked, offered, pays=pays)
+        self._record(claim, asked, candidate, pays=pays)
         return True
 
-    def _record(self, claim: int, asked: Asked, offered: Offered, *, pays: bool) -> None:
-        id = offered.id
-        self.charged.append(offered) if pays else self.charged.append(_NOTHING)
+    def _record(self, claim: int, asked: Asked, candidate: Candidate, *, pays: bool) -> None:
+        id = candidate.id
+        self.charged.append(candidate) if pays else self.charged.append(_NOTHING)
         for number in self._constraints_on(claim, asked):
-            self.members[claim][number].append((asked, offered))
+            self.members[claim][number].append((asked, candidate))
         consumed = {}
-        if self._is_shareable(offered.device):
-            demand = self._demand(asked, offered.device)
+        if self._is_shareable(candidate.device):
+            demand = self._demand(asked, candidate.device)
             self.picked_shares.setdefault(id, []).append(
                 {name: taken.nano for name, taken in demand.items()}
             )
@@ -358,50 +360,50 @@ class Upstream:
             self.picked.setdefault(id, set()).add(claim)
         self.results[claim].append((asked.name, id, consumed))
 
-    def _give_back(self, claim: int, asked: Asked, offered: Offered) -> None:
+    def _give_back(self, claim: int, asked: Asked, candidate: Candidate) -> None:
         self.results[claim].pop()
         self.charged.pop()
         for number in self._constraints_on(claim, asked):
             self.members[claim][number].pop()
-        if self._is_shareable(offered.device):
-            shares = self.picked_shares[offered.id]
+        if self._is_shareable(candidate.device):
+            shares = self.picked_shares[candidate.id]
             shares.pop()
             if not shares:
-                del self.picked_shares[offered.id]
+                del self.picked_shares[candidate.id]
         else:
-            self.picked[offered.id].discard(claim)
+            self.picked[candidate.id].discard(claim)
 
     def _available_counters(self) -> dict[tuple[str, ...], int]:
         available = {}
         for id, pool in self.pools:
-            for piece in pool.slices:
-                for counter_set in piece.spec.shared_counters:
+            for resource_slice in pool.slices:
+                for counter_set in resource_slice.spec.shared_counters:
                     for name, counter in counter_set.counters.items():
                         available[*id, counter_set.name, name] = quantity.parse(counter.value).nano
-        for offered in self._devices():
-            if self.state.has(offered.id):
-                for key, nano in _draws(offered):
+        for candidate in self._devices():
+            if self.state.has(candidate.id):
+                for key, nano in _draws(candidate):
                     available[key] -= nano
         return available
 
-    def _has_counters(self, offered: Offered) -> bool:
+    def _has_counters(self, candidate: Candidate) -> bool:
         left = dict(self.counters)
-        for each in (*self.charged, offered):
-            for key, nano in _draws(each):
+        for item in (*self.charged, candidate):
+            for key, nano in _draws(item):
                 left[key] -= nano
-        driver, pool, _ = offered.id
+        driver, pool, _ = candidate.id
         return all(nano >= 0 for key, nano in left.items() if key[:2] == (driver, pool))
 
-    def _joins_groups(self, offered: Offered) -> bool:
+    def _joins_groups(self, candidate: Candidate) -> bool:
         if not self.features.device_compatibility_groups:
             return True
         present = [device for device in self._devices() if self.state.has(device.id)]
-        for mine in offered.device.consumes_counters:
+        for mine in candidate.device.consumes_counters:
             groups = [
                 frozenset(theirs.compatibility_groups)
-                for each in (*present, *self.charged)
-                if each is not _NOTHING and each.id[:2] == offered.id[:2]
-                for theirs in each.device.consumes_counters
+                for item in (*present, *self.charged)
+                if item is not _NOTHING and item.id[:2] == candidate.id[:2]
+                for theirs in item.device.consumes_counters
                 if theirs.counter_set == mine.counter_set
             ]
             if groups and not _are_compatible(groups, frozenset(mine.compatibility_groups)):
@@ -414,11 +416,11 @@ class Upstream:
             if not names or asked.request in names or (asked.sub and asked.name in names):
                 yield number
 
-    def _meets_constraints(self, claim: int, asked: Asked, offered: Offered) -> bool:
+    def _meets_constraints(self, claim: int, asked: Asked, candidate: Candidate) -> bool:
         for number in self._constraints_on(claim, asked):
             constraint = self.claims[claim].spec.devices.constraints[number]
             name = constraint.match_attribute or constraint.distinct_attribute or ""
-            mine = self._value(asked, offered, name)
+            mine = self._value(asked, candidate, name)
             if mine is None:
                 return False
             others = [self._value(*member, name) for member in self.members[claim][number]]
@@ -430,23 +432,27 @@ class Upstream:
                 return False
         return True
 
-    def _value(self, asked: Asked, offered: Offered, name: str) -> DeviceAttribute | None:
+    def _value(self, asked: Asked, candidate: Candidate, name: str) -> DeviceAttribute | None:
         for derived in asked.spec.derived_attributes:
             if derived.name == name:
-                return self._derived(name, derived.expression, offered)
-        attributes = offered.device.attributes
+                return self._derived(name, derived.expression, candidate)
+        attributes = candidate.device.attributes
         if name in attributes:
             return attributes[name]
         domain, _, identifier = name.partition("/")
-        return attributes.get(identifier) if domain == offered.piece.spec.driver else None
+        return (
+            attributes.get(identifier) if domain == candidate.resource_slice.spec.driver else None
+        )
 
-    def _derived(self, name: str, expression: str, offered: Offered) -> DeviceAttribute:
+    def _derived(self, name: str, expression: str, candidate: Candidate) -> DeviceAttribute:
         compiled = cel.compile_derived_attribute(expression, stored=True)
         try:
-            return compiled.evaluate(cel.view(offered.piece.spec.driver, offered.device))
+            return compiled.evaluate(
+                cel.view(candidate.resource_slice.spec.driver, candidate.device)
+            )
         except EvaluationError as error:
             raise UpstreamError(
-                f"evaluate derived attribute {name} on device {'/'.join(offered.id)} failed: "
+                f"evaluate derived attribute {name} on device {'/'.join(candidate.id)} failed: "
                 f"{error}"
             ) from None
 
@@ -472,38 +478,50 @@ class Upstream:
         return bool(_scalar(mine)) and all(_scalar(other) != _scalar(mine) for other in others)
 
 
-_NOTHING = Offered(ResourceSlice(), Device())
+_NOTHING = Candidate(ResourceSlice(), Device())
 
 
 def _pools(slices: Sequence[ResourceSlice], features: Features) -> list[tuple[Any, Pool]]:
     by_pool: dict[tuple[str, str], list[ResourceSlice]] = {}
-    for piece in slices:
-        by_pool.setdefault((piece.spec.driver, piece.spec.pool.name), []).append(piece)
+    for resource_slice in slices:
+        by_pool.setdefault((resource_slice.spec.driver, resource_slice.spec.pool.name), []).append(
+            resource_slice
+        )
     found = []
-    for id, pieces in sorted(by_pool.items()):
-        newest = max(piece.spec.pool.generation for piece in pieces)
-        pieces = [piece for piece in pieces if piece.spec.pool.generation == newest]
-        wanted = pieces[0].spec.pool.resource_slice_count
-        pieces.sort(key=lambda piece: piece.metadata.name)
-        names = [device.name for piece in pieces for device in piece.spec.devices]
-        if len(pieces) != wanted:
+    for id, of_pool in sorted(by_pool.items()):
+        newest = max(resource_slice.spec.pool.generation for resource_slice in of_pool)
+        of_pool = [
+            resource_slice
+            for resource_slice in of_pool
+            if resource_slice.spec.pool.generation == newest
+        ]
+        wanted = of_pool[0].spec.pool.resource_slice_count
+        of_pool.sort(key=lambda resource_slice: resource_slice.metadata.name)
+        names = [
+            device.name for resource_slice in of_pool for device in resource_slice.spec.devices
+        ]
+        if len(of_pool) != wanted:
             pool = Pool([], usable=False)
         elif len(names) != len(set(names)):
             pool = Pool([], usable=False, invalid=True)
         else:
-            pool = Pool(pieces)
+            pool = Pool(of_pool)
         found.append((id, pool))
-    binding = [each for each in found if _has_binding_conditions(each[1])]
-    return [each for each in found if each not in binding] + binding
+    binding = [item for item in found if _has_binding_conditions(item[1])]
+    return [item for item in found if item not in binding] + binding
 
 
 def _has_binding_conditions(pool: Pool) -> bool:
-    return any(device.binding_conditions for piece in pool.slices for device in piece.spec.devices)
+    return any(
+        device.binding_conditions
+        for resource_slice in pool.slices
+        for device in resource_slice.spec.devices
+    )
 
 
-def _draws(offered: Offered) -> Iterator[tuple[tuple[str, ...], int]]:
-    driver, pool, _ = offered.id
-    for consumption in offered.device.consumes_counters:
+def _draws(candidate: Candidate) -> Iterator[tuple[tuple[str, ...], int]]:
+    driver, pool, _ = candidate.id
+    for consumption in candidate.device.consumes_counters:
         for name, counter in consumption.counters.items():
             key = (driver, pool, consumption.counter_set, name)
             yield key, quantity.parse(counter.value).nano

@@ -1,1 +1,1 @@
-"""Which devices: claims times devices, upstream's first fit, and the reasons for every refusal."""
+"""Device allocation: upstream's first fit for claims, with a reason for every rejection."""

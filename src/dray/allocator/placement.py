@@ -1,8 +1,9 @@
-"""Which node: remembers each node's answer to a question until that node changes.
+"""The allocator: find devices for claims on a node, or on the first node where they fit.
 
-The pods of one Deployment ask the same question, so answers are kept per signature. A no stands
-until the node is loosened (`fleet`): taking devices never makes room. A yes stands as long as the
-node's inventory and what claims hold of it stay as they are.
+The pods of one Deployment need the same devices, so results are cached by signature and node. A
+negative result is valid until the node is relaxed (`ClusterInventory.relaxed_nodes`): other changes
+only take devices away. A positive one is valid while the node's inventory and its holders stay as
+they are.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE, AllocationResult, Re
 
 _SIGNATURES_LIMIT = 4096
 _PROBLEMS_LIMIT = 4096
-_ANSWERS_LIMIT = 1 << 17
+_RESULTS_LIMIT = 1 << 17
 
 
 class NoFit(NamedTuple):
@@ -33,11 +34,11 @@ class NoFit(NamedTuple):
 
     reason: Rejection
     failure: AllocationError | None = None
-    """What upstream says where it gives up on a node with an error."""
+    """Upstream's error, where it ends the search of a node with one."""
 
 
 class Fit(NamedTuple):
-    """The claims fit on a node: one allocation for each, to be written or dropped by the caller."""
+    """The claims fit on a node: one allocation for each. Nothing is recorded yet."""
 
     node: str
     allocations: Sequence[AllocationResult]
@@ -47,183 +48,196 @@ FitResult = Fit | NoFit
 
 
 class _CachedResult(NamedTuple):
-    """An answer and the state of the node that it was given for."""
+    """A result and the state of the node that it is valid for."""
 
     inventory: NodeInventory
     version: int
-    answer: FitResult
+    result: FitResult
 
 
 class _SignatureCache:
-    """What is known about one question."""
+    """Everything cached for one signature."""
 
-    __slots__ = ("answers", "claims", "cursor", "open", "problems", "refusal", "skips_full_nodes")
+    __slots__ = (
+        "candidate_nodes",
+        "claims",
+        "cursor",
+        "last_rejection",
+        "problems",
+        "results",
+        "skips_full_nodes",
+    )
 
-    def __init__(self, claims: Sequence[ResolvedClaim], fleet: ClusterInventory) -> None:
+    def __init__(self, claims: Sequence[ResolvedClaim], cluster: ClusterInventory) -> None:
         self.claims = claims
         self.skips_full_nodes = _needs_free_device(claims)
-        """A node without a free device can only say no."""
-        self.open = fleet.existing_nodes
-        """The nodes that have not said no since they were last loosened."""
-        self.cursor = fleet.relaxed_nodes.end()
-        self.refusal = NoFit(rejections.NoDevices())
-        """Why the claims did not fit on the last node that was asked."""
+        """Whether a node without a free device cannot serve the claims, nor raise an error."""
+        self.candidate_nodes = cluster.existing_nodes
+        """The nodes without a negative result since they were last relaxed."""
+        self.cursor = cluster.relaxed_nodes.end()
+        self.last_rejection = NoFit(rejections.NoDevices())
+        """Why the claims did not fit on the last node that was searched."""
         self.problems: dict[int, NodeProblem] = {}
-        self.answers: dict[int, _CachedResult] = {}
+        self.results: dict[int, _CachedResult] = {}
 
-    def catch_up(self, fleet: ClusterInventory) -> None:
-        end = fleet.relaxed_nodes.end()
+    def sync(self, cluster: ClusterInventory) -> None:
+        end = cluster.relaxed_nodes.end()
         if self.cursor != end:
-            changed = fleet.relaxed_nodes.since(self.cursor)
-            self.open = fleet.existing_nodes if changed == EVERY_NODE else self.open | changed
+            changed = cluster.relaxed_nodes.since(self.cursor)
+            self.candidate_nodes = (
+                cluster.existing_nodes if changed == EVERY_NODE else self.candidate_nodes | changed
+            )
             self.cursor = end
 
 
 class Allocator:
-    """Answers questions about one fleet."""
+    """Finds devices for claims in one cluster; does not record what it finds."""
 
     def __init__(
         self,
-        fleet: ClusterInventory,
+        cluster: ClusterInventory,
         *,
         new_share_id: Callable[[], str],
         order: Order | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> None:
-        self._fleet = fleet
+        self._cluster = cluster
         self._new_share_id = new_share_id
         self._order = order
         self._should_stop = should_stop
-        self._epoch = fleet.epoch
-        self._records: dict[Signature, _SignatureCache] = {}
-        self._problems = 0
-        self._answers = 0
+        self._epoch = cluster.epoch
+        self._caches: dict[Signature, _SignatureCache] = {}
+        self._problem_count = 0
+        self._result_count = 0
 
     def allocate_on(self, claims: Sequence[ResourceClaim], node: str) -> FitResult:
-        """Whether the claims fit on a node; raises Failure if they cannot be allocated at all."""
-        record = self._record(claims)
-        entry = self._fleet.nodes[node]
-        inventory = self._fleet.inventory(entry)
-        known = record.answers.get(entry.index)
-        if known and known.inventory is inventory and known.version == inventory.version:
-            return known.answer
-        attempt = self._attempt(record, entry, inventory)
-        answer = self._fit(attempt) or _refused(attempt)
-        if self._answers >= _ANSWERS_LIMIT:
-            self._forget_answers()
-        record.answers[entry.index] = _CachedResult(inventory, inventory.version, answer)
-        self._answers += 1
-        return answer
+        """Return whether the claims fit on a node.
+
+        Raises AllocationError if they cannot be evaluated there.
+        """
+        cache = self._cache(claims)
+        entry = self._cluster.nodes[node]
+        inventory = self._cluster.inventory(entry)
+        cached = cache.results.get(entry.index)
+        if cached and cached.inventory is inventory and cached.version == inventory.version:
+            return cached.result
+        search = self._search(cache, entry, inventory)
+        result = self._fit(search) or _no_fit(search)
+        if self._result_count >= _RESULTS_LIMIT:
+            self._drop_results()
+        cache.results[entry.index] = _CachedResult(inventory, inventory.version, result)
+        self._result_count += 1
+        return result
 
     def first_fit(self, claims: Sequence[ResourceClaim], start: int = 0) -> FitResult:
-        """The first node on which the claims fit, in order from the `start`-th node on.
+        """Return the first fit, beginning with the `start`-th node and then from the first one.
 
-        Where there is none, why the last node that was asked says no. Raises Failure as soon as a
-        node shows that the claims cannot be allocated at all.
+        Without a fit, return why the claims do not fit on the last node that was searched. Raises
+        AllocationError as soon as the claims cannot be evaluated on a node.
         """
-        fleet = self._fleet
-        record = self._record(claims)
-        record.catch_up(fleet)
-        nodes = fleet.existing_nodes & record.open
-        if record.skips_full_nodes:
-            nodes &= fleet.nodes_with_free_devices
+        cluster = self._cluster
+        cache = self._cache(claims)
+        cache.sync(cluster)
+        nodes = cluster.existing_nodes & cache.candidate_nodes
+        if cache.skips_full_nodes:
+            nodes &= cluster.nodes_with_free_devices
         later = nodes >> start << start if start else nodes
-        fit = self._first_fit(record, later)
+        fit = self._first_fit(cache, later)
         if fit is None and nodes != later:
-            fit = self._first_fit(record, nodes ^ later)
-        return fit or record.refusal
+            fit = self._first_fit(cache, nodes ^ later)
+        return fit or cache.last_rejection
 
-    def _first_fit(self, record: _SignatureCache, nodes: int) -> Fit | None:
-        fleet = self._fleet
-        attempt: Search | None = None
+    def _first_fit(self, cache: _SignatureCache, nodes: int) -> Fit | None:
+        cluster = self._cluster
+        search: Search | None = None
         while nodes:
             bit = nodes & -nodes
-            entry = fleet.by_index[bit.bit_length() - 1]
+            entry = cluster.by_index[bit.bit_length() - 1]
             assert entry is not None, "a node that is present has an entry"
-            inventory = fleet.inventory(entry)
-            if record.skips_full_nodes and not inventory.everything & ~inventory.taken:
-                fleet.nodes_with_free_devices ^= bit
+            inventory = cluster.inventory(entry)
+            if cache.skips_full_nodes and not inventory.everything & ~inventory.taken:
+                cluster.nodes_with_free_devices ^= bit
             else:
-                attempt = self._attempt(record, entry, inventory)
-                fit = self._fit(attempt)
+                search = self._search(cache, entry, inventory)
+                fit = self._fit(search)
                 if fit is not None:
                     return fit
             nodes ^= bit
-            record.open ^= bit
-        if attempt is not None:
-            record.refusal = _refused(attempt)
+            # Not searched again until a change relaxes the node: a Deployment of a thousand pods
+            # that do not fit searches every node once.
+            cache.candidate_nodes ^= bit
+        if search is not None:
+            cache.last_rejection = _no_fit(search)
         return None
 
     def problem(self, claims: Sequence[ResourceClaim], node: str) -> NodeProblem:
-        """The claims on a node as the checks see them, for whoever wants every verdict."""
-        entry = self._fleet.nodes[node]
-        return self._problem(self._record(claims), entry, self._fleet.inventory(entry))
+        """Return the search problem of the claims on a node, to run checks one by one."""
+        entry = self._cluster.nodes[node]
+        return self._problem(self._cache(claims), entry, self._cluster.inventory(entry))
 
-    def _attempt(
-        self, record: _SignatureCache, entry: NodeEntry, inventory: NodeInventory
-    ) -> Search:
-        problem = self._problem(record, entry, inventory)
+    def _search(self, cache: _SignatureCache, entry: NodeEntry, inventory: NodeInventory) -> Search:
+        problem = self._problem(cache, entry, inventory)
         return Search(problem, order=self._order, should_stop=self._should_stop)
 
-    def _fit(self, attempt: Search) -> Fit | None:
-        solution = attempt.run()
+    def _fit(self, search: Search) -> Fit | None:
+        solution = search.run()
         if solution is None:
             return None
-        problem = attempt.problem
+        problem = search.problem
         allocations = results.build(problem, solution, self._new_share_id)
         return Fit(problem.inventory.node.metadata.name, allocations)
 
-    def _record(self, claims: Sequence[ResourceClaim]) -> _SignatureCache:
-        if self._epoch != self._fleet.epoch or len(self._records) >= _SIGNATURES_LIMIT:
-            self._records.clear()
-            self._epoch = self._fleet.epoch
-            self._problems = self._answers = 0
+    def _cache(self, claims: Sequence[ResourceClaim]) -> _SignatureCache:
+        if self._epoch != self._cluster.epoch or len(self._caches) >= _SIGNATURES_LIMIT:
+            self._caches.clear()
+            self._epoch = self._cluster.epoch
+            self._problem_count = self._result_count = 0
         key = requests.signature(claims)
-        record = self._records.get(key)
-        if record is None:
-            record = self._records[key] = self._new_record(claims)
-        return record
+        cache = self._caches.get(key)
+        if cache is None:
+            cache = self._caches[key] = self._new_cache(claims)
+        return cache
 
-    def _new_record(self, claims: Sequence[ResourceClaim]) -> _SignatureCache:
-        fleet = self._fleet
+    def _new_cache(self, claims: Sequence[ResourceClaim]) -> _SignatureCache:
+        cluster = self._cluster
         parsed = [requests.parse_claim(claim.spec.devices) for claim in claims]
-        resolved = resolution.resolve(parsed, fleet.classes, fleet.selectors, fleet.features)
-        return _SignatureCache(resolved, fleet)
+        resolved = resolution.resolve(parsed, cluster.classes, cluster.selectors, cluster.features)
+        return _SignatureCache(resolved, cluster)
 
     def _problem(
-        self, record: _SignatureCache, entry: NodeEntry, inventory: NodeInventory
+        self, cache: _SignatureCache, entry: NodeEntry, inventory: NodeInventory
     ) -> NodeProblem:
-        problem = record.problems.get(entry.index)
+        problem = cache.problems.get(entry.index)
         if problem is None or problem.inventory is not inventory:
-            problem = node_problem.build(inventory, record.claims, self._fleet.selectors)
-            if self._problems >= _PROBLEMS_LIMIT:
-                self._forget_problems()
-            record.problems[entry.index] = problem
-            self._problems += 1
+            problem = node_problem.build(inventory, cache.claims, self._cluster.selectors)
+            if self._problem_count >= _PROBLEMS_LIMIT:
+                self._drop_problems()
+            cache.problems[entry.index] = problem
+            self._problem_count += 1
         return problem
 
-    def _forget_problems(self) -> None:
-        for record in self._records.values():
-            record.problems.clear()
-        self._problems = 0
+    def _drop_problems(self) -> None:
+        for cache in self._caches.values():
+            cache.problems.clear()
+        self._problem_count = 0
 
-    def _forget_answers(self) -> None:
-        for record in self._records.values():
-            record.answers.clear()
-        self._answers = 0
+    def _drop_results(self) -> None:
+        for cache in self._caches.values():
+            cache.results.clear()
+        self._result_count = 0
 
 
-def _refused(attempt: Search) -> NoFit:
-    problem = attempt.problem
+def _no_fit(search: Search) -> NoFit:
+    problem = search.problem
     failure = None
     if any(pool.invalid_reason for pool in problem.inventory.pools):
         failure = AllocationError("invalid resource pools were encountered", on_node_only=True)
-    reason = infeasibility.find_infeasibility(problem) or attempt.refusal or rejections.NoDevices()
+    reason = infeasibility.find_infeasibility(problem) or search.rejection or rejections.NoDevices()
     return NoFit(reason, failure)
 
 
 def _needs_free_device(claims: Sequence[ResolvedClaim]) -> bool:
-    """Whether a node without a free device says no, and not that something is wrong."""
+    """Return whether a node without a free device rejects the claims and raises no error."""
     if not any(claim.requests for claim in claims):
         return False
     return all(
@@ -237,8 +251,8 @@ def _needs_free_device(claims: Sequence[ResolvedClaim]) -> bool:
 def _takes_free_devices(request: ResolvedRequest) -> bool:
     return request.failure is None and all(
         resolved.failure is None
-        and resolved.option.count > 0
-        and not resolved.option.is_all
-        and not resolved.option.admin_access
-        for resolved in request.options
+        and resolved.parsed.count > 0
+        and not resolved.parsed.is_all
+        and not resolved.parsed.admin_access
+        for resolved in request.alternatives
     )

@@ -1,7 +1,7 @@
-"""An independent judge: is this set of allocations legal?
+"""An independent verifier: find allocations that break a rule.
 
-Looks at a whole state, every claim with what it was given, and says what is wrong with it. Shares
-no code with the search, on purpose: it adds up plain numbers and compares plain attributes.
+It looks at a whole state, every claim with its allocation. It shares no code with the search, on
+purpose: it adds up plain numbers and compares plain attributes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _RESULTS_LIMIT = 32
 
 
 class Violation(msgspec.Struct, frozen=True, tag_field="violation", tag=True):
-    """Something that may not be."""
+    """An illegal state."""
 
 
 class HeldTwice(Violation, frozen=True):
-    """More than one claim has a device for itself, or one has it while others have shares."""
+    """Several claims hold a device as a whole, or one does while others hold shares."""
 
     device: DeviceId
     claims: tuple[ClaimKey, ...]
@@ -63,7 +63,7 @@ class CapacityOverdrawn(Violation, frozen=True):
 
 
 class CapacityNotAllowed(Violation, frozen=True):
-    """A share of a size that the device's policy does not hand out."""
+    """A share of a size that the device's request policy does not allow."""
 
     device: DeviceId
     claim: ClaimKey
@@ -86,7 +86,7 @@ class ConstraintBroken(Violation, frozen=True):
 
 
 class TaintIgnored(Violation, frozen=True):
-    """A device was given although the request does not tolerate its taint."""
+    """A device was allocated although the request does not tolerate its taint."""
 
     device: DeviceId
     claim: ClaimKey
@@ -94,14 +94,14 @@ class TaintIgnored(Violation, frozen=True):
 
 
 class AdminAccessWrong(Violation, frozen=True):
-    """A result says otherwise than its request whether access is administrative."""
+    """A result and its request disagree about admin access."""
 
     device: DeviceId
     claim: ClaimKey
 
 
 class WrongNumber(Violation, frozen=True):
-    """A request has not got exactly the devices that it asked for."""
+    """A request does not have exactly as many devices as it needs."""
 
     claim: ClaimKey
     request: str
@@ -110,14 +110,14 @@ class WrongNumber(Violation, frozen=True):
 
 
 class DeviceRepeated(Violation, frozen=True):
-    """A claim has a device twice that it may have once."""
+    """A claim holds a device twice that it may hold once."""
 
     device: DeviceId
     claim: ClaimKey
 
 
 class UnknownDevice(Violation, frozen=True):
-    """A claim that was just allocated has a device that nobody publishes."""
+    """A claim that was just allocated holds a device that no slice publishes."""
 
     device: DeviceId
     claim: ClaimKey
@@ -130,25 +130,25 @@ def find_violations(
     *,
     just_allocated: Iterable[ClaimKey] = (),
 ) -> list[Violation]:
-    """Everything that is wrong with the allocations of `claims`.
+    """Return every violation in the allocations of `claims`.
 
-    What held only at the time of allocation, taints and numbers, is asked of `just_allocated`.
+    Taints and counts may change after allocation, so only `just_allocated` are checked for them.
     """
-    court = _Verifier(slices, claims, features)
+    verifier = _Verifier(slices, claims, features)
     new = set(just_allocated)
     return [
-        *court.exclusive_use(),
-        *court.counters(),
-        *court.groups(),
-        *court.capacity(),
-        *court.constraints(),
-        *court.requests(new),
-        *court.taints(new),
+        *verifier.exclusive_use(),
+        *verifier.counters(),
+        *verifier.groups(),
+        *verifier.capacity(),
+        *verifier.constraints(),
+        *verifier.requests(new),
+        *verifier.taints(new),
     ]
 
 
 class _AllocatedResult(msgspec.Struct, frozen=True):
-    """One device of one claim."""
+    """One allocated device of one claim."""
 
     claim: ClaimKey
     result: DeviceRequestAllocationResult
@@ -159,6 +159,8 @@ class _AllocatedResult(msgspec.Struct, frozen=True):
 
 
 class _Verifier:
+    """Finds the violations of one state, one kind per method."""
+
     def __init__(
         self,
         slices: Iterable[ResourceSlice],
@@ -173,26 +175,26 @@ class _Verifier:
             for device in resource_slice.spec.devices
         }
         self._claims = {claim.key: claim for claim in claims if claim.status.allocation is not None}
-        self._given = [
+        self._results = [
             _AllocatedResult(key, result)
             for key, claim in self._claims.items()
             if claim.status.allocation is not None
             for result in claim.status.allocation.devices.results
         ]
         self._by_device: dict[DeviceId, list[_AllocatedResult]] = defaultdict(list)
-        for given in self._given:
-            if not given.result.admin_access:
-                self._by_device[given.id].append(given)
+        for allocated in self._results:
+            if not allocated.result.admin_access:
+                self._by_device[allocated.id].append(allocated)
 
     def exclusive_use(self) -> Iterator[Violation]:
         for id, holders in self._by_device.items():
-            shares = [given for given in holders if self._is_share(given)]
+            shares = [allocated for allocated in holders if self._is_share(allocated)]
             if len(holders) > 1 and len(shares) < len(holders):
-                yield HeldTwice(id, tuple(given.claim for given in holders))
+                yield HeldTwice(id, tuple(allocated.claim for allocated in holders))
             device = self._devices.get(id)
-            for given in shares:
+            for allocated in shares:
                 if device is not None and not device.allow_multiple_allocations:
-                    yield NotShareable(id, given.claim)
+                    yield NotShareable(id, allocated.claim)
 
     def counters(self) -> Iterator[Violation]:
         totals: dict[tuple[PoolId, str, str], int] = {}
@@ -228,7 +230,7 @@ class _Verifier:
     def capacity(self) -> Iterator[Violation]:
         for id, holders in self._by_device.items():
             device = self._devices.get(id)
-            shares = [given for given in holders if self._is_share(given)]
+            shares = [allocated for allocated in holders if self._is_share(allocated)]
             if device is None or not shares:
                 continue
             for name, capacity in device.capacity.items():
@@ -244,40 +246,40 @@ class _Verifier:
         for key, claim in self._claims.items():
             for number, constraint in enumerate(claim.spec.devices.constraints):
                 bound = [
-                    given
-                    for given in self._given
-                    if given.claim == key and _binds(constraint, given.result.request)
+                    allocated
+                    for allocated in self._results
+                    if allocated.claim == key and _binds(constraint, allocated.result.request)
                 ]
-                if any(given.id not in self._devices for given in bound):
+                if any(allocated.id not in self._devices for allocated in bound):
                     continue
                 if not self._is_met(claim, constraint, bound):
-                    yield ConstraintBroken(key, number, tuple(given.id for given in bound))
+                    yield ConstraintBroken(key, number, tuple(allocated.id for allocated in bound))
 
     def requests(self, new: set[ClaimKey]) -> Iterator[Violation]:
         for key, claim in self._claims.items():
             if key not in new:
                 continue
-            given = [each for each in self._given if each.claim == key]
-            if len(given) > _RESULTS_LIMIT:
-                yield WrongNumber(key, "", _RESULTS_LIMIT, len(given))
-            yield from self._numbers(key, claim, given)
-            yield from self._details(key, claim, given)
+            results = [result for result in self._results if result.claim == key]
+            if len(results) > _RESULTS_LIMIT:
+                yield WrongNumber(key, "", _RESULTS_LIMIT, len(results))
+            yield from self._numbers(key, claim, results)
+            yield from self._details(key, claim, results)
 
     def taints(self, new: set[ClaimKey]) -> Iterator[Violation]:
         if not self._features.device_taints:
             return
-        for given in self._given:
-            device = self._devices.get(given.id)
-            if device is None or given.claim not in new:
+        for allocated in self._results:
+            device = self._devices.get(allocated.id)
+            if device is None or allocated.claim not in new:
                 continue
-            asked = _asked(self._claims[given.claim], given.result.request)
+            requested = _requested(self._claims[allocated.claim], allocated.result.request)
             for taint in device.taints:
                 forbids = taint.effect in ("NoSchedule", "NoExecute")
-                if forbids and not _is_tolerated(taint, asked.tolerations if asked else ()):
-                    yield TaintIgnored(given.id, given.claim, taint.key)
+                if forbids and not _is_tolerated(taint, requested.tolerations if requested else ()):
+                    yield TaintIgnored(allocated.id, allocated.claim, taint.key)
 
-    def _is_share(self, given: _AllocatedResult) -> bool:
-        return self._features.consumable_capacity and given.result.share_id is not None
+    def _is_share(self, allocated: _AllocatedResult) -> bool:
+        return self._features.consumable_capacity and allocated.result.share_id is not None
 
     def _allocated(self) -> Iterator[tuple[PoolId, Device]]:
         for id, device in self._devices.items():
@@ -285,47 +287,60 @@ class _Verifier:
                 yield id.pool_id, device
 
     def _numbers(
-        self, key: ClaimKey, claim: ResourceClaim, given: Sequence[_AllocatedResult]
+        self, key: ClaimKey, claim: ResourceClaim, results: Sequence[_AllocatedResult]
     ) -> Iterator[Violation]:
         for request in claim.spec.devices.requests:
             names = [f"{request.name}/{sub.name}" for sub in request.first_available]
             names = names or [request.name]
-            got = {name: sum(each.result.request == name for each in given) for name in names}
+            got = {
+                name: sum(allocated.result.request == name for allocated in results)
+                for name in names
+            }
             chosen = [name for name in names if got[name]]
             if len(chosen) != 1:
                 yield WrongNumber(key, request.name, 1, len(chosen))
                 continue
-            asked = _asked(claim, chosen[0])
-            if asked and asked.allocation_mode == "ExactCount" and asked.count != got[chosen[0]]:
-                yield WrongNumber(key, chosen[0], asked.count, got[chosen[0]])
+            requested = _requested(claim, chosen[0])
+            if (
+                requested
+                and requested.allocation_mode == "ExactCount"
+                and requested.count != got[chosen[0]]
+            ):
+                yield WrongNumber(key, chosen[0], requested.count, got[chosen[0]])
 
     def _details(
-        self, key: ClaimKey, claim: ResourceClaim, given: Sequence[_AllocatedResult]
+        self, key: ClaimKey, claim: ResourceClaim, results: Sequence[_AllocatedResult]
     ) -> Iterator[Violation]:
         seen: set[tuple[DeviceId, str | None]] = set()
-        for each in given:
-            device = self._devices.get(each.id)
+        for allocated in results:
+            device = self._devices.get(allocated.id)
             if device is None:
-                yield UnknownDevice(each.id, key)
+                yield UnknownDevice(allocated.id, key)
                 continue
-            asked = _asked(claim, each.result.request)
-            is_admin = isinstance(asked, ExactDeviceRequest) and bool(asked.admin_access)
-            if bool(each.result.admin_access) != is_admin:
-                yield AdminAccessWrong(each.id, key)
+            requested = _requested(claim, allocated.result.request)
+            is_admin = isinstance(requested, ExactDeviceRequest) and bool(requested.admin_access)
+            if bool(allocated.result.admin_access) != is_admin:
+                yield AdminAccessWrong(allocated.id, key)
             is_shareable = self._features.consumable_capacity and device.allow_multiple_allocations
-            once = (each.id, each.result.request if is_shareable else None)
+            once = (allocated.id, allocated.result.request if is_shareable else None)
             if once in seen:
-                yield DeviceRepeated(each.id, key)
+                yield DeviceRepeated(allocated.id, key)
             seen.add(once)
 
     def _is_met(
         self, claim: ResourceClaim, constraint: DeviceConstraint, bound: Sequence[_AllocatedResult]
     ) -> bool:
         name = constraint.match_attribute or constraint.distinct_attribute or ""
-        if any(_derives(claim, given.result.request, name) for given in bound):
+        if any(_derives(claim, allocated.result.request, name) for allocated in bound):
             return True
-        found = [_lookup(self._devices[given.id], given.id.driver, name) for given in bound]
-        values = [_values(each, self._features.list_type_attributes) for each in found if each]
+        attributes = [
+            _lookup(self._devices[allocated.id], allocated.id.driver, name) for allocated in bound
+        ]
+        values = [
+            _values(attribute, self._features.list_type_attributes)
+            for attribute in attributes
+            if attribute
+        ]
         if len(values) < len(bound):
             return False
         if constraint.match_attribute is not None:
@@ -372,20 +387,21 @@ def _binds(constraint: DeviceConstraint, request: str) -> bool:
     return not names or request in names or request.partition("/")[0] in names
 
 
-def _asked(claim: ResourceClaim, name: str) -> ExactDeviceRequest | DeviceSubRequest | None:
+def _requested(claim: ResourceClaim, name: str) -> ExactDeviceRequest | DeviceSubRequest | None:
     parent, _, sub = name.partition("/")
     for request in claim.spec.devices.requests:
         if request.name == parent:
             if not sub:
                 return request.exactly
-            return next((each for each in request.first_available if each.name == sub), None)
+            subrequests = request.first_available
+            return next((subrequest for subrequest in subrequests if subrequest.name == sub), None)
     return None
 
 
 def _derives(claim: ResourceClaim, request: str, attribute: str) -> bool:
-    asked = _asked(claim, request)
-    return asked is not None and any(
-        derived.name == attribute for derived in asked.derived_attributes
+    requested = _requested(claim, request)
+    return requested is not None and any(
+        derived.name == attribute for derived in requested.derived_attributes
     )
 
 
@@ -406,7 +422,7 @@ def _lookup(device: Device, driver: str, name: str) -> DeviceAttribute | None:
 
 
 def _values(attribute: DeviceAttribute, with_lists: bool) -> set[tuple[str, Any]]:
-    """The values as (form, value); a form that cannot be compared is like nothing else."""
+    """Return the values as (form, value); a value that cannot be compared equals no other."""
     forms = ["string", "int", "bool", "version"]
     for form in forms:
         members = getattr(attribute, f"{form}_values") if with_lists else ()

@@ -1,1 +1,1 @@
-"""What travels on the wire: kinds, fields, versions, defaults, quantities, selectors and errors."""
+"""The API as it is on the wire: kinds, fields, versions, defaults, selectors, errors."""

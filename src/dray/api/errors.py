@@ -50,7 +50,10 @@ class Cause(NamedTuple):
 
 
 class Details(msgspec.Struct, frozen=True):
-    """What an error is about. `kind` is a plural name except in Invalid, as in Kubernetes."""
+    """The object and causes of an error.
+
+    `kind` is a plural name except in Invalid, as in Kubernetes.
+    """
 
     name: str = ""
     group: str = ""
@@ -213,15 +216,15 @@ _BY_CODE = {leaf.default_code: leaf for leaf in _LEAVES} | {
 
 
 def class_of(reason: str, code: int) -> type[StatusError]:
-    """The class for a Status with that reason and code."""
-    known = _BY_REASON.get(reason) or _BY_CODE.get(code)
-    if known:
-        return known
+    """Return the class for a Status with that reason and code."""
+    subclass = _BY_REASON.get(reason) or _BY_CODE.get(code)
+    if subclass:
+        return subclass
     return ClientError if 400 <= code < 500 else ServerError
 
 
 def to_status(error: StatusError) -> dict[str, Any]:
-    """The Status object that tells a client of `error`."""
+    """Return the Status object for an error."""
     status: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -238,7 +241,7 @@ def to_status(error: StatusError) -> dict[str, Any]:
 
 
 def from_status(status: Mapping[str, Any]) -> StatusError:
-    """The error a server told of; a Status may be incomplete."""
+    """Return the error of a Status object, which may be incomplete."""
     reason, code = status.get("reason") or "", status.get("code") or 500
     details = status.get("details")
     return class_of(reason, code)(
@@ -303,7 +306,7 @@ def unauthorized(why: str = "") -> Unauthorized:
 
 
 def forbidden(resource: GroupResource | None, name: str, why: str) -> Forbidden:
-    """`resource` is None where the path is not that of an object."""
+    """Return a Forbidden error; `resource` is None if the path is not that of an object."""
     if resource is None:
         return Forbidden(f"forbidden: {why}", Details())
     subject = f"{resource} {gotext.quote(name)}" if name else str(resource)
@@ -324,7 +327,7 @@ def not_acceptable(media_types: Iterable[str]) -> NotAcceptable:
 
 
 def no_representation(media_types: Iterable[str]) -> NotAcceptable:
-    """Nothing the client accepts is ever answered here, whatever the object."""
+    """Return the error for a client that accepts none of the media types served here."""
     listed = ", ".join(media_types)
     message = f"406: Not Acceptable\n\nAvailable representations: {listed}"
     return NotAcceptable(message, Details())
@@ -355,13 +358,13 @@ def expired(message: str, continue_token: str = "") -> Expired:
     return Expired(message, continue_token=continue_token)
 
 
-def too_old(wanted: int, oldest: int) -> Expired:
-    """A watch from a revision that is not kept any more."""
-    return Expired(f"too old resource version: {wanted} ({oldest})")
+def too_old(requested: int, oldest: int) -> Expired:
+    """Return the error for a watch from a revision that is no longer kept."""
+    return Expired(f"too old resource version: {requested} ({oldest})")
 
 
 def invalid(kind: GroupKind, name: str, causes: Iterable[Cause]) -> Invalid:
-    """One error for all the rules an object breaks."""
+    """Return one error for all rules that an object breaks."""
     causes = tuple(causes)
     message = f"{kind} {gotext.quote(name)} is invalid"
     if causes:
@@ -396,11 +399,11 @@ def timeout(why: str, retry_after_seconds: int = 0) -> Timeout:
     return Timeout(f"Timeout: {why}", Details(retry_after_seconds=retry_after_seconds))
 
 
-def too_large_resource_version(wanted: int, current: int) -> Timeout:
-    """A revision from the future: the reader should wait for it."""
+def too_large_resource_version(requested: int, current: int) -> Timeout:
+    """Return the error for a revision that does not exist yet: the client should retry."""
     cause = Cause(reason="ResourceVersionTooLarge", message="Too large resource version")
     return Timeout(
-        f"Timeout: Too large resource version: {wanted}, current: {current}",
+        f"Timeout: Too large resource version: {requested}, current: {current}",
         Details(causes=(cause,), retry_after_seconds=1),
     )
 
@@ -421,7 +424,7 @@ _WITHOUT_STATUS = {
 
 
 def from_response(code: int, body: str, retry_after_seconds: int = 0) -> StatusError:
-    """The error for an answer that is no Status: from a proxy, or from no API server at all."""
+    """Return the error for a response without a Status, such as that of a proxy."""
     if code in (403, 415) or (code == 406 and body):
         message = body
     elif code >= 500 and code not in _WITHOUT_STATUS:

@@ -15,7 +15,7 @@ import msgspec
 
 
 class Features(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Which gates are on, and of which Kubernetes version they are the gates."""
+    """The enabled feature gates of one Kubernetes version."""
 
     version: str
 
@@ -57,7 +57,7 @@ class FeatureError(ValueError):
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """What a gate is from one minor version of Kubernetes 1 on, until its next stage."""
+    """The stage of a gate from one minor version of Kubernetes 1 on, until its next stage."""
 
     since: int
     level: str
@@ -163,7 +163,7 @@ VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 
 
 def for_version(version: str) -> Features:
-    """The gates as Kubernetes `version` has them when nothing is set."""
+    """Return the default gates of a Kubernetes version."""
     if version not in VERSIONS:
         raise FeatureError(
             f"unknown Kubernetes version {version!r}: use one of {_listed(VERSIONS)}"
@@ -173,16 +173,16 @@ def for_version(version: str) -> Features:
 
 
 def parse(text: str, base: Features | None = None) -> Features:
-    """`base` (by default `DEFAULT`) with the gates of `text` ("A=true,B=false") set."""
+    """Return `base` (by default `DEFAULT`) with the gates of `text` ("A=true,B=false") set."""
     return with_gates(base or DEFAULT, _read_pairs(text))
 
 
-def with_gates(base: Features, wanted: Mapping[str, bool]) -> Features:
-    """`base` with some gates set, if Kubernetes would allow it."""
-    complaints = [text for name, on in wanted.items() for text in _refusals(name, on, base)]
+def with_gates(base: Features, changes: Mapping[str, bool]) -> Features:
+    """Return `base` with some gates changed. Raises FeatureError if Kubernetes refuses them."""
+    complaints = [text for name, on in changes.items() for text in _refusals(name, on, base)]
     if complaints:
         raise FeatureError("; ".join(complaints))
-    result = msgspec.structs.replace(base, **_values_by_field(base, wanted))
+    result = msgspec.structs.replace(base, **_values_by_field(base, changes))
     complaints = list(_unmet_needs(result))
     if complaints:
         raise FeatureError("; ".join(complaints))
@@ -190,7 +190,7 @@ def with_gates(base: Features, wanted: Mapping[str, bool]) -> Features:
 
 
 def is_enabled(features: Features, gate: str) -> bool:
-    """Whether the gate of that Kubernetes name is on."""
+    """Return whether the gate of that Kubernetes name is on."""
     return bool(getattr(features, GATES[gate].field))
 
 
@@ -199,15 +199,15 @@ _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 def _read_pairs(text: str) -> dict[str, bool]:
-    wanted = {}
+    gates = {}
     for pair in filter(None, text.split(",")):
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals:
             raise FeatureError(f"missing bool value for {name}: write {name}=true or {name}=false")
         if value not in _TRUE | _FALSE:
             raise FeatureError(f"invalid value of {name}={value}: write true or false")
-        wanted[name] = value in _TRUE
-    return wanted
+        gates[name] = value in _TRUE
+    return gates
 
 
 def _refusals(name: str, on: bool, base: Features) -> Iterator[str]:
@@ -235,15 +235,15 @@ def _suggestion(name: str) -> str:
     return f", did you mean {close[0]}?" if close else f", known are {_listed(sorted(GATES))}"
 
 
-def _values_by_field(base: Features, wanted: Mapping[str, bool]) -> dict[str, bool]:
+def _values_by_field(base: Features, gates: Mapping[str, bool]) -> dict[str, bool]:
     values: dict[str, bool] = {}
     for group, level in _LEVEL_OF_GROUP.items():
-        if group in wanted:
+        if group in gates:
             members = (
                 gate for gate in GATES.values() if gate.stage_in(base.version).level == level
             )
-            values.update((gate.field, wanted[group]) for gate in members)
-    values.update((GATES[name].field, on) for name, on in wanted.items() if name in GATES)
+            values.update((gate.field, gates[group]) for gate in members)
+    values.update((GATES[name].field, on) for name, on in gates.items() if name in GATES)
     return values
 
 

@@ -21,7 +21,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class User(msgspec.Struct, frozen=True, cache_hash=True):
-    """Who asks: a name, groups, and what authentication said besides."""
+    """An authenticated user: name, groups, and further facts from authentication."""
 
     name: str
     groups: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class Request(msgspec.Struct, frozen=True):
         return default
 
     def flag(self, name: str) -> bool:
-        """A parameter as Kubernetes reads truth: whatever it says, unless that is no."""
+        """Return a parameter as a boolean: true unless its value means no, as in Kubernetes."""
         return self.parameter(name, "false").lower() not in ("false", "0")
 
 

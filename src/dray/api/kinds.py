@@ -45,7 +45,7 @@ def api_version(group: str, version: str) -> str:
 
 
 def parse_api_version(text: str) -> tuple[str, str]:
-    """Group and version of `resource.k8s.io/v1`; the core group is empty."""
+    """Split `resource.k8s.io/v1` into group and version; the core group is empty."""
     group, _, version = text.rpartition("/")
     return group, version
 
@@ -105,12 +105,12 @@ class Kind:
 
     @property
     def is_stored(self) -> bool:
-        """False for questions that are answered and forgotten, such as reviews."""
+        """Return False for kinds that are only answered, such as reviews."""
         return "get" in self.verbs
 
     @property
     def storage_version_hash(self) -> str:
-        """As apiserver, endpoints/discovery, StorageVersionHash."""
+        """Return the hash of apiserver, endpoints/discovery, StorageVersionHash."""
         stored = self.storage or self.preferred
         text = f"{stored.group}/{stored.version}/{stored.kind}"
         return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
@@ -124,7 +124,7 @@ class Kind:
         return GroupVersionKind(self.group, version, self.kind)
 
     def answers_deleted(self, version: str) -> bool:
-        """Whether the answer to a deletion is the object that was there."""
+        """Return whether the answer to a deletion is the object that was there."""
         return self.returns_deleted and version not in self.status_of_deleted
 
     def subresource(self, name: str) -> Subresource | None:
@@ -510,7 +510,7 @@ _BY_KIND = {(kind.group, kind.kind): kind for kind in KINDS}
 
 
 def by_resource(group: str, version: str, plural: str) -> Kind | None:
-    """The kind behind a request path, or None where this version does not serve it."""
+    """Return the kind behind a request path, or None if this version does not serve it."""
     return _BY_RESOURCE.get((group, version, plural))
 
 
@@ -519,30 +519,30 @@ def by_kind(group: str, kind: str) -> Kind | None:
 
 
 def served(group: str, kind: str) -> Kind:
-    """The row of a kind that is known to be in the table."""
+    """Return a kind that must be in the table. Raises KeyError otherwise."""
     return _BY_KIND[group, kind]
 
 
 def by_name(name: str) -> Kind | None:
-    """What a person means by `po`, `pods`, `pod`, `Pod` or `events.events.k8s.io`.
+    """Return the kind for `po`, `pods`, `pod`, `Pod` or `events.events.k8s.io`, or None.
 
     Where several groups have the name, the first row wins, as in kubectl.
     """
-    wanted, _, group = name.lower().partition(".")
+    word, _, group = name.lower().partition(".")
     for kind in KINDS:
-        if group in ("", kind.group) and wanted in (kind.plural, kind.singular, *kind.short_names):
+        if group in ("", kind.group) and word in (kind.plural, kind.singular, *kind.short_names):
             return kind
     return None
 
 
 def in_group_version(group: str, version: str) -> Iterator[Kind]:
-    """The kinds of one group and version, by plural name as discovery lists them."""
+    """Yield the kinds of one group and version, by plural name as discovery lists them."""
     served = (kind for kind in KINDS if kind.group == group and version in kind.versions)
     return iter(sorted(served, key=lambda kind: kind.plural))
 
 
 def _version_priority(version: str) -> tuple[int, int, int]:
-    """Stable before beta before alpha, then the higher number: apimachinery, version/helpers.go."""
+    """Return the sort key of apimachinery, version/helpers.go: stable, then beta, then alpha."""
     match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     assert match, version
     major, stage, minor = match.groups()

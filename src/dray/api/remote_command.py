@@ -29,7 +29,7 @@ EXIT_CODE: Final = "ExitCode"
 
 
 class Size(NamedTuple):
-    """Of a terminal."""
+    """The size of a terminal."""
 
     rows: int
     columns: int
@@ -44,7 +44,7 @@ def closing(channel: int) -> bytes:
 
 
 def exit_status(code: int) -> bytes:
-    """How a command ended, for the error channel."""
+    """Return the message for the error channel that says how a command ended."""
     if code == 0:
         return _status({"status": "Success"})
     cause = {"reason": EXIT_CODE, "message": str(code)}
@@ -59,7 +59,7 @@ def exit_status(code: int) -> bytes:
 
 
 def failure(text: str) -> bytes:
-    """Why a command could not be run, for the error channel."""
+    """Return the message for the error channel that says why a command could not be run."""
     return _status({"status": "Failure", "message": text, "reason": "InternalError", "code": 500})
 
 
@@ -68,20 +68,20 @@ def _status(fields: dict[str, Any]) -> bytes:
 
 
 class Outcome(NamedTuple):
-    """What the error channel says: an exit code, or why there is none."""
+    """The message of the error channel: an exit code, or why there is none."""
 
     code: int | None
     message: str = ""
 
 
 def outcome(status: bytes) -> Outcome:
-    found = msgspec.json.decode(status)
-    if found.get("status") == "Success":
+    result = msgspec.json.decode(status)
+    if result.get("status") == "Success":
         return Outcome(0)
-    for cause in (found.get("details") or {}).get("causes") or ():
-        if found.get("reason") == NON_ZERO and cause.get("reason") == EXIT_CODE:
-            return Outcome(int(cause["message"]), str(found.get("message", "")))
-    return Outcome(None, str(found.get("message", "")))
+    for cause in (result.get("details") or {}).get("causes") or ():
+        if result.get("reason") == NON_ZERO and cause.get("reason") == EXIT_CODE:
+            return Outcome(int(cause["message"]), str(result.get("message", "")))
+    return Outcome(None, str(result.get("message", "")))
 
 
 def resizing(size: Size) -> bytes:
@@ -90,10 +90,10 @@ def resizing(size: Size) -> bytes:
 
 
 def size(data: bytes) -> Size | None:
-    """What a message on the resize channel asks for; None for what makes no sense."""
+    """Return the size in a message on the resize channel, or None if it is invalid."""
     try:
-        found = msgspec.json.decode(data)
-        asked = Size(int(found["Height"]), int(found["Width"]))
+        message = msgspec.json.decode(data)
+        new_size = Size(int(message["Height"]), int(message["Width"]))
     except (msgspec.DecodeError, KeyError, TypeError, ValueError):
         return None
-    return asked if 0 < asked.rows < 2**16 and 0 < asked.columns < 2**16 else None
+    return new_size if 0 < new_size.rows < 2**16 and 0 < new_size.columns < 2**16 else None

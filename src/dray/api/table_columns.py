@@ -1,4 +1,4 @@
-"""What `kubectl get` prints of each kind: the columns of the server's tables, as data.
+"""The columns of `kubectl get` for each kind, as data.
 
 `apiserver.tables` computes the cells. Names, order and widths follow Kubernetes,
 pkg/printers/internalversion/printers.go, AddHandlers.
@@ -25,12 +25,12 @@ class Column(NamedTuple):
 Columns = tuple[Column, ...]
 
 
-def _said(name: str, text: str, type: str = "string", *, wide: bool = False) -> Column:
+def _described(name: str, text: str, type: str = "string", *, wide: bool = False) -> Column:
     return Column(name, type, priority=int(wide), text=text)
 
 
 def _field(name: str, path: str, type: str = "string", *, wide: bool = False) -> Column:
-    """A column that shows one field: `path` is the schema type, a dot and the field's name."""
+    """Return a column for one field: `path` is the schema type, a dot and the field's name."""
     owner, _, field = path.rpartition(".")
     return Column(name, type, priority=int(wide), field=(owner, field))
 
@@ -38,8 +38,8 @@ def _field(name: str, path: str, type: str = "string", *, wide: bool = False) ->
 _NAME_FIELD = ("meta.v1.ObjectMeta", "name")
 _NAME = Column("Name", format="name", field=_NAME_FIELD)
 _AGE = _field("Age", "meta.v1.ObjectMeta.creationTimestamp")
-_CONTAINERS = _said("Containers", "Names of each container in the template.", wide=True)
-_IMAGES = _said("Images", "Images referenced by each container in the template.", wide=True)
+_CONTAINERS = _described("Containers", "Names of each container in the template.", wide=True)
+_IMAGES = _described("Images", "Images referenced by each container in the template.", wide=True)
 
 NAME_AND_AGE: Columns = (_NAME, _AGE)
 """Also for kinds that dray only stores, such as Service: it acts on none of their fields."""
@@ -49,16 +49,16 @@ DEFAULT: Columns = (_NAME, _field("Created At", "meta.v1.ObjectMeta.creationTime
 
 CONTROLLER_REVISIONS: Columns = (
     _NAME,
-    _said("Controller", "Controller of the object"),
+    _described("Controller", "Controller of the object"),
     _field("Revision", "apps.v1.ControllerRevision.revision"),
     _AGE,
 )
 
 PODS: Columns = (
     _NAME,
-    _said("Ready", "The aggregate readiness state of this pod for accepting traffic."),
-    _said("Status", "The aggregate status of the containers in this pod."),
-    _said(
+    _described("Ready", "The aggregate readiness state of this pod for accepting traffic."),
+    _described("Status", "The aggregate status of the containers in this pod."),
+    _described(
         "Restarts",
         "The number of times the containers in this pod have been restarted and when the last"
         " container in this pod has restarted.",
@@ -72,8 +72,8 @@ PODS: Columns = (
 
 NODES: Columns = (
     _NAME,
-    _said("Status", "The status of the node"),
-    _said("Roles", "The roles of the node"),
+    _described("Status", "The status of the node"),
+    _described("Roles", "The roles of the node"),
     _AGE,
     _field("Version", "core.v1.NodeSystemInfo.kubeletVersion"),
     _field("Internal-IP", "core.v1.NodeStatus.addresses", wide=True),
@@ -83,7 +83,7 @@ NODES: Columns = (
     _field("Container-Runtime", "core.v1.NodeSystemInfo.containerRuntimeVersion", wide=True),
 )
 
-NAMESPACES: Columns = (_NAME, _said("Status", "The status of the namespace"), _AGE)
+NAMESPACES: Columns = (_NAME, _described("Status", "The status of the namespace"), _AGE)
 
 EVENTS: Columns = (
     _field("Last Seen", "core.v1.Event.lastTimestamp"),
@@ -109,11 +109,11 @@ SECRETS: Columns = (
 
 RESOURCE_QUOTAS: Columns = (
     _NAME,
-    _said(
+    _described(
         "Request",
         "Request represents a minimum amount of cpu/memory that a container may consume.",
     ),
-    _said(
+    _described(
         "Limit",
         "Limits control the maximum amount of cpu/memory that a container may use independent of"
         " contention on the node.",
@@ -123,7 +123,7 @@ RESOURCE_QUOTAS: Columns = (
 
 DEPLOYMENTS: Columns = (
     _NAME,
-    _said("Ready", "Number of the pod with ready state"),
+    _described("Ready", "Number of the pod with ready state"),
     _field("Up-to-date", "apps.v1.DeploymentStatus.updatedReplicas"),
     _field("Available", "apps.v1.DeploymentStatus.availableReplicas"),
     _AGE,
@@ -145,7 +145,7 @@ REPLICA_SETS: Columns = (
 
 STATEFUL_SETS: Columns = (
     _NAME,
-    _said("Ready", "Number of the pod with ready state"),
+    _described("Ready", "Number of the pod with ready state"),
     _AGE,
     _CONTAINERS,
     _IMAGES,
@@ -167,9 +167,9 @@ DAEMON_SETS: Columns = (
 
 JOBS: Columns = (
     _NAME,
-    _said("Status", "Status of the job."),
+    _described("Status", "Status of the job."),
     _field("Completions", "batch.v1.JobStatus.succeeded"),
-    _said("Duration", "Time required to complete the job."),
+    _described("Duration", "Time required to complete the job."),
     _AGE,
     _CONTAINERS,
     _IMAGES,
@@ -180,9 +180,9 @@ LEASES: Columns = (_NAME, _field("Holder", "coordination.v1.LeaseSpec.holderIden
 
 POD_DISRUPTION_BUDGETS: Columns = (
     _NAME,
-    _said("Min Available", "The minimum number of pods that must be available."),
-    _said("Max Unavailable", "The maximum number of pods that may be unavailable."),
-    _said(
+    _described("Min Available", "The minimum number of pods that must be available."),
+    _described("Max Unavailable", "The maximum number of pods that may be unavailable."),
+    _described(
         "Allowed Disruptions",
         "Calculated number of pods that may be disrupted at this time.",
         "integer",
@@ -194,18 +194,18 @@ ROLE_BINDINGS: Columns = (
     _NAME,
     _field("Role", "rbac.v1.RoleBinding.roleRef"),
     _AGE,
-    _said("Users", "Users in the roleBinding", wide=True),
-    _said("Groups", "Groups in the roleBinding", wide=True),
-    _said("ServiceAccounts", "ServiceAccounts in the roleBinding", wide=True),
+    _described("Users", "Users in the roleBinding", wide=True),
+    _described("Groups", "Groups in the roleBinding", wide=True),
+    _described("ServiceAccounts", "ServiceAccounts in the roleBinding", wide=True),
 )
 
 CLUSTER_ROLE_BINDINGS: Columns = (
     _NAME,
     _field("Role", "rbac.v1.ClusterRoleBinding.roleRef"),
     _AGE,
-    _said("Users", "Users in the clusterRoleBinding", wide=True),
-    _said("Groups", "Groups in the clusterRoleBinding", wide=True),
-    _said("ServiceAccounts", "ServiceAccounts in the clusterRoleBinding", wide=True),
+    _described("Users", "Users in the clusterRoleBinding", wide=True),
+    _described("Groups", "Groups in the clusterRoleBinding", wide=True),
+    _described("ServiceAccounts", "ServiceAccounts in the clusterRoleBinding", wide=True),
 )
 
 PRIORITY_CLASSES: Columns = (
@@ -219,14 +219,14 @@ PRIORITY_CLASSES: Columns = (
 POD_GROUPS: Columns = (
     _NAME,
     _field("Policy", "scheduling.v1beta1.PodGroupSpec.schedulingPolicy"),
-    _said("Workload", "Name of the referenced Workload object"),
-    _said("Status", "Status of the PodGroup"),
+    _described("Workload", "Name of the referenced Workload object"),
+    _described("Status", "Status of the PodGroup"),
     _AGE,
 )
 
 RESOURCE_CLAIMS: Columns = (
     _NAME,
-    _said("State", "A summary of the current state (allocated, pending, reserved, etc.)."),
+    _described("State", "A summary of the current state (allocated, pending, reserved, etc.)."),
     _AGE,
 )
 
@@ -249,15 +249,15 @@ DEVICE_TAINT_RULES: Columns = (
 
 RESOURCE_POOL_STATUS_REQUESTS: Columns = (
     _NAME,
-    _said("Driver", "The driver to query pools for."),
-    _said("Total", "Total number of devices across all pools."),
-    _said("Available", "Number of available devices across all pools."),
-    _said("Allocated", "Number of allocated devices across all pools."),
-    _said("Unavailable", "Number of unavailable devices across all pools."),
-    _said("Errors", "Number of pools with validation errors."),
-    _said("Pools", "Total number of matching pools.", "integer"),
-    _said("Status", "Processing status."),
-    _said("Completed", "Time since the observation completed."),
+    _described("Driver", "The driver to query pools for."),
+    _described("Total", "Total number of devices across all pools."),
+    _described("Available", "Number of available devices across all pools."),
+    _described("Allocated", "Number of allocated devices across all pools."),
+    _described("Unavailable", "Number of unavailable devices across all pools."),
+    _described("Errors", "Number of pools with validation errors."),
+    _described("Pools", "Total number of matching pools.", "integer"),
+    _described("Status", "Processing status."),
+    _described("Completed", "Time since the observation completed."),
 )
 
 SCALE: Columns = (

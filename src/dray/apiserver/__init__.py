@@ -1,1 +1,1 @@
-"""The API from inside: one request path, generic over kinds."""
+"""The API server: one request path for all kinds."""

@@ -1,7 +1,7 @@
-"""The request's path, as one readable list of steps.
+"""The path of a request, step by step.
 
-`handle` is everything behind authentication; the in-process client calls it with its component's
-own identity, `serving` with whoever a certificate or a token proves.
+`handle` is everything after authentication; the in-process client calls it with the user of its
+component, `https_server` with the user of a certificate or a token.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """One API server. Its parts are made and wired by whoever runs it."""
+    """One API server, composed of its parts."""
 
     store: Store
     discovery: Discovery
@@ -99,7 +99,7 @@ class App:
     audit_log: AuditLog | None = None
 
     async def handle(self, request: Request, user: User) -> Response:
-        """Parse, authorize, route, answer; whatever goes wrong is a Status."""
+        """Parse, authorize, route and answer a request; every error becomes a Status."""
         started = time.perf_counter()
         info = request_info.parse(request)
         try:
@@ -119,7 +119,7 @@ class App:
         return response if info.version in ("", "v1") else self._warned(info, response)
 
     def note_refusal(self, request: Request, error: errors.StatusError) -> None:
-        """A request that was refused before it was known who may ask for what."""
+        """Record a request that was rejected before authorization."""
         if self.audit_log is not None:
             info = request_info.parse(request)
             self.audit_log.record(request, info, User(""), code=error.code, seconds=0.0)
@@ -198,7 +198,7 @@ class App:
         return _text(f"[+]ping ok\n{path.strip('/')} check passed\n" if verbose else "ok")
 
     def _openapi(self, request: Request, name: str) -> Response:
-        """The index, or the document of `api/v1` or `apis/GROUP/VERSION`."""
+        """Return the index, or the document of `api/v1` or `apis/GROUP/VERSION`."""
         if not name:
             links = openapi.index()["paths"]
             served = {path: links[path] for path in links if self._serves(path)}
@@ -237,7 +237,7 @@ class App:
         return None
 
     def _counted(self, call: Call, response: Response) -> Response:
-        """A watch counts as open until its stream ends."""
+        """Count a watch as open until its stream ends."""
         if response.stream is None:
             return response
         gauge, plural, stream = self.metrics.watches, call.kind.plural, response.stream
@@ -253,19 +253,19 @@ class App:
         return Response(response.status, response.headers, stream=counted())
 
     def _warned(self, info: RequestInfo, response: Response) -> Response:
-        """The response, with a warning where its version will not stay."""
+        """Return the response, with a warning if its version is deprecated."""
         kind = kinds.by_resource(info.group, info.version, info.resource)
         if kind is None or not self.discovery.serves(info.group, info.version):
             return response
         text = versions.deprecation(kinds.api_version(info.group, info.version), kind.kind)
         if not text:
             return response
-        told = (warning_headers.headers([text])["warning"], response.headers.get("warning", ""))
-        headers = {**response.headers, "warning": warning_headers.joined(told)}
+        warnings = (warning_headers.headers([text])["warning"], response.headers.get("warning", ""))
+        headers = {**response.headers, "warning": warning_headers.joined(warnings)}
         return msgspec.structs.replace(response, headers=headers)
 
     def _measure(self, info: RequestInfo, response: Response, seconds: float) -> None:
-        # Whatever a client makes up is no label: labels stay in memory.
+        # Not the client's text: every new label value would stay in memory.
         is_known = kinds.by_resource(info.group, info.version, info.resource) is not None
         group, resource = (info.group, info.resource) if is_known else ("", "")
         self.metrics.requests.add(info.verb, group, resource, str(response.status))
@@ -274,7 +274,7 @@ class App:
 
 
 def _check_acceptable(call: Call) -> None:
-    """406 before anything is done, and not after; `includeObject` belongs to it."""
+    """Raise 406 before the request has any effect; `includeObject` is part of the form."""
     if call.form.shape is Shape.TABLE:
         reads.included(call.request)
 
@@ -292,7 +292,7 @@ def _check_verb(call: Call) -> None:
 
 
 def _is_in_scope(info: RequestInfo, kind: Kind) -> bool:
-    """Whether a namespace is in the path of what lives in one, and of nothing else."""
+    """Return whether the path has a namespace if and only if the kind has one."""
     if not kind.is_stored and (info.name or bool(info.namespace) != kind.namespaced):
         return False
     if kind.namespaced:
@@ -340,5 +340,5 @@ def _text(
 
 
 def _now() -> datetime.datetime:
-    """In whole seconds, which is all that objects tell: the requests of a second share one text."""
+    """Return the time in whole seconds, as objects have it: `gotime.write` caches its text."""
     return datetime.datetime.fromtimestamp(int(time.time()), datetime.UTC)

@@ -1,7 +1,7 @@
-"""The audit log: a line for every request, with who asked for what and how it ended; no bodies.
+"""The audit log: a line for every request with user, object and result; no bodies.
 
-Lines are events of audit.k8s.io/v1 at the level Metadata, so that whatever reads the audit log of
-Kubernetes reads this one. The file is only ever appended to: it may be truncated while in use.
+Lines are events of audit.k8s.io/v1 at the level Metadata, so that tools for the audit log of
+Kubernetes read this one. The file is only appended to: it may be truncated while in use.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 
 from dray.api.http_messages import Request, User
 from dray.apiserver.request.request_info import RequestInfo
+from dray.clock import utc_now
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class AuditLog:
 
 @contextlib.contextmanager
 def opened(path: Path | None) -> Iterator[AuditLog | None]:
-    """The log in a file, which is made if need be; none where no file is named."""
+    """Open the log in a file, which is created if it is absent; yield None without a file."""
     if path is None:
         yield None
         return
@@ -70,7 +71,7 @@ def opened(path: Path | None) -> Iterator[AuditLog | None]:
 def _event(
     request: Request, info: RequestInfo, user: User, code: int, seconds: float, is_stream: bool
 ) -> dict[str, Any]:
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     event = {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",

@@ -1,7 +1,7 @@
-"""What a new cluster starts with: namespaces, roles and their bindings, priority classes.
+"""The objects of a new cluster: namespaces, roles and their bindings, priority classes.
 
-Objects are made when they are missing and never overwritten: what an admin changed stays changed,
-and what he deleted comes back only with the next start.
+Objects are created when they are missing and never overwritten: changes by an administrator stay,
+and what is deleted comes back with the next start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def objects() -> Iterator[JsonObject]:
 
 
 async def bootstrap(store: Store, now: datetime.datetime, new_uid: Callable[[], str]) -> None:
-    """Write what is missing; several servers may do so at once."""
+    """Write the missing objects; several servers may do so at once."""
     missing = []
     for document in objects():
         put = _put(document, now, new_uid())
@@ -40,7 +40,7 @@ async def bootstrap(store: Store, now: datetime.datetime, new_uid: Callable[[], 
 
 
 async def _write(store: Store, puts: list[Put]) -> None:
-    """All of them, less those that somebody else was quicker to write."""
+    """Write all of them, except for those that another server wrote first."""
     while puts:
         try:
             await store.commit(Transaction(tuple(puts)))

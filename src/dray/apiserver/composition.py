@@ -1,4 +1,4 @@
-"""Which rules stand before the store, in which order, and who answers for which subresource."""
+"""Composition of the API server: admission rules in order, body hooks, subresources."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Route = tuple[str, str, str]
 
 
 class RuleDependencies(NamedTuple):
-    """What rules need beside the object they are asked about."""
+    """The dependencies of admission rules."""
 
     store: Store
     features: Features
@@ -62,27 +62,27 @@ class RuleDependencies(NamedTuple):
     mounts_tokens: bool = False
 
 
-def build_admission_chain(around: RuleDependencies) -> AdmissionChain:
-    """The rules in the order of pkg/kubeapiserver/options/plugins.go; the quota is charged last."""
-    store, features = around.store, around.features
-    quotas = Quotas(store, around.now)
+def build_admission_chain(dependencies: RuleDependencies) -> AdmissionChain:
+    """Return the rules in the order of pkg/kubeapiserver/options/plugins.go, quotas last."""
+    store, features = dependencies.store, dependencies.features
+    quotas = Quotas(store, dependencies.now)
     rules = (
         NamespaceLifecycle(store),
-        PodServiceAccount(store, around.new_suffix, mounts_tokens=around.mounts_tokens),
+        PodServiceAccount(store, dependencies.new_suffix, mounts_tokens=dependencies.mounts_tokens),
         NodeRestriction(store),
         TaintNewNodes(),
         ProtectPodGroups(features),
         Priorities(store),
         DefaultTolerations(),
-        NoEscalation(around.authorizer),
-        PartitionRequests(store, around.published, features),
+        NoEscalation(dependencies.authorizer),
+        PartitionRequests(store, dependencies.published, features),
         AdminAccess(store),
-        ClaimStatusAuthorization(around.authorizer, features),
+        ClaimStatusAuthorization(dependencies.authorizer, features),
         NodeAllocatableSlices(store, features),
-        ClaimWarnings(around.published, features),
+        ClaimWarnings(dependencies.published, features),
         quotas,
     )
-    return AdmissionChain(rules, quotas.turn)
+    return AdmissionChain(rules, quotas.commit_lock)
 
 
 def body_hooks(features: Features) -> Mapping[tuple[str, str], BodyHooks]:
@@ -97,7 +97,7 @@ def body_hooks(features: Features) -> Mapping[tuple[str, str], BodyHooks]:
 
 
 class SubresourceHandlers(NamedTuple):
-    """Who does the work behind the subresources."""
+    """The dependencies of subresources."""
 
     store: Store
     chain: AdmissionChain
@@ -110,22 +110,22 @@ class SubresourceHandlers(NamedTuple):
     agents: NodeAgents
 
 
-def subresources(behind: SubresourceHandlers) -> Mapping[Route, Subresource]:
-    """By method, plural and subresource."""
-    return dict((*_changes(behind), *_reviews(behind)))
+def subresources(handlers: SubresourceHandlers) -> Mapping[Route, Subresource]:
+    """Return the handlers by method, plural and subresource."""
+    return dict((*_changes(handlers), *_reviews(handlers)))
 
 
-def _changes(behind: SubresourceHandlers) -> Iterator[tuple[Route, Subresource]]:
-    bindings = Bindings.over(behind.store, behind.chain)
-    evictions = Evictions(behind.store, behind.chain, behind.deleter)
-    tokens = TokenRequests(behind.store, behind.chain, behind.signer, behind.new_uid)
-    scales = Scales(behind.store, behind.writer)
+def _changes(handlers: SubresourceHandlers) -> Iterator[tuple[Route, Subresource]]:
+    bindings = Bindings.over(handlers.store, handlers.chain)
+    evictions = Evictions(handlers.store, handlers.chain, handlers.deleter)
+    tokens = TokenRequests(handlers.store, handlers.chain, handlers.signer, handlers.new_uid)
+    scales = Scales(handlers.store, handlers.writer)
     yield ("POST", "bindings", ""), bindings.create
     yield ("POST", "pods", "binding"), bindings.create
     yield ("POST", "pods", "eviction"), evictions.create
     yield ("POST", "serviceaccounts", "token"), tokens.create
-    yield ("PUT", "namespaces", "finalize"), Finalization(behind.store).update
-    access = PodAccess(behind.store, behind.agents)
+    yield ("PUT", "namespaces", "finalize"), Finalization(handlers.store).update
+    access = PodAccess(handlers.store, handlers.agents)
     yield ("GET", "pods", "log"), access.log
     for subresource in ("exec", "attach"):
         yield ("GET", "pods", subresource), access.connect
@@ -136,9 +136,9 @@ def _changes(behind: SubresourceHandlers) -> Iterator[tuple[Route, Subresource]]
         yield ("PATCH", plural, "scale"), scales.patch
 
 
-def _reviews(behind: SubresourceHandlers) -> Iterator[tuple[Route, Subresource]]:
-    reviews = Reviews(behind.authorizer, behind.authenticator)
-    answers: Mapping[str, Subresource] = {
+def _reviews(handlers: SubresourceHandlers) -> Iterator[tuple[Route, Subresource]]:
+    reviews = Reviews(handlers.authorizer, handlers.authenticator)
+    handlers_by_plural: Mapping[str, Subresource] = {
         "selfsubjectaccessreviews": reviews.self_subject_access,
         "selfsubjectrulesreviews": reviews.self_subject_rules,
         "selfsubjectreviews": reviews.self_subject,
@@ -146,5 +146,5 @@ def _reviews(behind: SubresourceHandlers) -> Iterator[tuple[Route, Subresource]]
         "localsubjectaccessreviews": reviews.local_subject_access,
         "tokenreviews": reviews.token,
     }
-    for plural, answer in answers.items():
-        yield ("POST", plural, ""), answer
+    for plural, handler in handlers_by_plural.items():
+        yield ("POST", plural, ""), handler

@@ -1,4 +1,4 @@
-"""What `kubectl` asks first: which groups, versions and kinds there are, in both forms."""
+"""Discovery: the groups, versions and kinds that are served, in both forms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 
 class Discovery:
-    """The documents for the groups and versions that are switched on; made once, never change."""
+    """The discovery documents of the enabled groups and versions, built once."""
 
     def __init__(self, disabled: Iterable[str] = (), server_address: str = "") -> None:
         off = frozenset(disabled)
@@ -49,7 +49,7 @@ class Discovery:
         return {"kind": "APIGroup", "apiVersion": "v1", **self._group(name)}
 
     def resources(self, group: str, version: str) -> JsonObject | None:
-        """The plain list of one group and version."""
+        """Return the plain list of one group and version."""
         if not self.serves(group, version):
             return None
         return {
@@ -62,7 +62,7 @@ class Discovery:
         }
 
     def aggregated(self, *, core: bool) -> tuple[bytes, str]:
-        """The aggregated document of `/api` or `/apis`, and its entity tag."""
+        """Return the aggregated document of `/api` or `/apis`, and its entity tag."""
         names = [""] if core else self._named()
         document = {
             "kind": "APIGroupDiscoveryList",
@@ -126,7 +126,7 @@ def _plain(kind: Kind) -> Iterable[JsonObject]:
 
 
 def _foreign_type(subresource: Subresource) -> JsonObject:
-    """Group and version of what a subresource speaks, where it is a kind of its own."""
+    """Return group and version of a subresource's kind if that is not the kind of the object."""
     if subresource.kind is None or subresource.kind == GroupVersionKind("", "v1", "Binding"):
         return {}
     return {"group": subresource.kind.group, "version": subresource.kind.version}

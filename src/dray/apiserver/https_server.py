@@ -22,14 +22,15 @@ from dray.apiserver.access import impersonation
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.certificates import KeyPair
 from dray.client import websockets
+from dray.client.websockets import MessageWebSocket
 
 log = logging.getLogger(__name__)
-# What is no HTTP is the client's doing and answered; it does not belong into the log.
+# A client that sends no valid HTTP gets an error response; the log is not for it.
 log.addFilter(lambda record: not _is_about(record, http_exceptions.HttpProcessingError))
 
 MAX_BODY_BYTES = 3 * 2**20
 MAX_LINE_BYTES = 2**16
-"""Of the request line and of each header: selectors and tokens may be long."""
+"""Limit of the request line and of each header: selectors and tokens may be long."""
 PRETTY_AGENTS = ("curl/", "Wget/", "Mozilla/")
 
 
@@ -38,7 +39,7 @@ class Limits:
     body_bytes: int = MAX_BODY_BYTES
     watches: int = 20_000
     slow_client_seconds: float = 60.0
-    """How long a client may take to send a body, or to take what is sent to it."""
+    """The time in which a client must send a body, or read a chunk."""
     shutdown_seconds: float = 10.0
 
 
@@ -46,7 +47,7 @@ DEFAULT_LIMITS = Limits()
 
 
 class Server:
-    """Listens, authenticates and hands requests to the application."""
+    """Listens, authenticates and passes requests to the application."""
 
     def __init__(
         self, app: application.App, authenticator: Authenticator, limits: Limits | None = None
@@ -62,8 +63,8 @@ class Server:
     async def listening(
         self, host: str, port: int, pair: KeyPair, client_authority: bytes
     ) -> AsyncIterator[str]:
-        """Serve until the block is left; yields the address. Requests may finish, watches end."""
-        # Whoever leaves takes his watch along: without cancellation it would wait for an event.
+        """Serve until the block is left; yields the address. Open requests finish, watches end."""
+        # A watch whose client has left must end: without cancellation it waits for an event.
         low_level = web.Server(
             self._serve,
             request_factory=self._incoming,
@@ -163,7 +164,7 @@ class Server:
         return outgoing
 
     async def _converse(self, incoming: web.BaseRequest, upgrade: Upgrade) -> web.StreamResponse:
-        """Speak in messages until the conversation ends, the client leaves or the server closes."""
+        """Exchange messages until either side ends or the server closes."""
         outgoing = web.WebSocketResponse(
             protocols=(upgrade.protocol,), max_msg_size=websockets.MAX_MESSAGE_BYTES
         )
@@ -172,7 +173,7 @@ class Server:
         self._streaming.add(task)
         try:
             await outgoing.prepare(incoming)
-            await upgrade.converse(_Messages(outgoing))
+            await upgrade.converse(MessageWebSocket(outgoing))
             await outgoing.close()
         except asyncio.CancelledError:
             if not self._is_closing:
@@ -193,35 +194,21 @@ class Server:
                     async with asyncio.timeout(self._limits.slow_client_seconds):
                         await outgoing.write(chunk)
         except TimeoutError:
-            # Whoever does not read is cut off, and resumes where he was.
+            # A client that does not read is disconnected, and can resume from its last event.
             outgoing.force_close()
         except asyncio.CancelledError:
             if not self._is_closing:
                 raise
-            # The server is going: the stream ends here as if there were no more to tell.
+            # The server closes: the stream ends in order, as after its last event.
             task.uncancel()
         finally:
             self._streaming.discard(task)
 
 
-class _Messages:
-    """A WebSocket as one end of a conversation."""
-
-    def __init__(self, socket: web.WebSocketResponse) -> None:
-        self._socket = socket
-
-    async def receive(self) -> bytes | None:
-        return await websockets.received(self._socket.receive)
-
-    async def send(self, message: bytes) -> None:
-        with contextlib.suppress(ConnectionError):
-            await self._socket.send_bytes(message)
-
-
 async def _hang_up(transports: Iterable[asyncio.Transport]) -> None:
-    """End connections whose clients do not answer the server's goodbye: TLS would wait for it."""
+    """Abort connections whose clients do not complete the closing handshake of TLS."""
     for transport in transports:
-        # Python 3.11.2, which Debian 12 has, fails where later ones find the connection closed.
+        # Python 3.11.2, which Debian 12 has, fails on a closed connection; later ones do not.
         with contextlib.suppress(AttributeError):
             transport.abort()
     await asyncio.sleep(0)
@@ -246,9 +233,9 @@ def _plain(response: Response, pretty: bool) -> web.Response:
     return web.Response(status=response.status, body=body, headers=headers)
 
 
-def _wants_pretty(headers: Mapping[str, str], asked: str = "") -> bool:
-    if asked:
-        return asked not in ("false", "0")
+def _wants_pretty(headers: Mapping[str, str], parameter: str = "") -> bool:
+    if parameter:
+        return parameter not in ("false", "0")
     return headers.get("User-Agent", "").startswith(PRETTY_AGENTS)
 
 

@@ -1,7 +1,7 @@
-"""Connections to node agents: where one is, how both sides know each other, what it answers.
+"""Connections to node agents: addresses, mutual authentication, logs and exec.
 
-An agent is known by the certificate on its Node, which nobody but the node may write there; the API
-server is known by a certificate of the cluster's authority. So no host name has to be right.
+An agent is authenticated by the certificate in its Node, which only the node may write; the API
+server by a certificate of the cluster's authority. So host names do not matter.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Node(Wire, frozen=True):
 
 
 class AgentEndpoint(msgspec.Struct, frozen=True):
-    """Where an agent answers, and its certificate."""
+    """The address of an agent, and its certificate."""
 
     node: str
     url: str
@@ -70,32 +70,32 @@ class NodeAgents:
             await self._session.close()
 
     async def log(self, node: str, path: str, query: Query) -> Response:
-        """A log as the node tells it; a followed one streams."""
-        answer = await self._get(await self._find(node, NO_LOG), path, query)
+        """Return a log of the node's agent; a followed one streams."""
+        response = await self._get(await self._find(node, NO_LOG), path, query)
         headers = {"content-type": "text/plain"}
-        if answer.status == 200 and ("follow", "true") in query:
-            return Response(200, headers, stream=_chunks(answer))
-        async with answer:
-            body = await answer.read()
-        if answer.status != 200:
-            raise _refused(answer.status, body)
+        if response.status == 200 and ("follow", "true") in query:
+            return Response(200, headers, stream=_chunks(response))
+        async with response:
+            body = await response.read()
+        if response.status != 200:
+            raise _refused(response.status, body)
         return Response(200, headers, body)
 
     async def connect(
         self, node: str, path: str, query: Query, protocols: tuple[str, ...]
     ) -> Response:
-        """A conversation with a container of the node, in one of some protocols.
+        """Return an upgrade that connects to a container, in one of some protocols.
 
-        Without any, the node only says why it cannot be.
+        Without a protocol, the agent's error is raised.
         """
         if not protocols:
             return await self._plain(node, path, query)
-        place = await self._find(node, NO_ACCESS)
+        endpoint = await self._find(node, NO_ACCESS)
         connecting = self._open().ws_connect(
-            place.url + path,
+            endpoint.url + path,
             params=query,
             protocols=protocols,
-            ssl=self._tls(place),
+            ssl=self._tls(endpoint),
             max_msg_size=websockets.MAX_MESSAGE_BYTES,
         )
         try:
@@ -103,30 +103,36 @@ class NodeAgents:
         except websockets.UpgradeRefused as refusal:
             raise _refused(refusal.status, refusal.body) from refusal
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise _unreachable(place, error) from error
+            raise _unreachable(endpoint, error) from error
 
     async def _plain(self, node: str, path: str, query: Query) -> Response:
-        async with await self._get(await self._find(node, NO_ACCESS), path, query) as answer:
-            raise _refused(answer.status, await answer.read())
+        async with await self._get(await self._find(node, NO_ACCESS), path, query) as response:
+            raise _refused(response.status, await response.read())
 
-    async def _get(self, place: AgentEndpoint, path: str, query: Query) -> aiohttp.ClientResponse:
+    async def _get(
+        self, endpoint: AgentEndpoint, path: str, query: Query
+    ) -> aiohttp.ClientResponse:
         try:
-            return await self._open().get(place.url + path, params=query, ssl=self._tls(place))
+            return await self._open().get(
+                endpoint.url + path, params=query, ssl=self._tls(endpoint)
+            )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise _unreachable(place, error) from error
+            raise _unreachable(endpoint, error) from error
 
     async def _find(self, node: str, else_: str) -> AgentEndpoint:
         with store_keys.translated():
             entry = await self._store.get(store_keys.key(kinds.NODE, node))
         if entry is None:
             raise errors.service_unavailable(f"node {node} is gone, so {else_}")
-        found = self._reader.read(entry)
-        if found.status.node_info.container_runtime_version.startswith(remote_command.IN_NAME_ONLY):
+        stored_node = self._reader.read(entry)
+        if stored_node.status.node_info.container_runtime_version.startswith(
+            remote_command.IN_NAME_ONLY
+        ):
             raise errors.bad_request(
                 f"pods on node {node} run in name only, so {else_}: "
                 "to run containers, start dray with --runtime sandbox"
             )
-        return _place(found, else_)
+        return _endpoint(stored_node, else_)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -138,23 +144,23 @@ class NodeAgents:
             )
         return self._session
 
-    def _tls(self, place: AgentEndpoint) -> ssl.SSLContext:
-        known = self._contexts.get(place.node)
-        if known is not None and known[0] == place.certificate:
-            return known[1]
+    def _tls(self, endpoint: AgentEndpoint) -> ssl.SSLContext:
+        cached = self._contexts.get(endpoint.node)
+        if cached is not None and cached[0] == endpoint.certificate:
+            return cached[1]
         if self._make_identity is None:
             raise errors.service_unavailable("this API server has no identity to ask nodes by")
-        made = _context(place, self._make_identity())
-        self._contexts[place.node] = (place.certificate, made)
-        return made
+        context = _context(endpoint, self._make_identity())
+        self._contexts[endpoint.node] = (endpoint.certificate, context)
+        return context
 
 
-def _place(node: _Node, else_: str) -> AgentEndpoint:
+def _endpoint(node: _Node, else_: str) -> AgentEndpoint:
     name = node.metadata.name
     certificate = node.metadata.annotations.get(remote_command.CERTIFICATE_ANNOTATION, "")
     port = node.status.daemon_endpoints.kubelet_endpoint.port
-    by_type = {each.type: each.address for each in node.status.addresses}
-    address = next((by_type[each] for each in ADDRESSES if each in by_type), "")
+    by_type = {address.type: address.address for address in node.status.addresses}
+    address = next((by_type[type_] for type_ in ADDRESSES if type_ in by_type), "")
     if not certificate or not port or not address:
         raise errors.service_unavailable(
             f"node {name} does not say where its agent answers, so {else_}: is it running?"
@@ -163,15 +169,15 @@ def _place(node: _Node, else_: str) -> AgentEndpoint:
     return AgentEndpoint(name, f"https://{host}:{port}", certificate)
 
 
-def _context(place: AgentEndpoint, identity: KeyPair) -> ssl.SSLContext:
-    """Trusts this one certificate, whoever signed it, and shows our own."""
+def _context(endpoint: AgentEndpoint, identity: KeyPair) -> ssl.SSLContext:
+    """Return a TLS context that trusts only this certificate, and has the server's own."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
-        context.load_verify_locations(cadata=place.certificate)
+        context.load_verify_locations(cadata=endpoint.certificate)
     except ssl.SSLError as error:
-        text = f"the certificate of the agent of node {place.node} cannot be read: {error}"
+        text = f"the certificate of the agent of node {endpoint.node} cannot be read: {error}"
         raise errors.service_unavailable(text) from error
     with tempfile.TemporaryDirectory(prefix="dray-") as directory:
         path = Path(directory, "identity.pem")
@@ -181,20 +187,20 @@ def _context(place: AgentEndpoint, identity: KeyPair) -> ssl.SSLContext:
     return context
 
 
-async def _chunks(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     try:
-        async for chunk in answer.content.iter_any():
+        async for chunk in response.content.iter_any():
             yield chunk
     except (aiohttp.ClientError, OSError):
-        # The agent has gone, and with it what there was to tell.
+        # The agent has disconnected: the stream ends.
         return
     finally:
-        answer.close()
+        response.close()
 
 
-def _unreachable(place: AgentEndpoint, error: BaseException) -> errors.StatusError:
+def _unreachable(endpoint: AgentEndpoint, error: BaseException) -> errors.StatusError:
     why = str(error) or type(error).__name__
-    return errors.service_unavailable(f"the agent of node {place.node} does not answer: {why}")
+    return errors.service_unavailable(f"the agent of node {endpoint.node} does not answer: {why}")
 
 
 def _refused(status: int, body: bytes) -> errors.StatusError:

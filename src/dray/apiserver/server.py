@@ -1,11 +1,10 @@
-"""Puts the parts of one API server together, and keeps what follows the store running."""
+"""Assembles an API server, and runs the tasks that keep its caches in sync."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import dataclasses
-import datetime
 import os
 import random
 import time
@@ -19,7 +18,6 @@ from dray.api import kinds
 from dray.api.features import Features
 from dray.api.http_messages import User
 from dray.api.remote_command import API_SERVER_NAME
-from dray.api.types.meta import ObjectMeta, Wire
 from dray.apiserver import audit, composition
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
@@ -38,20 +36,22 @@ from dray.apiserver.storage.lookup import Reader
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.verbs.deletion import Deleter
 from dray.apiserver.verbs.writes import Writer
+from dray.client.cache import HasMetadata
+from dray.clock import utc_now
 from dray.store.store import Entry, Store
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels: generated names spell no words, as apimachinery's do not."""
+"""No vowels: generated names spell no words, as in apimachinery."""
 SUFFIX_LENGTH = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What can be chosen about an API server."""
+    """Settings of an API server."""
 
     features: Features = gates.DEFAULT
     disabled: tuple[str, ...] = ()
-    """Group versions that are switched off: `--runtime-config=resource.k8s.io/v1beta1=false`."""
+    """Disabled group versions: `--runtime-config=resource.k8s.io/v1beta1=false`."""
     mounts_tokens: bool = False
     static_tokens: Mapping[str, User] = field(default_factory=dict)
     limits: Limits = DEFAULT_LIMITS
@@ -61,7 +61,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """An API server that answers: in this process through `app`, over HTTPS through `server`."""
+    """A running API server: `app` for calls in this process, `server` for HTTPS."""
 
     app: App
     server: Server
@@ -78,12 +78,12 @@ async def open_server(
     registry: telemetry.Registry | None = None,
     identity: MakeIdentity | None = None,
 ) -> AsyncIterator[RunningServer]:
-    """An API server over a store, with what a new cluster starts with; ready when yielded.
+    """Open an API server over a store, with the objects of a new cluster; ready when yielded.
 
-    `identity` makes the certificate by which it asks node agents for logs and the like.
+    `identity` makes the client certificate for requests to node agents.
     """
     chosen = settings or Settings()
-    await bootstrap(store, _now(), new_uid)
+    await bootstrap(store, utc_now(), new_uid)
     authorizer = await Authorizer.open(store)
     published = PublishedSlices()
     accounts = ServiceAccounts()
@@ -100,7 +100,7 @@ async def open_server(
 
 
 def assemble(store: Store, *, features: Features = gates.DEFAULT) -> App:
-    """An application that allows everything and admits everything, for tests."""
+    """Return an application without authorization and admission, for tests."""
     chain = AdmissionChain(())
     return App(
         store=store,
@@ -125,13 +125,13 @@ def _assemble(
     agents: NodeAgents,
 ) -> App:
     features = settings.features
-    around = RuleDependencies(
-        store, features, authorizer, published, _now, new_suffix, settings.mounts_tokens
+    dependencies = RuleDependencies(
+        store, features, authorizer, published, utc_now, new_suffix, settings.mounts_tokens
     )
-    chain = composition.build_admission_chain(around)
+    chain = composition.build_admission_chain(dependencies)
     writer = Writer(store, features, chain, new_uid, new_suffix, composition.body_hooks(features))
     deleter = Deleter(store, chain)
-    behind = SubresourceHandlers(
+    handlers = SubresourceHandlers(
         store, chain, writer, deleter, authorizer, authenticator, signer, new_uid, agents
     )
     return App(
@@ -141,7 +141,7 @@ def _assemble(
         writer=writer,
         deleter=deleter,
         metrics=Metrics(registry or telemetry.Registry()),
-        subresources=composition.subresources(behind),
+        subresources=composition.subresources(handlers),
     )
 
 
@@ -149,7 +149,7 @@ def _assemble(
 async def _running(
     authorizer: Authorizer, followers: Iterable[StoreFollower]
 ) -> AsyncIterator[None]:
-    """Follow the store in the background until the block is left."""
+    """Watch the store in the background until the block is left."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(authorizer.run())]
         tasks += [group.create_task(follower.run()) for follower in followers]
@@ -160,12 +160,8 @@ async def _running(
                 task.cancel()
 
 
-class HasMetadata(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-
-
 class ServiceAccounts:
-    """Which service accounts exist, so that tokens of deleted ones end with them."""
+    """The uids of existing service accounts: tokens of deleted ones are invalid."""
 
     def __init__(self) -> None:
         self._kind = kinds.SERVICE_ACCOUNT
@@ -190,12 +186,12 @@ def signer_in(directory: Path) -> TokenSigner:
 
 
 def identity_in(directory: Path) -> MakeIdentity:
-    """By whom an API server is known to node agents: a new certificate of its authority."""
+    """Return a function that makes the API server's certificate for node agents."""
     return lambda: Authority.load_or_create(directory).client_pair(API_SERVER_NAME)
 
 
 def new_uid() -> str:
-    """A random UUID (version 4), as text; `uuid.uuid4` makes an object first."""
+    """Return a random UUID (version 4) as text, faster than `uuid.uuid4`."""
     digits = os.urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
@@ -203,7 +199,3 @@ def new_uid() -> str:
 
 def new_suffix() -> str:
     return "".join(random.choices(_SUFFIX_ALPHABET, k=SUFFIX_LENGTH))
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)

@@ -1,7 +1,7 @@
-"""An API server as a process of its own: store, keys and an admin's kubeconfig in one directory.
+"""The API server as a process: store, keys and an administrator's kubeconfig in a directory.
 
 `python -m dray.apiserver.standalone DIRECTORY [PORT]` prints its address once it answers, and
-ends cleanly when it is told to.
+ends in order on SIGTERM or SIGINT.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ADMIN_GROUP = "system:masters"
 async def listening(
     directory: Path, port: int = 0, *, host: str = LOOPBACK, settings: Settings | None = None
 ) -> AsyncIterator[str]:
-    """Serve what is in `directory` over HTTPS until the block is left; yields the address."""
+    """Serve the store of `directory` over HTTPS until the block is left; yields the address."""
     authority = Authority.load_or_create(directory)
     names = dict.fromkeys((host, LOOPBACK, "localhost"))
     signer = server.signer_in(directory)
@@ -50,7 +50,7 @@ async def listening(
 
 
 def connection(directory: Path, url: str, user: str, *groups: str) -> Connection:
-    """How a user reaches the server of a directory: with a new certificate of its authority."""
+    """Return a connection to the server of a directory, with a new client certificate."""
     authority = Authority.load_or_create(directory)
     pair = authority.client_pair(user, groups)
     return Connection(
@@ -62,14 +62,14 @@ def connection(directory: Path, url: str, user: str, *groups: str) -> Connection
 
 
 async def run(directory: Path, port: int = 0) -> None:
-    """Serve until the process is told to end."""
-    told_to_end = asyncio.Event()
+    """Serve until the process is terminated."""
+    terminated = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told_to_end.set)
+        loop.add_signal_handler(number, terminated.set)
     async with listening(directory, port) as url:
         print(url, flush=True)
-        await told_to_end.wait()
+        await terminated.wait()
 
 
 def main() -> None:

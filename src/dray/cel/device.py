@@ -39,7 +39,7 @@ _FIELDS = ("driver", "allowMultipleAllocations", *_NAMED)
 
 
 class CompileError(NamedTuple):
-    """Why an expression cannot be used, as apiserver's cel.Error says it."""
+    """The reason why an expression cannot be used, in the words of apiserver's cel.Error."""
 
     kind: Literal["Invalid", "InternalError"]
     detail: str
@@ -67,7 +67,7 @@ class _Fields(values.Object):
 
 
 class _Tokens(dict[str, Hashable]):
-    """What distinguishes devices: a hashable value for every path into `device`.
+    """Values that distinguish devices: a hashable value for every path into `device`.
 
     A path is its keys joined to one string, because Python remembers the hash of a string.
     """
@@ -86,7 +86,7 @@ class _Tokens(dict[str, Hashable]):
 
 
 class _BrokenTokens(dict[str, Hashable]):
-    """Of a device that no expression can be evaluated on: it is like no other."""
+    """Tokens of a device that no expression can be evaluated on: it equals no other."""
 
     def __init__(self, problem: str) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class _BrokenTokens(dict[str, Hashable]):
 
 
 class DeviceView:
-    """A device as expressions see it. Made in no time; converted when it is first looked at."""
+    """A device as expressions see it. Cheap to create; converted on first use."""
 
     __slots__ = ("_device", "_driver", "_fields", "_tokens")
 
@@ -109,14 +109,14 @@ class DeviceView:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The value of the variable; raises EvaluationError for an attribute without a value."""
+        """The value of the variable. Raises EvaluationError for an attribute without a value."""
         if self._fields is None:
             self._fields = self._find_fields()
         return self._fields
 
     @property
     def tokens(self) -> dict[str, Hashable]:
-        """What makes the device differ from others, by path."""
+        """The values that distinguish the device from others, by path."""
         if self._tokens is None:
             try:
                 self._tokens = self._find_tokens()
@@ -139,7 +139,7 @@ class DeviceView:
         return fields
 
     def _find_tokens(self) -> dict[str, Hashable]:
-        """Values stand for themselves where Python tells them apart as CEL does."""
+        """Return the values by path; Python distinguishes them as CEL does."""
         fields = self.fields
         tokens = _Tokens({key: fields[key] for key in fields.keys() - set(_NAMED)})
         for name, attribute in self._device.attributes.items():
@@ -159,11 +159,11 @@ def view(driver: str, device: dra.Device) -> DeviceView:
 
 
 def _attribute_value(attribute: dra.DeviceAttribute) -> Any:
-    """The one value of an attribute; raises ValueError with upstream's text."""
+    """Return the one value of an attribute. Raises ValueError with upstream's text."""
     scalars = (attribute.int_value, attribute.bool_value, attribute.string_value)
     lists = (attribute.int_values, attribute.bool_values, attribute.string_values)
-    if found := next((list_ for list_ in lists if list_), None):
-        return found
+    if list_value := next((list_ for list_ in lists if list_), None):
+        return list_value
     if attribute.version_values:
         return tuple(map(_version, attribute.version_values))
     for value in scalars:
@@ -182,7 +182,7 @@ def _version(text: str) -> semver.Version:
 
 
 class _Compiled:
-    """What selectors and derived attributes share: a program, or with `error` why there is none."""
+    """The common part of selectors and derived attributes: a program, or an `error`."""
 
     def __init__(
         self, expression: str, compiled: Program | None, error: CompileError | None = None
@@ -226,7 +226,10 @@ class Selector(_Compiled):
 
     @property
     def reads(self) -> frozenset[Path]:
-        """Paths such as (attributes, DOMAIN, ID); a shorter one means all below it."""
+        """The paths the expression reads, as (attributes, DOMAIN, ID).
+
+        A short one means all below it.
+        """
         return frozenset(map(_significant, self.program.reads))
 
     @functools.cached_property
@@ -237,7 +240,7 @@ class Selector(_Compiled):
         return lambda device: get(device.tokens)
 
     def matches(self, device: DeviceView) -> bool:
-        """Whether the device is selected; raises EvaluationError or CostExceeded."""
+        """Return whether the device is selected. Raises EvaluationError or CostExceeded."""
         result = self._evaluate(device)
         return result if result is True or result is False else _as_bool(result)
 
@@ -249,13 +252,13 @@ class Selector(_Compiled):
             return False
 
     def matches_counted(self, device: DeviceView) -> tuple[bool, int]:
-        """As `matches`, with the run-time cost."""
+        """Evaluate as `matches` does. Returns the run-time cost too."""
         result, cost = self._evaluate_counted(device)
         return _as_bool(result), cost
 
 
 def _significant(path: Path) -> Path:
-    """A path without the variable and without what is inside an attribute."""
+    """Return a path without the variable and without what is inside an attribute."""
     _, *keys = path
     return tuple(keys[:3] if keys and keys[0] in _NAMED else keys[:1])
 
@@ -298,11 +301,11 @@ class DerivedAttribute(_Compiled):
     """A compiled expression for the value of an attribute."""
 
     def evaluate(self, device: DeviceView) -> dra.DeviceAttribute:
-        """The attribute's value on a device; raises EvaluationError or CostExceeded."""
+        """Return the attribute's value on a device. Raises EvaluationError or CostExceeded."""
         return _as_attribute(self._evaluate(device))
 
     def evaluate_counted(self, device: DeviceView) -> tuple[dra.DeviceAttribute, int]:
-        """As `evaluate`, with the run-time cost."""
+        """Evaluate as `evaluate` does. Returns the run-time cost too."""
         result, cost = self._evaluate_counted(device)
         return _as_attribute(result), cost
 
@@ -316,9 +319,9 @@ _SCALAR_FIELDS: dict[type, tuple[str, str]] = {
 
 
 def _as_attribute(result: Any) -> dra.DeviceAttribute:
-    """See compile.go, valToDeviceAttribute."""
-    if found := _SCALAR_FIELDS.get(result.__class__):
-        return dra.DeviceAttribute(**{found[0]: _on_the_wire(result)})
+    """Convert a result to an attribute. See compile.go, valToDeviceAttribute."""
+    if field := _SCALAR_FIELDS.get(result.__class__):
+        return dra.DeviceAttribute(**{field[0]: _on_the_wire(result)})
     if result.__class__ not in values.LIST_CLASSES:
         raise EvaluationError(f"unsupported CEL return type: {_go_native_name(result)}")
     if not result:
@@ -335,8 +338,10 @@ def _as_list_attribute(result: Iterable[Any]) -> dra.DeviceAttribute:
     field, type_name = _SCALAR_FIELDS[kind]
     for index, element in enumerate(elements):
         if element.__class__ is not kind:
-            found = _go_native_name(element)
-            message = f"expected list element at index {index} to be {type_name}, got {found}"
+            element_name = _go_native_name(element)
+            message = (
+                f"expected list element at index {index} to be {type_name}, got {element_name}"
+            )
             raise EvaluationError(message)
     attribute: dict[str, Any] = {f"{field}s": tuple(map(_on_the_wire, elements))}
     return dra.DeviceAttribute(**attribute)
@@ -363,7 +368,7 @@ _GO_NATIVE_NAMES: dict[type, str] = {
 
 
 def _go_native_name(value: Any) -> str:
-    """The Go type of a value outside CEL, as upstream's messages show it."""
+    """Return the Go type of a value outside CEL, as upstream's messages show it."""
     return _GO_NATIVE_NAMES.get(value.__class__, values.type_name(value))
 
 
@@ -385,7 +390,7 @@ def compile_selector(
     consumable_capacity: bool = True,
     list_type_attributes: bool = False,
 ) -> Selector:
-    """The selector for an expression: new as it is validated, or stored."""
+    """Compile a selector: a new expression as validated, or a stored one."""
     return _compile_selector(expression, stored, consumable_capacity, list_type_attributes)
 
 
@@ -408,7 +413,7 @@ def compile_derived_attribute(
     consumable_capacity: bool = True,
     list_type_attributes: bool = False,
 ) -> DerivedAttribute:
-    """The derived attribute for an expression: new as it is validated, or stored."""
+    """Compile a derived attribute: a new expression as validated, or a stored one."""
     return _compile_derived(expression, stored, consumable_capacity, list_type_attributes)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with an expression: every finding with its place, and cel-go's text for them.
+"""Errors in an expression, each with its position, and their text as cel-go prints it.
 
 Parser and checker report issues in the order they find them; sorting and cutting off is done here
 (cel-go common/errors.go and common/error.go, ToDisplayString).
@@ -33,7 +33,7 @@ class CompilationFailed(Exception):
 
 
 def render(text: str, issues: Sequence[Issue]) -> str:
-    """The reported issues sorted by place, one paragraph each."""
+    """Return the reported issues sorted by place, one paragraph each."""
     reported = sorted(issues[:MAX_REPORTED], key=_sort_key)
     paragraphs = [_render_one(text, issue) for issue in reported]
     if len(issues) > MAX_REPORTED:

@@ -26,7 +26,7 @@ COUNTED = "counted"
 
 
 class Measurement(NamedTuple):
-    """What one evaluation gave and cost; with `error`, there is no value."""
+    """Value and cost of one evaluation; with `error` there is no value."""
 
     value: Any
     error: EvaluationError | CostExceeded | None
@@ -34,12 +34,12 @@ class Measurement(NamedTuple):
 
 
 def check(text: str, environment: Environment) -> Checked:
-    """A valid expression; raises CompilationFailed."""
+    """Parse and check an expression. Raises CompilationFailed."""
     return checker.check(text, parser.parse(text), environment)
 
 
 def _amplifies(checked: Checked) -> bool:
-    """Whether values may grow that the estimate does not account for."""
+    """Return whether values may grow that the estimate does not account for."""
     return any(
         reference.name in runtime_costs.AMPLIFYING for reference in checked.references.values()
     )
@@ -63,12 +63,15 @@ class Program:
 
     @functools.cached_property
     def reads(self) -> frozenset[Path]:
-        """What the answer depends on: programs give equal answers for equal values there."""
+        """The paths that results depend on: equal values there give equal results."""
         return find_reads(self._plan)
 
     @functools.cached_property
     def evaluate(self) -> Callable[..., Any]:
-        """The value of the expression; raises EvaluationError or CostExceeded."""
+        """A function of the variables that returns the value.
+
+        Raises EvaluationError or CostExceeded.
+        """
         if self.code_form == PLAIN:
             return plain.compile_plain(self._plan)
         return self._evaluate_counted
@@ -77,14 +80,14 @@ class Program:
         return self.evaluate_counted(*variables)[0]
 
     def evaluate_counted(self, *variables: Any) -> tuple[Any, int]:
-        """As `evaluate`, with what it cost."""
+        """Evaluate as `evaluate` does. Returns the cost too."""
         value, error, spent = self.measure(*variables)
         if error is not None:
             raise error
         return value, spent
 
     def measure(self, *variables: Any) -> Measurement:
-        """As `evaluate`, with the cost also where it fails."""
+        """Evaluate and return the cost, also of an evaluation that fails."""
         meter = Meter(self._limit)
         try:
             value = self._counted(meter, *variables)

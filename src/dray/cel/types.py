@@ -49,9 +49,13 @@ class Type:
     def __post_init__(self) -> None:
         inner = self.parameters
         derive = object.__setattr__
-        derive(self, "depth", 1 + max([each.depth for each in inner], default=0))
-        derive(self, "weight", 1 + sum([each.weight for each in inner]))
-        derive(self, "is_open", self.kind is Kind.PARAMETER or any(each.is_open for each in inner))
+        derive(self, "depth", 1 + max([parameter.depth for parameter in inner], default=0))
+        derive(self, "weight", 1 + sum([parameter.weight for parameter in inner]))
+        derive(
+            self,
+            "is_open",
+            self.kind is Kind.PARAMETER or any(parameter.is_open for parameter in inner),
+        )
         derive(self, "_hash", hash((self.kind, self.name, inner)))
 
     def __hash__(self) -> int:
@@ -75,12 +79,12 @@ class Type:
         return True
 
     def __str__(self) -> str:
-        """What cel-go's Type.String prints: run-time names."""
+        """Return the run-time name, as cel-go's Type.String."""
         return _written(self, _run_time_name)
 
 
 def display_name(type: Type) -> str:
-    """The name in messages of the checker (cel-go checker/format.go, FormatCELType)."""
+    """Return the name in the checker's messages (cel-go checker/format.go, FormatCELType)."""
     return _written(type, _message_name)
 
 
@@ -112,8 +116,8 @@ def _written(type: Type, name: Callable[[Type], str]) -> str:
         if part.parameters:
             first, *rest = part.parameters
             waiting.append(")")
-            for each in reversed(rest):
-                waiting += (each, ", ")
+            for parameter in reversed(rest):
+                waiting += (parameter, ", ")
             waiting += (first, "(")
     return "".join(parts)
 

@@ -34,7 +34,7 @@ class Transport(Protocol):
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """One line of a watch. The object stays encoded until somebody knows its type."""
+    """One line of a watch. The object stays encoded: the type is the caller's choice."""
 
     type: str
     object: msgspec.Raw
@@ -52,13 +52,13 @@ class ListPage(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def rest(self) -> str:
-        """What asks for the part after this one; empty for the last."""
+        """Return the token of the next page, or an empty text after the last."""
         return str(self.metadata.get("continue", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectSelection:
-    """Which objects a list or a watch is about."""
+    """The objects of a list or a watch: a namespace and selectors."""
 
     namespace: str = ""
     label_selector: str = ""
@@ -83,7 +83,7 @@ class Client:
         self._field_manager = field_manager
 
     def managed_by(self, field_manager: str) -> Client:
-        """The same client, whose writes are noted under another name in managedFields."""
+        """Return the same client with another field manager."""
         return Client(self._transport, field_manager=field_manager)
 
     async def get(
@@ -104,15 +104,15 @@ class Client:
     async def pages(
         self, kind: Kind, selection: ObjectSelection = EVERYTHING, *, limit: int
     ) -> AsyncIterator[ListPage]:
-        """A list in parts: while the caller looks at one, the next is on its way.
+        """Yield a list in pages; the next one is requested while the caller has one.
 
-        Raises Expired when so much changes meanwhile that the server cannot go on.
+        Raises Expired if the server no longer has the revision of the first page.
         """
         page = await self._page(kind, selection, limit)
         while page.rest:
             ahead = asyncio.ensure_future(self._page(kind, selection, limit, page.rest))
             try:
-                # The request goes out before the caller keeps the loop busy.
+                # Lets the request start before the caller keeps the loop busy.
                 await asyncio.sleep(0)
                 yield page
                 page = await ahead
@@ -177,7 +177,7 @@ class Client:
         resource_version: str = "",
         timeout_seconds: int | None = None,
     ) -> AsyncIterator[WatchEvent]:
-        """Events after `resource_version`, bookmarks included; Expired when that is too old."""
+        """Yield events after `resource_version`, and bookmarks. Raises Expired if it is too old."""
         query = [("watch", "true"), ("allowWatchBookmarks", "true"), *selection.query()]
         if resource_version:
             query.append(("resourceVersion", resource_version))
@@ -194,7 +194,7 @@ class Client:
             yield event
 
     async def raw(self, request: Request) -> Response:
-        """Any request as it is; the response whatever its status."""
+        """Send any request as it is, and return the response whatever its status."""
         return await self._transport.send(request)
 
     def _write_query(self, dry_run: bool) -> Query:
@@ -212,8 +212,8 @@ class Client:
         content_type: str = http_messages.JSON,
     ) -> JsonObject:
         response = await self._send(method, path, body, query, content_type)
-        found: JsonObject = msgspec.json.decode(response.body)
-        return found
+        document: JsonObject = msgspec.json.decode(response.body)
+        return document
 
     async def _send(
         self,
@@ -236,7 +236,7 @@ class Client:
 
 
 def error_of(response: Response) -> errors.StatusError:
-    """The error a response stands for, also where a proxy answered something else than a Status."""
+    """Return the error of a response, also of a proxy that sent no Status."""
     try:
         status = msgspec.json.decode(response.body)
     except msgspec.DecodeError:
@@ -264,7 +264,7 @@ def object_path(kind: Kind, name: str, namespace: str = "", subresource: str = "
 
 
 async def lines(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The lines of a stream, whatever its chunks; empty ones are left out."""
+    """Yield the lines of a stream, except for empty ones."""
     rest = b""
     async for chunk in stream:
         *complete, rest = (rest + chunk).split(b"\n")

@@ -1,7 +1,7 @@
 """List, then watch: a typed, indexed, current copy of one kind.
 
 An object that cannot be decoded does not stop the watch: it is kept as an `Undecodable`, so that
-the owner can decide what a thing it cannot read may still hold.
+the owner can decide what such an object may still hold.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HasMetadata(msgspec.Struct, frozen=True):
 
 
 class _Named(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The little of metadata that is read where the object itself is of no interest."""
+    """The metadata of an object that is not decoded otherwise."""
 
     name: str = ""
     namespace: str = ""
@@ -44,7 +44,7 @@ class _HasIdentity(msgspec.Struct, frozen=True, gc=False):
 
 
 Identity = _Named | ObjectMeta
-"""Which object, and how new it is."""
+"""The name and revision of an object."""
 
 _identities = msgspec.json.Decoder(_HasIdentity)
 
@@ -55,7 +55,7 @@ IndexFunction = Callable[[T], Iterable[Hashable]]
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """An object whose fields do not have the types dray knows, and why."""
+    """An object whose fields do not have the types of its struct, and the reason."""
 
     key: ObjectKey
     raw: dict[str, Any]
@@ -109,8 +109,12 @@ class Cache(Generic[T]):
         return self._objects.get(ObjectKey(namespace, name))
 
     def find(self, index: str, value: Hashable) -> list[T]:
-        """The objects that `index` files under `value`."""
+        """Return the objects that `index` has under `value`."""
         return list(self._indexes[index].get(value, {}).values())
+
+    @property
+    def plural(self) -> str:
+        return self._kind.plural
 
     @property
     def undecodable(self) -> Mapping[ObjectKey, Undecodable]:
@@ -118,17 +122,17 @@ class Cache(Generic[T]):
 
     @property
     def resource_version(self) -> str:
-        """How current the copy is."""
+        """The revision up to which the copy is current."""
         return self._resource_version
 
     def subscribe(self, handler: Callable[[ObjectChange[T]], None]) -> None:
-        """Call `handler` for every change, and at once for what is there already."""
+        """Call `handler` for every change, and now for every object that is there already."""
         self._handlers.append(handler)
         for key, value in self._objects.items():
             handler(ObjectChange(key, None, value))
 
     async def run(self) -> None:
-        """Keep the copy current until cancelled; what cannot be reached is tried again."""
+        """Keep the copy current until cancelled; errors of the server are retried with back-off."""
         delay = RETRY_SECONDS
         while True:
             try:
@@ -147,7 +151,7 @@ class Cache(Generic[T]):
         page = await self._client.list(self._kind, self._selection)
         gone = set(self._objects) | set(self._undecodable)
         for raw in page.items:
-            # A copy, because a part of the list would keep all of it alive.
+            # A copy: a slice of the response would keep all of its bytes alive.
             gone.discard(_key(self._store(bytes(raw))))
         for key in gone:
             self._remove(key)
@@ -168,7 +172,7 @@ class Cache(Generic[T]):
             self._resource_version = identity.resource_version
 
     def _store(self, raw: bytes | msgspec.Raw) -> Identity:
-        """Take in an object that is new or has changed; who it is."""
+        """Store an object that is new or has changed, and return its identity."""
         try:
             value = decode(raw, self._decoder, self._type)
         except msgspec.ValidationError as error:
@@ -217,7 +221,7 @@ class Cache(Generic[T]):
 
 
 def decode(raw: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T], type_: type[T]) -> T:
-    """Straight into the struct; a server that writes `null` for absent costs a second try."""
+    """Decode into the struct; nulls, which some servers write for absent fields, cost a retry."""
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError:

@@ -15,13 +15,13 @@ log = logging.getLogger(__name__)
 Key = TypeVar("Key", bound=Hashable)
 
 LASTING_FAILURES = 10
-"""After so many the back-off is some seconds long."""
+"""After this many failures the back-off is some seconds long."""
 
 
 class Controller(Generic[Key]):
-    """Works its queue with a few workers; a key that fails is tried again after its back-off.
+    """Works its queue with a few workers; a key that fails is retried after its back-off.
 
-    `reconcile` may return a number of seconds after which the key is looked at again.
+    `reconcile` may return the number of seconds after which the key is added again.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Controller(Generic[Key]):
         try:
             again_seconds = await self._reconcile(key)
         except errors.Conflict:
-            # Somebody else wrote first; the cache will show it in a moment.
+            # Another writer was first; the cache will show its change in a moment.
             self.queue.retry(key)
         except errors.StatusError as error:
             self._tell(key, error)
@@ -68,7 +68,7 @@ class Controller(Generic[Key]):
                 self.queue.add_after(key, again_seconds)
 
     def _tell(self, key: Key, error: errors.StatusError) -> None:
-        """The first failure is news, and so is one that lasts; quick retries between are not."""
+        """Log the first failure of a key and one that lasts; not the quick retries between."""
         failures = self.queue.failures(key)
         is_news = failures == 0 or failures >= LASTING_FAILURES
         level = logging.WARNING if is_news else logging.DEBUG

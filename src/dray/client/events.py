@@ -1,10 +1,10 @@
-"""Event objects, aggregated: what happens again is counted in one event, not told again.
+"""Event objects, aggregated: repetitions are counted in one event.
 
-`record` only notes; `run` writes. An event that repeats is updated ever more rarely, and an object
-about which one reason has many things to say gets one combined event, so neither a loop that fails
-for ever nor a large rollout fills the store. What is remembered is bounded: after that, the event
-that was used longest ago starts anew. While the process is busy, events are written slowly: whoever
-waits for a device does not wait for the news of others.
+`record` only queues; `run` writes. An event that repeats is updated ever more rarely, and an object
+with many different notes of one reason gets one combined event, so neither a loop that fails for
+ever nor a large rollout fills the store. The number of cached events is bounded: beyond it, the
+event that was used longest ago is dropped, and its next repetition is a new event. While the
+process is busy, events are written slowly, so that they do not delay other work.
 
 Events are written in core/v1, which both groups read. Where there is an `action` they have the form
 of events.k8s.io (time, series), otherwise the older one (count, first and last time).
@@ -42,14 +42,14 @@ SIMILAR_WITHIN_SECONDS = 600.0
 MAX_NOTE_CHARACTERS = 1024
 COMBINED = "(combined from similar events): "
 BUSY_SECONDS = 0.002
-"""A turn of the loop that takes longer says that others have work to do."""
+"""A turn of the event loop that takes longer means that other tasks have work to do."""
 BUSY_FACTOR = 20
-"""While they do, events get one twentieth of the turns."""
+"""While they do, events get one twentieth of the turns of the loop."""
 MAX_WAIT_SECONDS = 1.0
 
 
 def reference(kind: Kind, metadata: ObjectMeta) -> ObjectReference:
-    """The object an event is about."""
+    """Return the reference to the object of an event."""
     return ObjectReference(
         kind=kind.kind,
         namespace=metadata.namespace,
@@ -79,7 +79,7 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Record:
-    """One event and what of it the server does not know yet."""
+    """One event, and the part of it that is not written yet."""
 
     regarding: ObjectReference
     topic: _Topic
@@ -121,7 +121,7 @@ class Recorder:
         self._arrival = asyncio.Event()
 
     def __len__(self) -> int:
-        """How many events are remembered."""
+        """Return the number of cached events."""
         return len(self._records)
 
     def record(
@@ -134,7 +134,7 @@ class Recorder:
         action: str = "",
         replace: bool = False,
     ) -> None:
-        """Note that something happened.
+        """Queue an event.
 
         With `replace`, all notes of one reason about one object share an event that shows the
         latest.
@@ -194,7 +194,7 @@ class Recorder:
         self._arrival.set()
 
     async def _write_due(self) -> float | None:
-        """Write what may be written; seconds until the next may be, None if there is none."""
+        """Write the events that are due. Returns the seconds until the next, None without one."""
         clock = time.monotonic()
         for key, record in list(self._unwritten.items()):
             if record.not_before <= clock and self._unwritten.pop(key, None) is not None:
@@ -210,7 +210,7 @@ class Recorder:
         try:
             await self._send(record)
         except errors.NotFound:
-            # The event expired, or its namespace is gone: what happens next is news.
+            # The event expired, or its namespace is gone: the next repetition is a new event.
             self._records.pop(key, None)
         except errors.StatusError as error:
             log.info("event %s %s: %s", record.topic.reason, record.topic.name, error)
@@ -246,7 +246,7 @@ class Recorder:
         return event
 
     def _repetition(self, record: _Record) -> dict[str, Any]:
-        """What changes when it happens again."""
+        """Return the patch of an event that repeats."""
         if not record.topic.action:
             last = gotime.write(record.last)
             return {"message": record.note, "count": record.count, "lastTimestamp": last}
@@ -258,7 +258,7 @@ class Recorder:
 
 
 async def _give_way() -> None:
-    """Let others go first, the longer the more there are, but not for ever."""
+    """Yield to other tasks, longer the more there are, up to a limit."""
     began = time.monotonic()
     await asyncio.sleep(0)
     turn = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""Reads and writes kubeconfig files, and finds the cluster a program running in a pod belongs to.
+"""Kubeconfig files, and the connection of a program that runs in a pod.
 
 Precedence as kubectl: an explicit path, `$KUBECONFIG` (several files, the first that sets a value
 wins), `~/.kube/config`, then the service account of the pod.
@@ -18,12 +18,12 @@ import yaml
 from dray import durable_files
 
 NAME = "dray"
-"""Of the cluster, the user and the context that dray writes."""
+"""Name of the cluster, the user and the context that dray writes."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class KubeconfigError(ValueError):
-    """A kubeconfig that cannot be used; says which file and which entry."""
+    """A kubeconfig cannot be used; the text names the file and the entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ExecPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where a cluster is, how to trust it and who to be there. Certificates are PEM bytes."""
+    """Address, authority and credentials of a cluster. Certificates are PEM bytes."""
 
     server: str
     context: str = ""
@@ -57,7 +57,7 @@ class Connection:
 
 
 def load(path: str | os.PathLike[str] | None = None, *, context: str | None = None) -> Connection:
-    """The connection of `context` (the current one by default)."""
+    """Return the connection of `context`, by default of the current one."""
     files = _files(path)
     if not files:
         return in_cluster()
@@ -75,7 +75,7 @@ def load(path: str | os.PathLike[str] | None = None, *, context: str | None = No
 
 
 def in_cluster() -> Connection:
-    """The connection of the pod this program runs in."""
+    """Return the connection of the service account of this pod."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (SERVICE_ACCOUNT / "token").exists():
@@ -99,7 +99,7 @@ def write(path: Path, connection: Connection) -> None:
 
 
 def merge(connection: Connection, path: Path | None = None) -> Path:
-    """Add a context to the user's own kubeconfig and make it the current one; which file that is.
+    """Add a context to the user's own kubeconfig and make it the current one. Returns the file.
 
     Everything else in the file stays, except what an earlier merge has put there.
     """
@@ -112,7 +112,7 @@ def merge(connection: Connection, path: Path | None = None) -> Path:
 
 
 def _with_context(document: dict[str, Any], connection: Connection) -> dict[str, Any]:
-    """The document with the entries of a connection in place of those of the same name."""
+    """Return the document with the entries of a connection; they replace those of their name."""
     credentials: dict[str, Any] = {}
     if connection.client_certificate:
         credentials["client-certificate-data"] = _encode(connection.client_certificate)
@@ -130,7 +130,7 @@ def _with_context(document: dict[str, Any], connection: Connection) -> dict[str,
         ("users", "user", credentials),
         ("contexts", "context", context),
     ):
-        others = [each for each in document.get(section) or () if each.get("name") != NAME]
+        others = [entry for entry in document.get(section) or () if entry.get("name") != NAME]
         changed[section] = [*others, {"name": NAME, item: value}]
     return changed
 
@@ -152,7 +152,7 @@ def _files(path: str | os.PathLike[str] | None) -> list[Path]:
 
 
 def _merge(files: Sequence[Path]) -> dict[str, Any]:
-    """Entries by name over all files; the first file that has an entry keeps it."""
+    """Merge entries by name; the first file that has an entry wins."""
     merged: dict[str, Any] = {"current-context": "", "clusters": {}, "users": {}, "contexts": {}}
     for path in files:
         document = _read(path)
@@ -181,13 +181,13 @@ def _entry(
 ) -> dict[str, Any]:
     entry = merged[section].get(name)
     if entry is None:
-        known = ", ".join(sorted(merged[section])) or "none"
+        existing = ", ".join(sorted(merged[section])) or "none"
         where = ", ".join(map(str, files))
         raise KubeconfigError(
-            f"{where}: {section[:-1]} {name!r} does not exist (there are: {known})"
+            f"{where}: {section[:-1]} {name!r} does not exist (there are: {existing})"
         )
-    found: dict[str, Any] = entry
-    return found
+    existing_entry: dict[str, Any] = entry
+    return existing_entry
 
 
 def _connection(
@@ -230,7 +230,7 @@ def _exec_plugin(entry: Mapping[str, Any] | None) -> ExecPlugin | None:
 
 
 def _bytes(entry: Mapping[str, Any], field_name: str) -> bytes:
-    """`X-data` in base64 wins over the file named by `X`."""
+    """Return the decoded `X-data`, or else the content of the file that `X` names."""
     if data := entry.get(f"{field_name}-data"):
         return base64.b64decode(data)
     if path := entry.get(field_name):
@@ -239,7 +239,7 @@ def _bytes(entry: Mapping[str, Any], field_name: str) -> bytes:
 
 
 def _path(entry: Mapping[str, Any], path: str) -> str:
-    """Relative paths in a kubeconfig are relative to that file."""
+    """Return a path of a kubeconfig; a relative one is relative to that file."""
     return str(Path(entry["@directory"]) / path) if path else ""
 
 

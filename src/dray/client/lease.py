@@ -11,18 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dray import supervision
 from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.types.meta import JsonObject
 from dray.client.api_client import Client
-
-
-def raise_if_cancelled() -> None:
-    """End the task if somebody has asked it to."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
-
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +23,12 @@ JITTER = 1.2
 
 
 class LeadershipLost(Exception):
-    """The lease could not be renewed in time, or somebody else holds it."""
+    """The lease could not be renewed in time, or another candidate holds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Kubernetes' own components lead with these."""
+    """Durations of a lease; the defaults are those of Kubernetes' components."""
 
     duration_seconds: float = 15.0
     deadline_seconds: float = 10.0
@@ -67,12 +60,12 @@ class LeaderElection:
 
     @property
     def is_leading(self) -> bool:
-        """As far as we know; true from acquiring until the lease is released or lost."""
+        """Whether this candidate holds the lease as far as it has read."""
         return self._holder() == self._identity
 
     @property
     def is_standing_by(self) -> bool:
-        """Somebody else leads, as far as we know."""
+        """Whether another candidate holds the lease as far as this one has read."""
         return self._holder() not in ("", self._identity)
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
@@ -90,11 +83,11 @@ class LeaderElection:
                     renewal = group.create_task(self._keep_renewing(), name=f"lease-{self.name}")
                     await lead()
                     renewal.cancel()
-            except* LeadershipLost as found:
-                lost = found.exceptions[0]
+            except* LeadershipLost as losses:
+                lost = losses.exceptions[0]
             # Not in `except*`: before Python 3.11.4, what is raised there is wrapped in a group.
             if lost is not None:
-                raise_if_cancelled()
+                supervision.raise_if_cancelled()
                 raise lost
 
     async def _acquire(self) -> None:
@@ -118,7 +111,7 @@ class LeaderElection:
                 raise LeadershipLost(f"the lease {self.namespace}/{self.name} was lost")
 
     async def _attempt(self) -> bool:
-        """Take or renew the lease where that is allowed; whether it is ours now."""
+        """Acquire or renew the lease if that is allowed. Returns whether it is held now."""
         try:
             if not self.is_leading:
                 self._observe(await self._read())
@@ -126,7 +119,7 @@ class LeaderElection:
                 return False
             self._observe(await self._write())
         except errors.Conflict:
-            # Somebody wrote between our read and our write; the next attempt sees what.
+            # Another candidate wrote between the read and the write; the next attempt sees it.
             with contextlib.suppress(errors.StatusError):
                 self._observe(await self._read())
             return False
@@ -185,7 +178,7 @@ class LeaderElection:
 
     @contextlib.asynccontextmanager
     async def _released(self) -> AsyncIterator[None]:
-        """Give the lease up at the end, so that the next leader need not wait for it to run out."""
+        """Release the lease at the end, so that the next leader need not wait for it to expire."""
         try:
             yield
         finally:

@@ -1,7 +1,7 @@
 """Keyed work: each key waits once, is worked on by one worker at a time, and backs off on failure.
 
 The shape is client-go's work queue. A key that is added while it is being worked on is handed out
-again after `done`, so that no change is missed and none is worked on twice at once.
+again after `done`, so that no change is missed and no key has two workers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_BACKOFF_SECONDS = 300.0
 
 
 class WorkQueue(Generic[Key]):
-    """Deduplicated, delayed, backed off. All calls belong to one event loop."""
+    """A queue of distinct keys with delays and back-off, for one event loop."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class WorkQueue(Generic[Key]):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing ready, nothing delayed, nothing being worked on."""
+        """Whether no key is ready, delayed or being worked on."""
         return not (self._waiting or self._working or self._timers)
 
     def add(self, key: Key) -> None:
@@ -78,7 +78,7 @@ class WorkQueue(Generic[Key]):
         return self._failures.get(key, 0)
 
     async def get(self) -> Key:
-        """The next key; the caller must say `done(key)` when it has been worked on."""
+        """Wait for the next key; the caller must call `done(key)` afterwards."""
         while not self._ready:
             self._arrival.clear()
             await self._arrival.wait()
@@ -94,7 +94,7 @@ class WorkQueue(Generic[Key]):
             self._arrival.set()
 
     def close(self) -> None:
-        """Drop what is delayed, so that no timer outlives the owner."""
+        """Drop delayed keys, so that no timer outlives the owner."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -1,4 +1,4 @@
-"""Carries exchanges over HTTPS: TLS from a kubeconfig, credentials, exec plugins, streams."""
+"""Requests over HTTPS: TLS from a kubeconfig, credentials, exec plugins, streams."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from dray.api import errors
 from dray.api.http_messages import Request, Response
 from dray.client import websockets
 from dray.client.kubeconfig import Connection, ExecPlugin, KubeconfigError
+from dray.clock import utc_now
 
 TOKEN_FILE_SECONDS = 60.0
 USER_AGENT = "dray"
@@ -53,9 +54,9 @@ class RestTransport:
             self._session = None
 
     async def send(self, request: Request) -> Response:
-        """The response of the server; an endless one streams until its iterator is closed.
+        """Return the response; an endless one streams until its iterator is closed.
 
-        A request with an `upgrade` header is answered with a conversation.
+        The response to a request with an `upgrade` header has an `Upgrade`.
         """
         session = self._session or await self._open()
         headers = {"User-Agent": USER_AGENT, **request.headers}
@@ -63,7 +64,7 @@ class RestTransport:
         if headers.pop("upgrade", ""):
             return await self._converse(session, request, headers)
         try:
-            answer = await session.request(
+            response = await session.request(
                 request.method,
                 self._connection.server + request.path,
                 params=request.query,
@@ -75,15 +76,15 @@ class RestTransport:
             raise errors.ServiceUnavailable(
                 f"cannot reach {self._connection.server}: {error}"
             ) from error
-        received = {name.lower(): value for name, value in answer.headers.items()}
+        received = {name.lower(): value for name, value in response.headers.items()}
         if self._on_warning is not None:
-            for value in answer.headers.getall("Warning", ()):
+            for value in response.headers.getall("Warning", ()):
                 for text in _WARNING.findall(value):
                     self._on_warning(text.replace('\\"', '"').replace("\\\\", "\\"))
-        if _is_endless(request) and answer.status == 200:
-            return Response(answer.status, received, stream=_chunks(answer))
-        async with answer:
-            return Response(answer.status, received, await answer.read())
+        if _is_endless(request) and response.status == 200:
+            return Response(response.status, received, stream=_chunks(response))
+        async with response:
+            return Response(response.status, received, await response.read())
 
     async def _converse(
         self, session: aiohttp.ClientSession, request: Request, headers: dict[str, str]
@@ -123,30 +124,30 @@ class RestTransport:
 
 
 def _is_endless(request: Request) -> bool:
-    """A watch, or a log that is followed."""
+    """Whether a request is a watch or follows a log."""
     return any(request.parameter(name) in ("true", "1") for name in ("watch", "follow"))
 
 
-async def _chunks(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    async with answer:
+async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async with response:
         try:
-            async for chunk in answer.content.iter_any():
+            async for chunk in response.content.iter_any():
                 yield chunk
         except (aiohttp.ClientError, OSError) as error:
             raise errors.ServiceUnavailable(f"the watch was cut: {error}") from error
         finally:
-            _abort(answer)
+            _abort(response)
 
 
-def _abort(answer: aiohttp.ClientResponse) -> None:
-    """Hang up on a stream that is left before its end: there is nothing to say good-bye for."""
-    connection = answer.connection
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Close the connection of a stream that ends early, without the handshake of TLS."""
+    connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
 
 
 class Credentials:
-    """Who we are: a token, a password, or what an exec plugin prints until it expires."""
+    """A token, a password, or the output of an exec plugin until it expires."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -183,7 +184,7 @@ class Credentials:
                 self._expires_at = now + TOKEN_FILE_SECONDS
 
     async def _run(self, plugin: ExecPlugin) -> float:
-        """Run the plugin; the number of seconds its answer is good for."""
+        """Run the plugin, and return the number of seconds for which its output is valid."""
         status = await _exec_status(plugin, self._connection)
         self._token = status.get("token", "")
         if certificate := status.get("clientCertificateData"):
@@ -191,7 +192,7 @@ class Credentials:
         expiry = status.get("expirationTimestamp")
         if not expiry:
             return float("inf")
-        left = datetime.datetime.fromisoformat(expiry) - datetime.datetime.now(datetime.UTC)
+        left = datetime.datetime.fromisoformat(expiry) - utc_now()
         return max(left.total_seconds() - 10, 1.0)
 
 
@@ -226,7 +227,7 @@ async def _exec_status(plugin: ExecPlugin, connection: Connection) -> dict[str, 
 def tls_context(
     connection: Connection, client_certificate: bytes, client_key: bytes
 ) -> ssl.SSLContext:
-    # Without an authority of its own, OpenSSL reads all that the computer trusts, which takes long.
+    # Without an authority, OpenSSL loads all that the machine trusts, which takes long.
     context = ssl.create_default_context(cadata=connection.certificate_authority.decode() or None)
     if connection.insecure_skip_tls_verify:
         context.check_hostname = False
@@ -237,7 +238,7 @@ def tls_context(
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """OpenSSL reads key pairs from files only: a private one, gone at once."""
+    """Load a key pair through a temporary file, because OpenSSL reads only files."""
     descriptor, path = tempfile.mkstemp(prefix="dray-")
     try:
         with os.fdopen(descriptor, "wb") as file:

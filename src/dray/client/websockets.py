@@ -1,21 +1,24 @@
-"""WebSockets to API servers and node agents: conversations in messages, and why one was refused."""
+"""WebSockets to API servers and node agents, message by message."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
 from dray.api.http_messages import MessageSocket, Upgrade
 
+if TYPE_CHECKING:
+    from aiohttp import web
+
 MAX_MESSAGE_BYTES = 16 * 2**20
 
 
 class UpgradeRefused(Exception):
-    """The other side does not converse: its status and what it said."""
+    """The server did not open a WebSocket: its status and its body."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"the other side answered {status}")
@@ -24,7 +27,7 @@ class UpgradeRefused(Exception):
 
 
 def tracing() -> aiohttp.TraceConfig:
-    """For sessions that open WebSockets: aiohttp itself drops what comes with a refusal."""
+    """Return a trace that raises UpgradeRefused with the body, which aiohttp itself drops."""
     config = aiohttp.TraceConfig()
     config.on_request_end.append(_raise_refusal)
     return config
@@ -40,7 +43,7 @@ async def _raise_refusal(
 async def upgraded(
     connecting: Awaitable[aiohttp.ClientWebSocketResponse],
 ) -> Upgrade:
-    """The conversation that an open WebSocket offers."""
+    """Return the upgrade of an open WebSocket, which relays messages."""
     there = await connecting
 
     async def converse(here: MessageSocket) -> None:
@@ -53,7 +56,7 @@ async def upgraded(
 
 
 async def relay(here: MessageSocket, there: aiohttp.ClientWebSocketResponse) -> None:
-    """Carry messages both ways until one side has left."""
+    """Relay messages both ways until one side has left."""
 
     async def away() -> None:
         while (message := await here.receive()) is not None:
@@ -71,8 +74,24 @@ async def relay(here: MessageSocket, there: aiohttp.ClientWebSocketResponse) -> 
             task.cancel()
 
 
+class MessageWebSocket:
+    """The server's end of a WebSocket as a MessageSocket."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def receive(self) -> bytes | None:
+        return await received(self._socket.receive)
+
+    async def send(self, message: bytes) -> None:
+        """Send a message, unless the client has left."""
+        if not self._socket.closed:
+            with contextlib.suppress(ConnectionError):
+                await self._socket.send_bytes(message)
+
+
 async def received(receive: Callable[[], Awaitable[aiohttp.WSMessage]]) -> bytes | None:
-    """The next message of a WebSocket; None when it was the last."""
+    """Return the next message of a WebSocket, or None after the last one."""
     message = await receive()
     if message.type is aiohttp.WSMsgType.BINARY:
         return bytes(message.data)

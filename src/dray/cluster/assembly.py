@@ -9,46 +9,40 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import datetime
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dray import telemetry
-from dray.allocator.inventory import cluster_inventory as allocator
+from dray import supervision, telemetry
 from dray.api.http_messages import User
-from dray.api.types.dra import ResourceClaim
 from dray.apiserver import server
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.authentication import AUTHENTICATED
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import RunningServer, Settings
 from dray.client.api_client import Client, InProcessTransport
-from dray.client.supervisor import supervise
+from dray.clock import utc_now
 from dray.cluster import gc_tuning
 from dray.controllers import manager
 from dray.drivers.simulated import scaling
 from dray.drivers.simulated.fleet import Fleet
 from dray.drivers.simulated.publisher import SimulatedDriver
-from dray.explain import claim_explanation
-from dray.explain.text import explanation_text
 from dray.node import registration
 from dray.node.registration import Registration
 from dray.node.runtimes import selection, simulated
 from dray.node.runtimes.interface import Unusable
 from dray.node.runtimes.selection import Choice
 from dray.node.simulated_agent import SimulatedAgent
-from dray.scheduler import scheduler
+from dray.scheduler import explanations, scheduler
 from dray.store.store import Store
 
 if TYPE_CHECKING:
     from dray.cluster.local_node import LocalNode
     from dray.cluster.simulated_nodes import SimulatedNodes
+    from dray.node.devices.preparation import HeldClaim
 
 FLEET_MANAGER = "dray-fleet"
-EXPLAINED_NODES = 64
-"""Nobody is scheduled while a reason is looked for, so it is not looked for everywhere."""
 CONTROLLERS = User(bootstrap_policy.CONTROLLERS, frozenset({AUTHENTICATED}))
 SCHEDULER = User(bootstrap_policy.SCHEDULER, frozenset({AUTHENTICATED}))
 FLEET = User(bootstrap_policy.FLEET, frozenset({AUTHENTICATED}))
@@ -92,6 +86,10 @@ class Cluster:
 
     def client(self, user: User = ADMIN) -> Client:
         return Client(InProcessTransport(self.opened.app.handle, user))
+
+    def prepared_claims(self) -> list[HeldClaim]:
+        """Return the claims that are prepared on nodes; simulated pods prepare none."""
+        return self.machines.prepared_claims() if self.machines is not None else []
 
     @property
     def fleet_client(self) -> Client:
@@ -152,7 +150,7 @@ def _with_machines(cluster: Cluster, directory: Path, plan: ClusterPlan) -> Clus
         runtime=runtime,
         identity=Identity(pair.certificate, pair.key, authority.certificate),
         features=plan.settings.features,
-        now=_now,
+        now=utc_now,
         allows_host=plan.allows_host,
     )
     made = simulated_nodes.SimulatedNodes(site)
@@ -180,7 +178,7 @@ def _components(cluster: Cluster, plan: ClusterPlan) -> dict[str, Component]:
             features=features,
             policy=plan.policy,
             registry=cluster.registry,
-            explainer=_explainer,
+            explainer=explanations.sampled,
         )
     if plan.fleet is not None:
         found["fleet"] = lambda: _run_fleet(cluster, plan.fleet)
@@ -200,21 +198,6 @@ def component_names(plan: ClusterPlan) -> tuple[str, ...]:
     return tuple(name for name, wanted in named.items() if wanted)
 
 
-def _explainer(fleet: allocator.ClusterInventory) -> Callable[[Sequence[ResourceClaim]], str]:
-    """Why claims find no device, in one line, from the scheduler's own view of the fleet."""
-
-    def why(claims: Sequence[ResourceClaim]) -> str:
-        names = list(fleet.nodes)
-        sample = names[:: -(-len(names) // EXPLAINED_NODES) or 1]
-        found = claim_explanation.explain(fleet, claims, new_share_id=server.new_uid, nodes=sample)
-        text = explanation_text.summary(found)
-        if not text or len(sample) == len(names):
-            return text
-        return f"Of {len(names)} nodes, {len(sample)} were looked at: {text}"
-
-    return why
-
-
 async def _run_fleet(cluster: Cluster, fleet: Fleet | None) -> None:
     """The simulated nodes of one process, as many as are wished for."""
     assert fleet is not None
@@ -229,17 +212,13 @@ async def _run_in_name(client: Client, fleet: Fleet) -> None:
     """They share a lease, a driver and an agent, and start nothing."""
     as_nodes = client.managed_by(registration.FIELD_MANAGER)
     registered = Registration(
-        as_nodes, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime=simulated.NAME, now=_now
+        as_nodes, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime=simulated.NAME, now=utc_now
     )
-    driver = SimulatedDriver(client, fleet, now=_now)
-    agent = SimulatedAgent(as_nodes, registered.addresses, now=_now)
+    driver = SimulatedDriver(client, fleet, now=utc_now)
+    agent = SimulatedAgent(as_nodes, registered.addresses, now=utc_now)
     async with asyncio.TaskGroup() as group:
         for part in (registered.run, driver.run, agent.run):
             group.create_task(part())
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
 
 
 @contextlib.asynccontextmanager
@@ -247,7 +226,8 @@ async def _supervised(components: dict[str, Component]) -> AsyncIterator[None]:
     """The components run while the block does; leaving it ends them, the last first."""
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(supervise(name, run), name=name) for name, run in components.items()
+            group.create_task(supervision.run_forever(name, run), name=name)
+            for name, run in components.items()
         ]
         try:
             yield

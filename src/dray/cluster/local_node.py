@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from dray import supervision
 from dray.api import errors, kinds
 from dray.client.api_client import Client, ObjectSelection
-from dray.client.supervisor import supervise
 from dray.cluster.simulated_nodes import NodeEnvironment, Part, SimulatedNodes, sockets_root
 from dray.driverkit.plugin import Directories
 from dray.drivers.nvidia import device_classes, devices
@@ -47,7 +47,7 @@ class LocalNode:
         await _create_classes(self._site.fleet_client)
         async with self._machines.serving() as (means, reach), asyncio.TaskGroup() as group:
             for name, part in self._parts(found, root, places, means, reach):
-                group.create_task(supervise(name, part), name=name)
+                group.create_task(supervision.run_forever(name, part), name=name)
 
     def _parts(
         self,

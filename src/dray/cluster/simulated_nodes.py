@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dray import supervision
 from dray.api.features import Features
 from dray.api.http_messages import User
 from dray.client.api_client import Client
-from dray.client.supervisor import supervise
 from dray.driverkit.plugin import Directories, Plugin
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet, FleetNode
 from dray.drivers.simulated.plugin import SimulatedPlugin
@@ -29,6 +29,7 @@ from dray.node import registration
 from dray.node.agent import Agent, AgentDirectories
 from dray.node.containers import container_attempts
 from dray.node.containers.container_attempts import Starter
+from dray.node.devices.preparation import HeldClaim
 from dray.node.endpoint import Endpoint, Identity
 from dray.node.node_status import AgentAddress, NodeStatusUpdater
 from dray.node.pods.container_access import ContainerAccess
@@ -75,6 +76,10 @@ class SimulatedNodes:
         """The running agent of a node; LookupError where there is none."""
         return self._agents[node]
 
+    def prepared_claims(self) -> list[HeldClaim]:
+        """Return the claims that are prepared on any of the nodes."""
+        return [claim for agent in self._agents.values() for claim in agent.prepared_claims]
+
     def end(self) -> None:
         """To be called before the machines are ended for good."""
         for agent in self._agents.values():
@@ -97,7 +102,7 @@ class SimulatedNodes:
             group.create_task(shared.run(), name="shared-pools")
             for machine in fleet.machines.values():
                 for name, part in self._parts(machine, root / machine.name, means, reach):
-                    group.create_task(supervise(name, part), name=name)
+                    group.create_task(supervision.run_forever(name, part), name=name)
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[RuntimeConfig, AgentAddress]]:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from dray import supervision
 from dray.api import kinds
 from dray.api.ids import ObjectKey, PoolId
 from dray.api.kinds import Kind
@@ -25,9 +26,9 @@ from dray.api.types.dra import (
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ControllerRevision, PodGroup
+from dray.client import pod_indexes
 from dray.client.api_client import Client
 from dray.client.cache import Cache, HasMetadata, IndexFunction
-from dray.client.supervisor import supervise
 from dray.controllers.slim_types import (
     ClaimTemplate,
     DaemonSet,
@@ -66,8 +67,8 @@ class Caches:
             {
                 CLAIM: pod_claims.used_claims,
                 TEMPLATE: _templates,
-                GROUP: _group,
-                NODE: _node,
+                GROUP: pod_indexes.group_of_pod,
+                NODE: pod_indexes.node_of_pod,
                 OWNER: owner_references.controller_uids,
                 ORPHAN: _orphan,
                 NAMESPACE: _namespace,
@@ -199,7 +200,7 @@ class Caches:
         async with asyncio.TaskGroup() as group:
             for (_, plural, _), cache in self._caches.items():
                 name = f"cache-{plural}"
-                group.create_task(supervise(name, cache.run), name=name)
+                group.create_task(supervision.run_forever(name, cache.run), name=name)
 
     async def synced(self) -> None:
         """Wait until every cache that a loop depends on is complete."""
@@ -225,15 +226,6 @@ def _templates(user: Pod | PodGroup) -> Iterable[Hashable]:
     for source in user.spec.resource_claims:
         if source.resource_claim_template_name:
             yield ObjectKey(user.metadata.namespace, source.resource_claim_template_name)
-
-
-def _group(pod: Pod) -> Iterable[Hashable]:
-    name = pod_claims.group_name(pod)
-    return (ObjectKey(pod.metadata.namespace, name),) if name else ()
-
-
-def _node(pod: Pod) -> Iterable[Hashable]:
-    return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 def _namespace(value: Any) -> Iterable[Hashable]:

@@ -11,12 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from dray import clock, telemetry
+from dray import clock, supervision, telemetry
 from dray.api import features as gates
 from dray.api.features import Features
 from dray.client.api_client import Client
 from dray.client.lease import LeaderElection, LeadershipLost, Timing
-from dray.client.supervisor import supervise
 from dray.controllers import served_kinds
 from dray.controllers.caches import Caches
 from dray.controllers.devices.claims import Claims
@@ -113,9 +112,9 @@ async def run(
     async with asyncio.TaskGroup() as group:
         group.create_task(context.caches.run(), name="caches")
         for recorder in context.recorders.values():
-            group.create_task(supervise("events", recorder.run), name="events")
+            group.create_task(supervision.run_forever("events", recorder.run), name="events")
         for loop in running:
-            group.create_task(supervise(loop.name, loop.run), name=loop.name)
+            group.create_task(supervision.run_forever(loop.name, loop.run), name=loop.name)
         if started is not None:
             await _all_synced(running)
             started.set()
@@ -137,7 +136,7 @@ async def run_elected(election: LeaderElection, work: Callable[[], Awaitable[Non
     """Do the work whenever this process leads. After a lost lease, wait to lead again."""
 
     async def lead() -> None:
-        await supervise("controllers", work)
+        await supervision.run_forever("controllers", work)
 
     while True:
         with contextlib.suppress(LeadershipLost):

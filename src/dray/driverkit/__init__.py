@@ -16,6 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dray.api.types.dra import (
+    CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+)
 from dray.driverkit.cdi import DeviceNode, Edits, Hook, Mount
 from dray.driverkit.driver import (
     Allocated,
@@ -36,6 +43,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allocated",
+    "CapacityRequestPolicy",
+    "CapacityRequestPolicyRange",
+    "Device",
+    "DeviceAttribute",
+    "DeviceCapacity",
     "DeviceHealth",
     "DeviceNode",
     "DeviceOptions",

@@ -18,8 +18,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from dray import durable_files
 from dray.api.types.meta import JsonObject
-from dray.driverkit import checkpoint
 
 VERSION: Final = "0.5.0"
 """The first that allows device names to begin with a digit, as those made from a uid may."""
@@ -126,7 +126,7 @@ def write(directory: Path, file_name: str, kind: str, devices: Mapping[str, Edit
     path = directory / file_name
     content = json.dumps(spec, indent=2).encode()
     # After a reboot everything is prepared anew, and so is this.
-    checkpoint.replace(path, content, mode=0o644, durable=False)
+    durable_files.replace_file(path, content, mode=0o644, durable=False, single_writer=True)
     return path
 
 

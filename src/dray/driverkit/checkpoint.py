@@ -19,12 +19,13 @@ from zlib import crc32
 
 import msgspec
 
+from dray import durable_files
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 PREVIOUS: Final = ".previous"
 BROKEN: Final = ".broken"
-_TEMPORARY: Final = ".new"
 _LOCK: Final = ".lock"
 LOCK_LOOK_SECONDS: Final = 0.02
 
@@ -100,10 +101,16 @@ class Checkpoint(Generic[T]):
         """
         data = msgspec.json.encode(value)
         body = {"version": self._version, "checksum": crc32(data), "data": msgspec.Raw(data)}
-        keep = _beside(self._path, PREVIOUS)
+        previous = _beside(self._path, PREVIOUS)
         # Whoever fails to write does not know what is on disk, and reads it again.
         self._seen = _NOTHING_SEEN
-        replace(self._path, msgspec.json.encode(body), keep=keep, durable=durable)
+        durable_files.replace_file(
+            self._path,
+            msgspec.json.encode(body),
+            previous=previous,
+            durable=durable,
+            single_writer=True,
+        )
         self._seen = _stamp(self._path)
 
     def _decode(self, path: Path) -> T:
@@ -146,40 +153,5 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def replace(
-    path: Path,
-    content: bytes,
-    *,
-    keep: Path | None = None,
-    mode: int = 0o600,
-    durable: bool = True,
-) -> None:
-    """Write a file so that, whatever happens, it has its old or its new content.
-
-    Without `durable`, whatever happens to this process.
-    """
-    temporary = _beside(path, _TEMPORARY)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        if durable:
-            os.fsync(file.fileno())
-    if keep is not None and path.exists():
-        keep.unlink(missing_ok=True)
-        os.link(path, keep)
-    os.replace(temporary, path)
-    if durable:
-        _sync_directory(path.parent)
-
-
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

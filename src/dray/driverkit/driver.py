@@ -25,6 +25,7 @@ from dray.api.types.dra import (
     ResourceClaim,
 )
 from dray.api.types.meta import Condition, ObjectMeta
+from dray.api.well_known import NO_EXECUTE
 from dray.driverkit.cdi import NO_EDITS, Edits
 
 
@@ -45,7 +46,7 @@ class DeviceHealth:
     device: str
     health: Health
     message: str = ""
-    effect: str | None = "NoExecute"
+    effect: str | None = NO_EXECUTE
     reason: str = ""
     """The value of the taint: a word, of the form that a label's value has."""
 

@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dray import devicemetadata
+from dray import devicemetadata, durable_files
 from dray.api.types.dra import DeviceAttribute, NetworkDeviceData, ResourceClaim
-from dray.driverkit import cdi, checkpoint
+from dray.api.well_known import POD_CLAIM_NAME_ANNOTATION
+from dray.driverkit import cdi
 from dray.driverkit.cdi import Edits, Mount
 
 CONTAINER_DIRECTORY: Final = PurePosixPath("/var/run/kubernetes.io/dra-device-attributes")
-POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 VERSIONS: Final = ("metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1")
 FOLDER: Final = "dra-device-metadata"
 FILE_NAME: Final = "metadata.json"
@@ -78,7 +78,9 @@ class MetadataFiles:
         path = self._claim_folder(metadata.namespace, metadata.name) / request / FILE_NAME
         path.parent.mkdir(parents=True, exist_ok=True)
         content = "".join(self._document(claim, version, devices) for version in VERSIONS)
-        checkpoint.replace(path, content.encode(), mode=0o644, durable=False)
+        durable_files.replace_file(
+            path, content.encode(), mode=0o644, durable=False, single_writer=True
+        )
         target = container_path(self._driver, claim, request)
         mount = Mount(str(path), str(target), ("ro", "bind"))
         kind, device = f"{self._driver}/metadata", f"{metadata.uid}_{request}"
@@ -100,7 +102,7 @@ class MetadataFiles:
                 "generation": 1,
             },
         }
-        pod_claim = metadata.annotations.get(POD_CLAIM_ANNOTATION)
+        pod_claim = metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION)
         if pod_claim is not None:
             document["podClaimName"] = pod_claim
         document["requests"] = self._requests(devices)
@@ -123,7 +125,7 @@ class MetadataFiles:
 
 def container_path(driver: str, claim: ResourceClaim, request: str) -> PurePosixPath:
     """Where a container finds the file: by the claim's name, or the pod's name for a template."""
-    pod_claim = claim.metadata.annotations.get(POD_CLAIM_ANNOTATION)
+    pod_claim = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION)
     if pod_claim:
         parent = CONTAINER_DIRECTORY / "resourceclaimtemplates" / pod_claim
     else:

@@ -29,6 +29,7 @@ from dray.client import kubeconfig
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, HasMetadata, ObjectChange
 from dray.client.rest import RestTransport
+from dray.clock import utc_now
 from dray.driverkit.checkpoint import CheckpointError
 from dray.driverkit.device_status_reports import StatusReports
 from dray.driverkit.driver import DeviceHealth, DeviceStatus, Driver, Health, unhealthy_key
@@ -70,7 +71,7 @@ class Plugin:
         *,
         directories: Directories | None = None,
         instance: str = "",
-        now: Callable[[], datetime.datetime] | None = None,
+        now: Callable[[], datetime.datetime] = utc_now,
         registry: telemetry.Registry | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
@@ -80,7 +81,7 @@ class Plugin:
         self._driver = driver
         self._node = node
         self._sockets = sockets
-        self._now = now or _utc_now
+        self._now = now
         self._pool_id = PoolId(driver.name, node)
         self._seen: _Seen | None = None
         self._feed = HealthFeed(node)
@@ -338,7 +339,3 @@ def _parser(name: str) -> argparse.ArgumentParser:
         "--metrics-port", type=int, help="serve /metrics, /livez and /readyz on this port"
     )
     return parser
-
-
-def _utc_now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)

@@ -21,6 +21,7 @@ import msgspec
 
 from dray.api.formats import gotime
 from dray.api.types.dra import Device, DeviceRequestAllocationResult, ResourceClaim
+from dray.clock import utc_now
 from dray.driverkit import cdi
 from dray.driverkit.cdi import Edits
 from dray.driverkit.checkpoint import Checkpoint
@@ -71,11 +72,11 @@ class PreparedClaims:
         driver: Driver,
         data_directory: Path,
         cdi_directory: Path,
-        now: Callable[[], datetime.datetime] | None = None,
+        now: Callable[[], datetime.datetime] = utc_now,
     ) -> None:
         data_directory.mkdir(parents=True, exist_ok=True)
         self._driver = driver
-        self._now = now or _utc_now
+        self._now = now
         self._cdi_directory = cdi_directory
         self._metadata = MetadataFiles(driver.name, data_directory, cdi_directory)
         self._checkpoint = Checkpoint(
@@ -334,10 +335,6 @@ def _cdi_name(uid: str, device: PreparedDevice, *, with_pool: bool) -> str:
     pool = f"{device.pool.replace('/', '-')}-" if with_pool else ""
     share = f"-{device.share_id}" if device.share_id else ""
     return f"{uid}-{pool}{device.device}{share}"
-
-
-def _utc_now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
 
 
 def _name(claim: ResourceClaim) -> str:

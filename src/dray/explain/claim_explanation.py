@@ -1,4 +1,4 @@
-"""Why claims are not allocated, and what would help: the way from claims to an `Explanation`."""
+"""Explain why claims are not allocated and what would help."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from dray.explain.survey.funnel import Funnel
 from dray.explain.survey.node_survey import Survey, UnusablePool
 from dray.explain.survey.unreachable_slices import UnreachableSlices
 
-ASKED_AT_ONCE = 64
-"""Most claims that fit do so on one of the first nodes; of the others, most can be ruled out by
-what has to be counted anyway."""
+# Most claims that fit do so on one of the first nodes. Of the other nodes, the survey excludes most
+# without a search, and it is needed anyway to explain claims that do not fit.
+NODES_TRIED_FIRST = 64
 
 
 class Outcome(enum.StrEnum):
     ALLOCATED = "allocated"
     FITS = "fits"
     REFUSED = "refused"
-    """No node can serve the claims as things are."""
+    """No node can serve the claims now."""
     FAILED = "failed"
-    """Something is wrong with the claims, or with what they meet."""
+    """Claims, classes or slices are invalid."""
     UNDECIDED = "undecided"
-    """The search was given up."""
+    """The search reached its limit of positions."""
 
 
 class PickedDevice(msgspec.Struct, frozen=True):
@@ -61,15 +61,15 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     claims: tuple[ClaimKey, ...]
     allocated: tuple[ClaimKey, ...] = ()
-    """Claims of the same pod that have devices already, which may leave only some nodes."""
+    """Claims of the same pod that are allocated already, which may limit the nodes."""
     nodes: int = 0
-    """How many nodes come into question."""
+    """How many nodes are considered."""
     node: str = ""
-    """Where the claims fit."""
+    """The node on which the claims fit."""
     devices: tuple[PickedDevice, ...] = ()
-    """What claims have, or would get."""
+    """The devices that the claims have or would get."""
     message: str = ""
-    """Upstream's words for a failure."""
+    """Upstream's message for an error."""
     faults: tuple[Fault, ...] = ()
     reasons: tuple[Reason, ...] = ()
     funnels: tuple[Funnel, ...] = ()
@@ -77,43 +77,45 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     unusable: tuple[UnusablePool, ...] = ()
     unreachable_slices: tuple[UnreachableSlices, ...] = ()
     changes: tuple[SuggestedChange, ...] = ()
-    """What would help, the smallest change first."""
+    """The changes that would help, the smallest first."""
 
 
 def explain(
-    fleet: ClusterInventory,
+    cluster: ClusterInventory,
     claims: Sequence[ResourceClaim],
     *,
     new_share_id: Callable[[], str],
     nodes: Iterable[str] | None = None,
 ) -> Explanation:
-    """What becomes of the claims of a pod; `nodes` are those that come into question, if not all.
+    """Explain the claims of a pod. `nodes` are the nodes to consider; None for all.
 
-    The fleet is as before when this returns.
+    Suggestions are tried on `cluster` itself; it is unchanged when this returns.
     """
-    allocated = [each for each in claims if each.status.allocation is not None]
-    waiting = [each for each in claims if each.status.allocation is None]
-    had = [picked for each in allocated for picked in _picked(each, each.status.allocation)]
+    allocated = [claim for claim in claims if claim.status.allocation is not None]
+    waiting = [claim for claim in claims if claim.status.allocation is None]
+    devices = [picked for claim in allocated for picked in _picked(claim, claim.status.allocation)]
     if not waiting:
-        return Explanation(outcome=Outcome.ALLOCATED, claims=_keys(claims), devices=tuple(had))
-    asking = BoundedAllocator(
-        fleet, _within_reach(fleet, allocated, nodes), new_share_id=new_share_id
+        return Explanation(outcome=Outcome.ALLOCATED, claims=_keys(claims), devices=tuple(devices))
+    allocator = BoundedAllocator(
+        cluster, _usable_nodes(cluster, allocated, nodes), new_share_id=new_share_id
     )
-    inquiry: _Investigation | None = None
+    investigation: _Investigation | None = None
     try:
-        fit = asking.first_fit(waiting, asking.nodes[:ASKED_AT_ONCE])
+        fit = allocator.first_fit(waiting, allocator.nodes[:NODES_TRIED_FIRST])
         if fit is None:
-            inquiry = _Investigation(fleet, waiting, allocated, asking)
-            fit = asking.first_fit(waiting, inquiry.undecided())
+            investigation = _Investigation(cluster, waiting, allocated, allocator)
+            fit = allocator.first_fit(waiting, investigation.undecided())
     except rejections.AllocationError as failure:
-        return (inquiry or _Investigation(fleet, waiting, allocated, asking)).failed(failure)
+        if investigation is None:
+            investigation = _Investigation(cluster, waiting, allocated, allocator)
+        return investigation.failed(failure)
     if fit is None:
-        assert inquiry is not None
-        return inquiry.refused()
+        assert investigation is not None
+        return investigation.refused()
     for claim, allocation in zip(waiting, fit.allocations, strict=True):
-        had += _picked(claim, allocation)
+        devices += _picked(claim, allocation)
     return Explanation(
-        outcome=Outcome.FITS, claims=_keys(claims), node=fit.node, devices=tuple(had)
+        outcome=Outcome.FITS, claims=_keys(claims), node=fit.node, devices=tuple(devices)
     )
 
 
@@ -122,114 +124,122 @@ def _keys(claims: Iterable[ResourceClaim]) -> tuple[ClaimKey, ...]:
 
 
 def _picked(claim: ResourceClaim, allocation: AllocationResult | None) -> list[PickedDevice]:
-    (key,) = _keys([claim])
     return [
-        PickedDevice(key, each.request, each.device_id)
-        for each in (allocation.devices.results if allocation else ())
+        PickedDevice(claim.key, result.request, result.device_id)
+        for result in (allocation.devices.results if allocation else ())
     ]
 
 
-def _within_reach(
-    fleet: ClusterInventory, allocated: Iterable[ResourceClaim], nodes: Iterable[str] | None
+def _usable_nodes(
+    cluster: ClusterInventory, allocated: Iterable[ResourceClaim], nodes: Iterable[str] | None
 ) -> list[str]:
-    """The nodes where the claims that are allocated can be used, in the order of the fleet."""
-    tests = [
+    """Return the nodes on which the allocated claims can be used, in the order of the cluster."""
+    node_tests = [
         node_selectors.compile_node_selector(claim.status.allocation.node_selector)
         for claim in allocated
         if claim.status.allocation is not None and claim.status.allocation.node_selector is not None
     ]
-    chosen = None if nodes is None else set(nodes)
+    allowed = None if nodes is None else set(nodes)
     return [
         entry.name
-        for entry in fleet.by_index
+        for entry in cluster.by_index
         if entry is not None
         and entry.node is not None
-        and (chosen is None or entry.name in chosen)
-        and all(test(entry.node.metadata.labels, entry.name) for test in tests)
+        and (allowed is None or entry.name in allowed)
+        and all(test(entry.node.metadata.labels, entry.name) for test in node_tests)
     ]
 
 
 class _Investigation:
-    """Looks into claims that do not fit."""
+    """Explains claims that do not fit on the first nodes."""
 
     def __init__(
         self,
-        fleet: ClusterInventory,
+        cluster: ClusterInventory,
         claims: Sequence[ResourceClaim],
         allocated: Sequence[ResourceClaim],
-        asking: BoundedAllocator,
+        allocator: BoundedAllocator,
     ) -> None:
-        self._fleet = fleet
+        self._cluster = cluster
         self._claims = claims
         self._allocated = allocated
-        self._asking = asking
-        questions = [requests.parse_claim(claim.spec.devices) for claim in claims]
+        self._allocator = allocator
+        parsed = [requests.parse_claim(claim.spec.devices) for claim in claims]
         self._resolved: Sequence[ResolvedClaim] = resolution.resolve(
-            questions, fleet.classes, fleet.selectors, fleet.features
+            parsed, cluster.classes, cluster.selectors, cluster.features
         )
-        self._survey: Survey = node_survey.survey_nodes(fleet, asking.nodes, self._resolved)
-        self._twins = equivalence.representatives(self._survey.open_groups(), self._resolved)
-        """Of nodes that the survey leaves open, the one that is asked for each."""
+        self._survey: Survey = node_survey.survey_nodes(cluster, allocator.nodes, self._resolved)
+        self._representatives = equivalence.representatives(
+            self._survey.undecided_groups(), self._resolved
+        )
+        """For each undecided node the equivalent one that is searched."""
 
     def undecided(self) -> list[str]:
-        """Nodes that have not been asked and that nothing is known against.
+        """Return the nodes that still have to be searched.
 
-        Where a check fails instead of saying no, that decides about all nodes: each is asked.
+        If an expression raises an error on some device, these are all nodes: the error of the first
+        of them in order is the result.
         """
-        later = self._asking.nodes[ASKED_AT_ONCE:]
+        later = self._allocator.nodes[NODES_TRIED_FIRST:]
         if any(stage.failing for funnel in self._survey.funnels for stage in funnel.stages):
             return list(later)
-        refused = set(self._survey.sound) - set(self._survey.open_nodes)
+        refused = set(self._survey.evaluated_nodes) - set(self._survey.undecided_nodes)
         return [
-            node for node in later if node not in refused and self._twins.get(node, node) == node
+            node
+            for node in later
+            if node not in refused and self._representatives.get(node, node) == node
         ]
 
     def refused(self) -> Explanation:
-        reasons = diagnosis.reasons(self._survey, self._asking, self._claims, self._twins)
+        reasons = diagnosis.reasons(
+            self._survey, self._allocator, self._claims, self._representatives
+        )
         return self._explanation(Outcome.REFUSED, reasons=reasons)
 
     def failed(self, failure: rejections.AllocationError) -> Explanation:
         if isinstance(failure, rejections.SearchTimeout):
             return self._explanation(Outcome.UNDECIDED)
-        found = faults.find(
-            self._fleet, self._resolved, self._survey.funnels, self._survey.unusable, failure
+        faults_found = faults.find(
+            self._cluster, self._resolved, self._survey.funnels, self._survey.unusable, failure
         )
         message = failure.text(self._claims)
-        return self._explanation(Outcome.FAILED, found=found, message=message)
+        return self._explanation(Outcome.FAILED, faults_found=faults_found, message=message)
 
     def _explanation(
         self,
         outcome: Outcome,
         *,
         reasons: tuple[Reason, ...] = (),
-        found: tuple[Fault, ...] = (),
+        faults_found: tuple[Fault, ...] = (),
         message: str = "",
     ) -> Explanation:
         funnels = self._survey.funnels
-        observations = facts.observe(self._fleet, self._survey, self._resolved)
-        astray = unreachable_slices.find_unreachable_slices(self._fleet)
-        off = [fault.gate for fault in found if isinstance(fault, GateOff)]
-        question = ProposalContext(
-            self._fleet,
+        observations = facts.observe(self._cluster, self._survey, self._resolved)
+        unreachable = unreachable_slices.find_unreachable_slices(self._cluster)
+        off = [fault.gate for fault in faults_found if isinstance(fault, GateOff)]
+        context = ProposalContext(
+            self._cluster,
             self._claims,
             self._resolved,
             self._survey,
             observations,
             tuple(
-                dict.fromkeys([*off, *diagnosis.blocking_feature_gates(funnels, astray, reasons)])
+                dict.fromkeys(
+                    [*off, *diagnosis.blocking_feature_gates(funnels, unreachable, reasons)]
+                )
             ),
         )
         return Explanation(
             outcome=outcome,
             claims=_keys(self._claims),
             allocated=_keys(self._allocated),
-            nodes=len(self._asking.nodes),
+            nodes=len(self._allocator.nodes),
             message=message,
-            faults=found,
+            faults=faults_found,
             reasons=reasons,
             funnels=funnels,
             facts=tuple(observed.facts for observed in observations),
             unusable=self._survey.unusable,
-            unreachable_slices=astray,
-            changes=relaxation.find(question, self._asking.nodes),
+            unreachable_slices=unreachable,
+            changes=relaxation.find(context, self._allocator.nodes),
         )

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dray import telemetry
+from dray import supervision, telemetry
 from dray.api import kinds
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client, ObjectSelection
@@ -25,7 +25,7 @@ from dray.node.devices import pod_resources_api
 from dray.node.devices.drivers import DriverError, Drivers
 from dray.node.devices.health import DeviceHealthMonitor
 from dray.node.devices.pod_resources_api import Holder
-from dray.node.devices.preparation import Preparation
+from dray.node.devices.preparation import HeldClaim, Preparation
 from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.context import NodeContext, RuntimeConfig
 from dray.node.pods.worker import PodWorker
@@ -91,8 +91,13 @@ class Agent:
                 registry,
                 pods=lambda: len(self._workers),
                 drivers=lambda: self.drivers.names,
-                claims=lambda: self._context.preparation.held,
+                claims=lambda: self.prepared_claims,
             )
+
+    @property
+    def prepared_claims(self) -> Collection[HeldClaim]:
+        """The claims that are prepared on this node, or about to be."""
+        return self._context.preparation.held
 
     @property
     def is_ready(self) -> bool:
@@ -158,19 +163,10 @@ class Agent:
             worker.abandon()
 
     async def _keep_running(self, worker: PodWorker) -> None:
-        """A fault in one pod's worker is logged and tried again; the other pods go on."""
-        while not await self._ran(worker):
-            await asyncio.sleep(RESTART_SECONDS)
+        """Run a pod's worker until the pod has ended; a fault in it does not touch other pods."""
+        name = f"pod {worker.pod.metadata.name}"
+        await supervision.run_until_done(name, worker.run, (OSError, ValueError, LookupError))
         self._workers.pop(worker.pod.metadata.uid, None)
-
-    async def _ran(self, worker: PodWorker) -> bool:
-        is_done = False
-        try:
-            await worker.run()
-            is_done = True
-        except* (OSError, ValueError, LookupError) as faults:
-            log.exception("pod %s", worker.pod.metadata.name, exc_info=faults)
-        return is_done
 
     async def _clean_up(self) -> None:
         """Stop and forget what a former agent started for pods that are gone by now."""

@@ -23,7 +23,8 @@ from aiohttp import web
 from dray.api import remote_command
 from dray.api.formats import gotime
 from dray.api.http_messages import MessageSocket
-from dray.client import websockets
+from dray.client.websockets import MessageWebSocket
+from dray.clock import utc_now
 from dray.node.containers import logs, sessions
 from dray.node.containers.logs import LogOptions
 from dray.node.containers.sessions import Wanted
@@ -171,21 +172,6 @@ class Endpoint:
         return await _conversation(request, lambda socket: sessions.attach(socket, attempt, wanted))
 
 
-class _Socket:
-    """A WebSocket as a conversation in messages."""
-
-    def __init__(self, socket: web.WebSocketResponse) -> None:
-        self._socket = socket
-
-    async def receive(self) -> bytes | None:
-        return await websockets.received(self._socket.receive)
-
-    async def send(self, message: bytes) -> None:
-        if not self._socket.closed:
-            with contextlib.suppress(ConnectionError):
-                await self._socket.send_bytes(message)
-
-
 async def _conversation(
     request: web.BaseRequest, converse: Callable[[MessageSocket], Awaitable[None]]
 ) -> web.StreamResponse:
@@ -194,7 +180,7 @@ async def _conversation(
         spoken = " and ".join(remote_command.PROTOCOLS)
         raise ValueError(f"exec and attach need WebSockets ({spoken}): use kubectl 1.31 or newer")
     await socket.prepare(request)
-    await converse(_Socket(socket))
+    await converse(MessageWebSocket(socket))
     await socket.close()
     return socket
 
@@ -210,7 +196,7 @@ def _wanted(request: web.BaseRequest) -> Wanted:
 def _log_options(query: Any) -> LogOptions:
     since = ""
     if seconds := query.get("sinceSeconds"):
-        moment = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=int(seconds))
+        moment = utc_now() - datetime.timedelta(seconds=int(seconds))
         since = gotime.write(moment, gotime.MICROSECONDS)
     elif time := query.get("sinceTime"):
         since = gotime.write(gotime.parse(time), gotime.MICROSECONDS)

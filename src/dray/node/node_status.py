@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dray.api import http_messages, kinds
+from dray.api import http_messages, kinds, well_known
 from dray.api.features import Features
 from dray.api.remote_command import CERTIFICATE_ANNOTATION
 from dray.api.types.meta import JsonObject
@@ -99,5 +99,5 @@ def declared_features(features: Features) -> Iterable[str]:
     if not features.node_declared_features:
         return
     if features.optional_node_operations:
-        yield "DRAOptionalNodeOperations"
+        yield well_known.OPTIONAL_NODE_OPERATIONS
     yield "ExtendWebSocketsToKubelet"

@@ -18,8 +18,10 @@ import msgspec
 
 from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
+from dray.api.semantics.conditions import is_condition_true
 from dray.api.types.meta import JsonObject, ObjectMeta, Wire
 from dray.api.types.nodes import Node
+from dray.api.well_known import LEASE_ANNOTATION, NODE_LEASE_NAMESPACE
 from dray.client.api_client import EVERYTHING, Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
@@ -27,8 +29,6 @@ from dray.client.controller import Controller
 log = logging.getLogger(__name__)
 
 
-LEASE_NAMESPACE = "kube-node-lease"
-LEASE_ANNOTATION = "dray.dev/lease"
 FIELD_MANAGER = "dray-node"
 """Who a node's agent is in `metadata.managedFields`, registration included."""
 LEASE_SECONDS, RENEW_SECONDS = 40, 10.0
@@ -63,10 +63,7 @@ class _Registered(Wire, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        return any(
-            condition.type == "Ready" and condition.status == "True"
-            for condition in self.status.conditions
-        )
+        return is_condition_true(self.status.conditions, "Ready")
 
 
 class Registration:
@@ -185,11 +182,11 @@ class Registration:
             "renewTime": gotime.write(self._now(), gotime.MICROSECONDS),
         }
         try:
-            await self._client.patch(kinds.LEASE, self._lease, {"spec": spec}, LEASE_NAMESPACE)
+            await self._client.patch(kinds.LEASE, self._lease, {"spec": spec}, NODE_LEASE_NAMESPACE)
         except errors.NotFound:
-            metadata = {"name": self._lease, "namespace": LEASE_NAMESPACE}
+            metadata = {"name": self._lease, "namespace": NODE_LEASE_NAMESPACE}
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
-            await self._client.create(kinds.LEASE, {**body, "spec": spec}, LEASE_NAMESPACE)
+            await self._client.create(kinds.LEASE, {**body, "spec": spec}, NODE_LEASE_NAMESPACE)
 
 
 def host_address(number: int) -> str:

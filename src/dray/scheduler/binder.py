@@ -1,7 +1,7 @@
-"""Writes a decision: claims, what the pod's status notes, binding conditions, the node.
+"""Writes an assignment: claims, the pod's status, binding conditions, the node.
 
-Upstream's order: for each claim finalizer, allocation and reservation; then the pod. What was
-written is taken back when a later step is refused.
+The order is kube-scheduler's: for each claim finalizer, allocation and reservation; then the pod.
+If a later step fails, what was written is reverted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import msgspec
 from dray.api import errors, kinds, well_known
 from dray.api.features import Features
 from dray.api.ids import ClaimKey
-from dray.api.semantics import pod_claims
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import NodeAllocatableResourceClaimStatus, Pod
@@ -28,32 +27,26 @@ from dray.client.api_client import Client
 from dray.client.events import Recorder
 from dray.scheduler.claims import claim_writes
 from dray.scheduler.claims.claim_writes import ClaimWrites, WriteRejected
-from dray.scheduler.claims.device_fit import ClaimAssignment, NodeFit
 from dray.scheduler.cluster_state import SchedulerState
-from dray.scheduling import binding_conditions
+from dray.scheduling.claims import binding_conditions
+from dray.scheduling.claims.assignments import ClaimAssignment, NodeAssignment, NodeFit
 
 log = logging.getLogger(__name__)
 
 BINDING_ACTION, SCHEDULING_ACTION = "Binding", "Scheduling"
 
 
-class NodeAssignment(NamedTuple):
-    """Where a pod goes and what it gets there."""
-
-    pod: Pod
-    node: str
-    fitting: NodeFit
-
-
 class BindFailure(NamedTuple):
-    """The pod has no node; what it had is given back."""
+    """The pod was not bound; everything written for it is reverted."""
 
     message: str
     is_gone: bool = False
-    """The pod itself is gone or has another node, so there is nothing to try again."""
+    """The pod is deleted or has another node, so it is not tried again."""
 
 
 class Binder:
+    """Writes assignments to the API."""
+
     def __init__(
         self,
         client: Client,
@@ -69,80 +62,64 @@ class Binder:
             features.device_binding_conditions and features.resource_claim_device_status
         )
 
-    def reserve(self, choice: NodeAssignment) -> None:
-        """Count with the decision from now on; nothing is written yet."""
-        uid = choice.pod.metadata.uid
-        for grant in choice.fitting.grants:
-            if grant.allocation is not None:
-                self._state.inflight.reserve(pod_claims.key_of(grant.claim), grant.allocation, uid)
-        self._state.nodes.charge(uid, choice.node, choice.fitting.charge)
-
-    def release(self, choice: NodeAssignment) -> None:
-        """Undo `reserve`."""
-        uid = choice.pod.metadata.uid
-        for grant in choice.fitting.grants:
-            if grant.allocation is not None:
-                self._state.inflight.release(pod_claims.key_of(grant.claim), uid)
-        current = self._state.pods.get(choice.pod.metadata.name, choice.pod.metadata.namespace)
-        if current is None or current.metadata.uid != uid or not current.spec.node_name:
-            self._state.nodes.discharge(uid)
-
-    async def bind(self, choice: NodeAssignment) -> BindFailure | None:
-        """Write a decision that was reserved; None when the pod is bound."""
+    async def bind(self, assignment: NodeAssignment) -> BindFailure | None:
+        """Write a reserved assignment. Returns None when the pod is bound."""
         written: list[ResourceClaim] = []
         try:
-            await self._write(choice, written)
-        except WriteRejected as refused:
-            await self._take_back(choice, written)
-            return BindFailure(str(refused))
+            await self._write(assignment, written)
+        except WriteRejected as rejected:
+            await self._revert(assignment, written)
+            return BindFailure(str(rejected))
         except _Gone as gone:
-            await self._take_back(choice, written)
+            await self._revert(assignment, written)
             return BindFailure(str(gone), is_gone=True)
-        self._report_success(choice)
+        self._report_success(assignment)
         return None
 
-    async def _write(self, choice: NodeAssignment, written: list[ResourceClaim]) -> None:
-        special = choice.fitting.extended
+    async def _write(self, assignment: NodeAssignment, written: list[ResourceClaim]) -> None:
+        extended = assignment.fit.extended
         created: ResourceClaim | None = None
-        for grant in choice.fitting.grants:
-            if special is not None and grant.claim is special.claim:
-                created = await self._create(choice, grant)
+        for assigned in assignment.fit.claims:
+            if extended is not None and assigned.claim is extended.claim:
+                created = await self._create(assignment, assigned)
                 written.append(created)
-                grant = grant._replace(claim=created)
-            claim = await self._writes.grant(grant)
-            if claim.metadata.uid not in {each.metadata.uid for each in written}:
+                assigned = assigned._replace(claim=created)
+            claim = await self._writes.assign(assigned)
+            if claim.metadata.uid not in {other.metadata.uid for other in written}:
                 written.append(claim)
-        await self._note_in_status(choice, created)
+        await self._write_status(assignment, created)
         if self._awaits_conditions and any(map(binding_conditions.has_conditions, written)):
-            await self._await_conditions(choice, written)
-        await self._bind_pod(choice)
+            await self._await_conditions(assignment, written)
+        await self._bind_pod(assignment)
 
-    async def _create(self, choice: NodeAssignment, grant: ClaimAssignment) -> ResourceClaim:
-        """Make the claim and move the reservation from the placeholder to it."""
-        created = await self._writes.create(grant.claim)
-        uid, allocation = choice.pod.metadata.uid, grant.allocation
+    async def _create(self, assignment: NodeAssignment, assigned: ClaimAssignment) -> ResourceClaim:
+        """Create the claim, and move the reservation from the placeholder to it."""
+        created = await self._writes.create(assigned.claim)
+        uid, allocation = assignment.pod.metadata.uid, assigned.allocation
         assert allocation is not None
-        inflight = self._state.inflight
+        claims = self._state.scheduling.claims
 
         def move() -> None:
-            inflight.reserve(pod_claims.key_of(created), allocation, uid)
-            inflight.release(pod_claims.key_of(grant.claim), uid)
+            claims.reserve(created.key, allocation, uid)
+            claims.release(assigned.claim.key, uid)
 
         self._state.apply(move)
         return created
 
-    async def _note_in_status(self, choice: NodeAssignment, created: ResourceClaim | None) -> None:
+    async def _write_status(
+        self, assignment: NodeAssignment, created: ResourceClaim | None
+    ) -> None:
         status: dict[str, Any] = {}
-        if created is not None and choice.fitting.extended is not None:
+        if created is not None and assignment.fit.extended is not None:
             status["extendedResourceClaimStatus"] = {
-                "requestMappings": choice.fitting.extended.mappings,
+                "requestMappings": assignment.fit.extended.mappings,
                 "resourceClaimName": created.metadata.name,
             }
-        if choice.fitting.noted:
-            noted = _renamed(choice.fitting, created)
-            status["nodeAllocatableResourceClaimStatuses"] = noted
+        if assignment.fit.node_resources:
+            node_resources = _with_claim_name(assignment.fit, created)
+            status["nodeAllocatableResourceClaimStatuses"] = node_resources
         if status:
-            await self._patch_status(choice.pod, status)
+            await self._patch_status(assignment.pod, status)
 
     async def _patch_status(self, pod: Pod, status: dict[str, Any]) -> None:
         metadata = pod.metadata
@@ -163,28 +140,30 @@ class Binder:
             ) from error
 
     async def _await_conditions(
-        self, choice: NodeAssignment, claims: Sequence[ResourceClaim]
+        self, assignment: NodeAssignment, claims: Sequence[ResourceClaim]
     ) -> None:
-        """Wait until the drivers have attached what they must, or say that they cannot."""
-        note = f"waiting for binding conditions for device on node {choice.node}"
-        about = events.reference(kinds.POD, choice.pod.metadata)
+        """Wait until the binding conditions are true. Raises WriteRejected if they fail."""
+        note = f"waiting for binding conditions for device on node {assignment.node}"
+        about = events.reference(kinds.POD, assignment.pod.metadata)
         self._recorder.record(
             about, events.NORMAL, "BindingConditionsPending", note, action=SCHEDULING_ACTION
         )
-        await self._patch_status(choice.pod, {"nominatedNodeName": choice.node})
-        keys = [pod_claims.key_of(claim) for claim in claims]
+        await self._patch_status(assignment.pod, {"nominatedNodeName": assignment.node})
+        keys = [claim.key for claim in claims]
         with self._watched(keys) as changed:
             while True:
                 changed.clear()
-                seconds = self._seconds_to_wait(choice, keys)
+                seconds = self._seconds_to_wait(assignment, keys)
                 if seconds is None:
                     return
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
                         await changed.wait()
 
-    def _seconds_to_wait(self, choice: NodeAssignment, keys: Sequence[ClaimKey]) -> float | None:
-        """None when everything is ready; raises when it never will be."""
+    def _seconds_to_wait(
+        self, assignment: NodeAssignment, keys: Sequence[ClaimKey]
+    ) -> float | None:
+        """Return how long to wait at most; None when everything is ready. Raises if that fails."""
         wait: float | None = None
         now = self._now()
         for key in keys:
@@ -199,18 +178,18 @@ class Binder:
             if not readiness:
                 left = binding_conditions.seconds_left(claim, now)
                 wait = left if wait is None else min(wait, left)
-        if wait is not None and self._is_gone(choice.pod):
+        if wait is not None and self._is_gone(assignment.pod):
             raise _Gone("the pod is gone")
         return wait
 
     def _is_gone(self, pod: Pod) -> bool:
         metadata = pod.metadata
-        current = self._state.pods.get(metadata.name, metadata.namespace)
+        current = self._state.pod(metadata.key)
         return current is None or current.metadata.uid != metadata.uid
 
     @contextlib.contextmanager
     def _watched(self, keys: Sequence[ClaimKey]) -> Iterator[asyncio.Event]:
-        """An event that is set whenever one of the claims changes."""
+        """Return an event that is set whenever one of the claims changes."""
         changed, watchers = asyncio.Event(), self._state.claim_watchers
         for key in keys:
             watchers.setdefault(key, set()).add(changed)
@@ -222,8 +201,8 @@ class Binder:
                 if not watchers[key]:
                     del watchers[key]
 
-    async def _bind_pod(self, choice: NodeAssignment) -> None:
-        metadata = choice.pod.metadata
+    async def _bind_pod(self, assignment: NodeAssignment) -> None:
+        metadata = assignment.pod.metadata
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -232,7 +211,7 @@ class Binder:
                 "namespace": metadata.namespace,
                 "uid": metadata.uid,
             },
-            "target": {"kind": kinds.NODE.kind, "name": choice.node},
+            "target": {"kind": kinds.NODE.kind, "name": assignment.node},
         }
 
         async def bind() -> JsonObject:
@@ -245,13 +224,13 @@ class Binder:
         except errors.NotFound as error:
             raise _Gone(str(error)) from error
         except errors.Conflict as conflict:
-            # An earlier attempt without an answer may have done it.
-            await self._check_bound(choice, conflict)
-        except errors.ClientError as refusal:
-            raise WriteRejected(f"bind pod to node {choice.node}: {refusal}") from refusal
+            # An earlier request without an answer may have bound the pod.
+            await self._check_bound(assignment, conflict)
+        except errors.ClientError as error:
+            raise WriteRejected(f"bind pod to node {assignment.node}: {error}") from error
 
-    async def _check_bound(self, choice: NodeAssignment, conflict: errors.Conflict) -> None:
-        metadata = choice.pod.metadata
+    async def _check_bound(self, assignment: NodeAssignment, conflict: errors.Conflict) -> None:
+        metadata = assignment.pod.metadata
 
         async def read() -> JsonObject:
             return await self._client.get(kinds.POD, metadata.name, metadata.namespace)
@@ -262,60 +241,59 @@ class Binder:
             raise _Gone(str(error)) from error
         is_same = current["metadata"].get("uid") == metadata.uid
         node = current.get("spec", {}).get("nodeName", "")
-        if not is_same or (node and node != choice.node):
+        if not is_same or (node and node != assignment.node):
             raise _Gone(str(conflict)) from conflict
         if current["metadata"].get("deletionTimestamp"):
             raise _Gone(str(conflict)) from conflict
         if not node:
             raise WriteRejected(str(conflict)) from conflict
 
-    async def _take_back(self, choice: NodeAssignment, written: Sequence[ResourceClaim]) -> None:
-        """Give everything back that this decision took."""
-        special, uid = choice.fitting.extended, choice.pod.metadata.uid
+    async def _revert(self, assignment: NodeAssignment, written: Sequence[ResourceClaim]) -> None:
+        """Revert what was written for an assignment, and end its reservations."""
+        extended, uid = assignment.fit.extended, assignment.pod.metadata.uid
         allocated = {
-            pod_claims.key_of(grant.claim)
-            for grant in choice.fitting.grants
-            if grant.allocation is not None
+            assigned.claim.key
+            for assigned in assignment.fit.claims
+            if assigned.allocation is not None
         }
-        inflight = self._state.inflight
+        scheduling = self._state.scheduling
         for claim in written:
-            key = pod_claims.key_of(claim)
-            if (
-                special is not None
-                and well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION in claim.metadata.annotations
+            key, annotations = claim.key, claim.metadata.annotations
+            if extended is not None and (
+                well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION in annotations
             ):
                 await self._writes.delete(claim)
-                self._state.apply(functools.partial(inflight.release, key, uid))
+                self._state.apply(functools.partial(scheduling.claims.release, key, uid))
             else:
                 deallocate = key in allocated or binding_conditions.has_conditions(claim)
                 await self._writes.withdraw(key, uid, deallocate=deallocate)
-        self._state.apply(functools.partial(self.release, choice))
+        self._state.apply(functools.partial(scheduling.release, assignment))
 
-    def _report_success(self, choice: NodeAssignment) -> None:
-        metadata = choice.pod.metadata
+    def _report_success(self, assignment: NodeAssignment) -> None:
+        metadata = assignment.pod.metadata
         self._recorder.record(
             events.reference(kinds.POD, metadata),
             events.NORMAL,
             "Scheduled",
-            f"Successfully assigned {metadata.namespace}/{metadata.name} to {choice.node}",
+            f"Successfully assigned {metadata.namespace}/{metadata.name} to {assignment.node}",
             action=BINDING_ACTION,
         )
 
 
 class _Gone(Exception):
-    """The pod does not want a node any more."""
+    """The pod is deleted or has another node."""
 
 
-def _renamed(
-    fitting: NodeFit, created: ResourceClaim | None
+def _with_claim_name(
+    fit: NodeFit, created: ResourceClaim | None
 ) -> list[NodeAllocatableResourceClaimStatus]:
-    """What devices use of the node, by the names that claims have by now."""
-    if fitting.extended is None or created is None:
-        return list(fitting.noted)
-    placeholder, name = fitting.extended.claim.metadata.name, created.metadata.name
+    """Return the node resources with the name that the created claim got from the server."""
+    if fit.extended is None or created is None:
+        return list(fit.node_resources)
+    placeholder, name = fit.extended.claim.metadata.name, created.metadata.name
     return [
-        msgspec.structs.replace(each, resource_claim_name=name)
-        if each.resource_claim_name == placeholder
-        else each
-        for each in fitting.noted
+        msgspec.structs.replace(status, resource_claim_name=name)
+        if status.resource_claim_name == placeholder
+        else status
+        for status in fit.node_resources
     ]

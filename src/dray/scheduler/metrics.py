@@ -1,6 +1,6 @@
-"""The scheduler's figures: how long pods wait, how many wait and for what, and where devices are.
+"""Metrics of the scheduler: how long pods wait, how many wait and for what, devices by state.
 
-What is counted is counted when somebody looks, from what there is then.
+Gauges are computed when they are read.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.types.pods import Pod
 from dray.scheduler.cluster_state import SchedulerState
-from dray.scheduler.queue import WORKED_ON, Entry
+from dray.scheduler.queue import IN_PROGRESS, Entry
 
 WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 class Metrics:
+    """The scheduler's metrics in a registry."""
+
     def __init__(self, registry: telemetry.Registry, state: SchedulerState) -> None:
         self._state, self._queue = state, state.queue
-        self._census = DeviceCounts(state.fleet)
+        self._device_counts = DeviceCounts(state.scheduling.inventory)
         self.decisions = telemetry.Histogram(
             "dray_scheduling_decision_seconds",
             "Time to find a place for a pod, or to find that there is none.",
@@ -52,9 +54,11 @@ class Metrics:
         registry.register(self.decisions, self.waits, self.lengths, self.pending, self.devices)
 
     def decided(self, entry: Entry, seconds: float) -> None:
-        self.decisions.observe(seconds, "placed" if entry.where == WORKED_ON else "refused")
+        """Count a decision and its duration."""
+        self.decisions.observe(seconds, "placed" if entry.state == IN_PROGRESS else "refused")
 
     def bound(self, entry: Entry) -> None:
+        """Count a bound pod and the time that it waited."""
         self.waits.observe(asyncio.get_running_loop().time() - entry.since)
 
     def _lengths(self) -> Iterator[tuple[telemetry.Labels, float]]:
@@ -64,7 +68,7 @@ class Metrics:
     def _pending_claims(self) -> Iterator[tuple[telemetry.Labels, float]]:
         counts: Counter[str] = Counter()
         seen: set[Hashable] = set()
-        for entry in self._queue.refused():
+        for entry in self._queue.unschedulable():
             pod = self._state.pod(entry.key)
             for claim in self._without_devices(pod) if pod else ():
                 if claim not in seen:
@@ -74,7 +78,7 @@ class Metrics:
             yield (reason,), count
 
     def _without_devices(self, pod: Pod) -> Iterator[Hashable]:
-        """What stands for each such claim of a pod, also for those that are not made yet."""
+        """Yield a key per claim of a pod without devices, also for claims not created yet."""
         for used in pod_claims.claims_of_pod(pod):
             if used.name is None:
                 yield pod.metadata.uid, used.pod_claim
@@ -85,4 +89,4 @@ class Metrics:
                 yield key
 
     def _devices(self) -> Iterator[tuple[telemetry.Labels, float]]:
-        yield from self._census.counts().items()
+        yield from self._device_counts.counts().items()

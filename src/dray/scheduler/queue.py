@@ -1,8 +1,8 @@
-"""The pods that have no node yet: ready, backing off, or waiting for something that could help.
+"""The queue of pods without a node: ready, backing off, or waiting for an event that could help.
 
-Pods that ask the same question wait together in a `Cohort`. When something happens that could help,
-one of them is tried; only if it finds a place is the next one tried. So a thousand pods that wait
-for a device cost one attempt when a device is freed, and nothing at all while nothing happens.
+Pods with the same placement key wait together in a `WaitingGroup`. When an event could help, one
+of them is tried, the probe; only if it gets a node, the next one is tried. So a thousand pods that
+wait for a device cost one attempt when a device is freed, and nothing while nothing happens.
 """
 
 from __future__ import annotations
@@ -11,103 +11,78 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from dray.api.ids import ObjectKey
+from dray.scheduling.wake_events import WakeEvent
 
 FIRST_ERROR_SECONDS = 1.0
 MAX_ERROR_SECONDS = 10.0
 """podInitialBackoffSeconds and podMaxBackoffSeconds of kube-scheduler."""
-FIRST_REFUSAL_SECONDS = 0.01
-MAX_REFUSAL_SECONDS = 1.0
+FIRST_BACKOFF_SECONDS = 0.01
+MAX_BACKOFF_SECONDS = 1.0
 COST_FACTOR = 20
-"""A refused question may use one twentieth of the time."""
+"""Attempts of one waiting group may use a twentieth of the time, so that others get theirs."""
 MAX_COST_SECONDS = 60.0
-
-
-class WakeEvent(NamedTuple):
-    """What could make a pod fit, if it changed."""
-
-    what: str
-    which: ObjectKey | None = None
-
-
-NODES = WakeEvent("nodes")
-"""A node comes, or allows more than before."""
-ROOM = WakeEvent("room")
-"""A pod leaves a node."""
-NEIGHBOURS = WakeEvent("neighbours")
-"""A pod gets a node."""
-DEVICES = WakeEvent("devices")
-"""Devices come or are freed."""
-CLASSES = WakeEvent("classes")
-
-
-def claim_changes(key: ObjectKey) -> WakeEvent:
-    return WakeEvent("claim", key)
-
-
-def group_changes(key: ObjectKey) -> WakeEvent:
-    return WakeEvent("group", key)
 
 
 class Entry:
     """A pod in the queue."""
 
-    __slots__ = ("arrival", "cohort", "errors", "key", "priority", "reason", "since", "where")
+    __slots__ = ("arrival", "errors", "group", "key", "priority", "reason", "since", "state")
 
     def __init__(self, key: ObjectKey, priority: int, arrival: int, since: float) -> None:
         self.key = key
         self.priority = priority
         self.arrival = arrival
         self.since = since
-        """When the pod was first seen."""
-        self.where = ""
-        """READY, BACKING_OFF, WAITING or WORKED_ON."""
-        self.cohort: WaitingGroup | None = None
-        """Where it waits, or waited before it was tried again."""
+        """When the pod was added."""
+        self.state = ""
+        """READY, BACKING_OFF, WAITING or IN_PROGRESS."""
+        self.group: WaitingGroup | None = None
+        """The group in which it waits, or for which it is the probe."""
         self.errors = 0
         self.reason = ""
-        """Why it was refused last, in a word."""
+        """Why the last attempt failed, as a label of metrics."""
 
     def rank(self) -> tuple[int, int]:
-        """Lower comes first: more important, then earlier."""
+        """Return the sort key: higher priority first, then earlier arrival."""
         return -self.priority, self.arrival
 
 
-READY, BACKING_OFF, WAITING, WORKED_ON = "ready", "backing off", "waiting", "worked on"
+READY, BACKING_OFF, WAITING, IN_PROGRESS = "ready", "backing off", "waiting", "worked on"
 
 
 class WaitingGroup:
-    """Pods that wait for the same answer."""
+    """Pods of which either all fit somewhere or none does."""
 
-    __slots__ = ("causes", "entries", "is_woken", "not_before", "probe", "question", "refusals")
+    __slots__ = ("entries", "events", "failures", "is_woken", "key", "not_before", "probe")
 
-    def __init__(self, question: Hashable) -> None:
-        self.question = question
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
         self.entries: dict[ObjectKey, Entry] = {}
-        self.causes: frozenset[WakeEvent] = frozenset()
+        self.events: frozenset[WakeEvent] = frozenset()
+        """The events that could help."""
         self.probe: Entry | None = None
-        """The one that is being tried for all."""
+        """The pod that is being tried for all."""
         self.is_woken = False
-        """Something happened since the probe set out, or while the cohort backs off."""
-        self.refusals = 0
+        """Whether an event came while the probe is tried or the group backs off."""
+        self.failures = 0
         self.not_before = 0.0
 
 
 class Queue:
-    """All calls belong to one event loop; one pod is worked on at a time."""
+    """All pods without a node. Belongs to one event loop; one pod is in progress at a time."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock or asyncio.get_running_loop().time
         self._entries: dict[ObjectKey, Entry] = {}
         self._ready: list[tuple[int, int, Entry]] = []
-        self._cohorts: dict[Hashable, WaitingGroup] = {}
-        self._by_cause: dict[WakeEvent, dict[WaitingGroup, None]] = {}
+        self._groups: dict[Hashable, WaitingGroup] = {}
+        self._by_event: dict[WakeEvent, dict[WaitingGroup, None]] = {}
         self._arrivals = itertools.count()
         self._arrival = asyncio.Event()
         self._woken: set[WakeEvent] = set()
-        """What happened since the last pod was handed out."""
+        """The events since the last pod was popped."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
 
     def __contains__(self, key: ObjectKey) -> bool:
@@ -117,204 +92,209 @@ class Queue:
         return len(self._entries)
 
     def lengths(self) -> Mapping[str, int]:
-        """How many pods are in which state."""
-        found = dict.fromkeys((READY, BACKING_OFF, WAITING, WORKED_ON), 0)
+        """Return the number of pods by state."""
+        counts = dict.fromkeys((READY, BACKING_OFF, WAITING, IN_PROGRESS), 0)
         for entry in self._entries.values():
-            found[entry.where] += 1
-        return found
+            counts[entry.state] += 1
+        return counts
 
-    def refused(self) -> Iterator[Entry]:
-        """The pods for which there was no place when they were tried last."""
+    def unschedulable(self) -> Iterator[Entry]:
+        """Yield the pods whose last attempt failed."""
         for entry in self._entries.values():
-            if entry.where in (WAITING, BACKING_OFF):
+            if entry.state in (WAITING, BACKING_OFF):
                 yield entry
 
     def add(self, key: ObjectKey, priority: int) -> None:
-        """A pod that wants a node; one that is known is tried again."""
+        """Add a pod; one that waits already is tried again."""
         entry = self._entries.get(key)
         if entry is None:
             entry = Entry(key, priority, next(self._arrivals), self._clock())
             self._entries[key] = entry
             self._make_ready(entry)
-        elif entry.where == WAITING:
+        elif entry.state == WAITING:
             entry.priority = priority
             self._leave(entry)
             self._make_ready(entry)
 
     def remove(self, key: ObjectKey) -> Entry | None:
-        """The pod is gone or has a node."""
+        """Remove a pod that is deleted or has a node."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._cancel(entry)
-            was_scout = self._is_scout(entry)
-            if entry.where == WAITING:
+            was_probe = self._is_probe(entry)
+            if entry.state == WAITING:
                 self._leave(entry)
-            elif was_scout:
-                self._next_scout(entry)
+            elif was_probe:
+                self._end_probe(entry)
         return entry
 
     def finish(self, entry: Entry) -> None:
-        """Forget a pod; another one of the same name may have come meanwhile, and stays."""
+        """Remove a pod. Another one that has its name by now stays."""
         if self._entries.get(entry.key) is entry:
             self.remove(entry.key)
 
     async def pop(self) -> Entry:
-        """The most important pod that is ready. Say `park`, `retry`, `done` or `finish` after."""
+        """Return the first ready pod. Call `park`, `retry`, `done` or `finish` afterwards."""
         while True:
             while self._ready:
                 _, _, entry = heapq.heappop(self._ready)
-                if entry.where == READY and self._entries.get(entry.key) is entry:
-                    entry.where = WORKED_ON
+                if entry.state == READY and self._entries.get(entry.key) is entry:
+                    entry.state = IN_PROGRESS
                     self._woken.clear()
                     return entry
             self._arrival.clear()
             await self._arrival.wait()
 
     def take(self, key: ObjectKey) -> Entry | None:
-        """A pod that is to be worked on together with the one that was popped."""
+        """Return a pod that is decided together with the popped one; None if it is in progress."""
         entry = self._entries.get(key)
-        if entry is None or entry.where == WORKED_ON:
+        if entry is None or entry.state == IN_PROGRESS:
             return None
         self._cancel(entry)
-        if entry.where == WAITING:
+        if entry.state == WAITING:
             self._leave(entry)
-        elif self._is_scout(entry):
-            self._next_scout(entry)
-        entry.where = WORKED_ON
+        elif self._is_probe(entry):
+            self._end_probe(entry)
+        entry.state = IN_PROGRESS
         return entry
 
     def park(
         self,
         entry: Entry,
-        question: Hashable,
-        causes: Iterable[WakeEvent],
+        key: Hashable,
+        events: Iterable[WakeEvent],
         cost_seconds: float = 0.0,
     ) -> None:
-        """No place for the pod: it waits until one of the causes changes."""
+        """Let an unschedulable pod wait until one of the events happens.
+
+        Pods with the same `key` wait together. `cost_seconds` is the time of the attempt.
+        """
         if self._entries.get(entry.key) is not entry:
             return
-        cohort = self._cohorts.get(question)
-        if cohort is None:
-            cohort = self._cohorts[question] = WaitingGroup(question)
-        if self._is_scout(entry) and entry.cohort is not cohort:
-            self._next_scout(entry)
-        self._expect(cohort, frozenset(causes))
-        if cohort.probe is entry or not cohort.entries:
-            self._back_off(cohort, cost_seconds)
-        missed = not self._woken.isdisjoint(cohort.causes)
-        if cohort.probe is entry:
-            cohort.probe = None
-            missed = missed or cohort.is_woken
-        entry.where, entry.cohort = WAITING, cohort
-        cohort.entries[entry.key] = entry
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = WaitingGroup(key)
+        if self._is_probe(entry) and entry.group is not group:
+            self._end_probe(entry)
+        self._set_events(group, frozenset(events))
+        if group.probe is entry or not group.entries:
+            self._back_off(group, cost_seconds)
+        # An event that came while the pod was tried found nobody waiting for it.
+        missed = not self._woken.isdisjoint(group.events)
+        if group.probe is entry:
+            group.probe = None
+            missed = missed or group.is_woken
+        entry.state, entry.group = WAITING, group
+        group.entries[entry.key] = entry
         if missed:
-            self._wake(cohort)
+            self._wake(group)
 
     def retry(self, entry: Entry) -> None:
-        """Something went wrong that may be better in a moment."""
+        """Try a pod again after a while, longer each time."""
         if self._entries.get(entry.key) is not entry:
             return
-        if self._is_scout(entry):
-            self._next_scout(entry)
+        if self._is_probe(entry):
+            self._end_probe(entry)
         seconds = min(FIRST_ERROR_SECONDS * 2**entry.errors, MAX_ERROR_SECONDS)
         entry.errors += 1
-        entry.where = BACKING_OFF
+        entry.state = BACKING_OFF
         self._later(entry.key, seconds, lambda: self._make_ready(entry))
 
     def done(self, entry: Entry) -> None:
-        """The pod has found a place; what is left to do is to write it down."""
-        if self._is_scout(entry):
-            if entry.cohort is not None:
-                entry.cohort.refusals = 0
-            self._next_scout(entry)
+        """Let the next pod of the group be tried: this one has a node and is being bound."""
+        if self._is_probe(entry):
+            if entry.group is not None:
+                entry.group.failures = 0
+            self._end_probe(entry)
 
-    def wake(self, cause: WakeEvent) -> None:
-        """Something changed."""
-        self._woken.add(cause)
-        for cohort in list(self._by_cause.get(cause, ())):
-            self._wake(cohort)
+    def wake(self, event: WakeEvent) -> None:
+        """Try the pods again that wait for an event."""
+        self._woken.add(event)
+        for group in list(self._by_event.get(event, ())):
+            self._wake(group)
 
     def close(self) -> None:
-        """Drop what is delayed, so that no timer outlives the owner."""
+        """Cancel all timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
     def _make_ready(self, entry: Entry) -> None:
-        if entry.where != READY:
+        if entry.state != READY:
             self._cancel(entry)
-            entry.where = READY
+            entry.state = READY
             heapq.heappush(self._ready, (*entry.rank(), entry))
             self._arrival.set()
 
-    def _expect(self, cohort: WaitingGroup, causes: frozenset[WakeEvent]) -> None:
-        for cause in cohort.causes - causes:
-            self._forget_cause(cohort, cause)
-        for cause in causes:
-            self._by_cause.setdefault(cause, {})[cohort] = None
-        cohort.causes = causes
+    def _set_events(self, group: WaitingGroup, events: frozenset[WakeEvent]) -> None:
+        for event in group.events - events:
+            self._remove_event(group, event)
+        for event in events:
+            self._by_event.setdefault(event, {})[group] = None
+        group.events = events
 
-    def _back_off(self, cohort: WaitingGroup, cost_seconds: float) -> None:
-        refusal = min(FIRST_REFUSAL_SECONDS * 2 ** min(cohort.refusals, 16), MAX_REFUSAL_SECONDS)
+    def _back_off(self, group: WaitingGroup, cost_seconds: float) -> None:
+        backoff = min(FIRST_BACKOFF_SECONDS * 2 ** min(group.failures, 16), MAX_BACKOFF_SECONDS)
         cost = min(cost_seconds * COST_FACTOR, MAX_COST_SECONDS)
-        cohort.refusals += 1
-        cohort.not_before = max(cohort.not_before, self._clock() + max(refusal, cost))
+        group.failures += 1
+        group.not_before = max(group.not_before, self._clock() + max(backoff, cost))
 
-    def _wake(self, cohort: WaitingGroup) -> None:
-        if cohort.probe is not None:
-            cohort.is_woken = True
+    def _wake(self, group: WaitingGroup) -> None:
+        if group.probe is not None:
+            group.is_woken = True
             return
-        seconds = cohort.not_before - self._clock()
+        seconds = group.not_before - self._clock()
         if seconds > 0:
-            cohort.is_woken = True
-            self._later(cohort, seconds, lambda: self._release(cohort))
+            # Woken once for all events until then: a busy cluster wakes groups all the time.
+            group.is_woken = True
+            self._later(group, seconds, lambda: self._release(group))
         else:
-            self._release(cohort)
+            self._release(group)
 
-    def _release(self, cohort: WaitingGroup) -> None:
-        """Let the most important pod of the cohort try."""
-        if cohort.probe is not None:
+    def _release(self, group: WaitingGroup) -> None:
+        """Make the first pod of the group ready, as the probe for all."""
+        if group.probe is not None:
             return
-        cohort.is_woken = False
-        if not cohort.entries:
-            self._forget(cohort)
+        group.is_woken = False
+        if not group.entries:
+            self._remove_group(group)
             return
-        probe = min(cohort.entries.values(), key=Entry.rank)
-        del cohort.entries[probe.key]
-        cohort.probe = probe
+        probe = min(group.entries.values(), key=Entry.rank)
+        del group.entries[probe.key]
+        group.probe = probe
         self._make_ready(probe)
 
-    def _is_scout(self, entry: Entry) -> bool:
-        return entry.cohort is not None and entry.cohort.probe is entry
+    def _is_probe(self, entry: Entry) -> bool:
+        return entry.group is not None and entry.group.probe is entry
 
-    def _next_scout(self, entry: Entry) -> None:
-        cohort, entry.cohort = entry.cohort, None
-        assert cohort is not None
-        cohort.probe = None
-        self._release(cohort)
+    def _end_probe(self, entry: Entry) -> None:
+        group, entry.group = entry.group, None
+        assert group is not None
+        group.probe = None
+        self._release(group)
 
     def _leave(self, entry: Entry) -> None:
-        cohort, entry.cohort = entry.cohort, None
-        if cohort is not None:
-            cohort.entries.pop(entry.key, None)
-            if not cohort.entries and cohort.probe is None:
-                self._forget(cohort)
+        group, entry.group = entry.group, None
+        if group is not None:
+            group.entries.pop(entry.key, None)
+            if not group.entries and group.probe is None:
+                self._remove_group(group)
 
-    def _forget(self, cohort: WaitingGroup) -> None:
-        for cause in cohort.causes:
-            self._forget_cause(cohort, cause)
-        cohort.causes = frozenset()
-        if self._cohorts.get(cohort.question) is cohort:
-            del self._cohorts[cohort.question]
-        timer = self._timers.pop(cohort, None)
+    def _remove_group(self, group: WaitingGroup) -> None:
+        for event in group.events:
+            self._remove_event(group, event)
+        group.events = frozenset()
+        if self._groups.get(group.key) is group:
+            del self._groups[group.key]
+        timer = self._timers.pop(group, None)
         if timer is not None:
             timer.cancel()
 
-    def _forget_cause(self, cohort: WaitingGroup, cause: WakeEvent) -> None:
-        waiting = self._by_cause.get(cause, {})
-        waiting.pop(cohort, None)
+    def _remove_event(self, group: WaitingGroup, event: WakeEvent) -> None:
+        waiting = self._by_event.get(event, {})
+        waiting.pop(group, None)
         if not waiting:
-            self._by_cause.pop(cause, None)
+            self._by_event.pop(event, None)
 
     def _later(self, key: Hashable, seconds: float, call: Callable[[], None]) -> None:
         if key in self._timers:

@@ -1,7 +1,7 @@
-"""One pod at a time: pop, choose, reserve, bind.
+"""The scheduler: takes pods from the queue, decides, and starts binding them.
 
-Decisions are made one after the other, each counting with all that were made before. Writing them
-down is left to tasks, so many pods are written at once.
+Decisions are made one after the other, each counting with all before. They are written by
+concurrent tasks, so many pods are written at once.
 """
 
 from __future__ import annotations
@@ -11,44 +11,40 @@ import datetime
 import functools
 import logging
 import time
-import uuid
 from collections.abc import Callable, Hashable
 
 from dray import telemetry
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
-from dray.allocator.search import device_order
 from dray.api import features as gates
 from dray.api.features import Features
-from dray.api.ids import ObjectKey
-from dray.api.selectors import label_selectors
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client
 from dray.client.events import Recorder
-from dray.scheduler import podgroups, preemption, queue
-from dray.scheduler.binder import Binder, BindFailure, NodeAssignment
+from dray.clock import utc_now
+from dray.scheduler import podgroup_status
+from dray.scheduler.binder import Binder, BindFailure
 from dray.scheduler.claims.claim_writes import ClaimWrites
-from dray.scheduler.claims.device_fit import DeviceMatcher, PodDemand
-from dray.scheduler.cluster_state import EXTENDED, SchedulerState
+from dray.scheduler.cluster_state import SchedulerState
+from dray.scheduler.eviction import Evictor
 from dray.scheduler.metrics import Metrics
-from dray.scheduler.node_choice import NodeChooser
-from dray.scheduler.podgroups import Gang, GroupPlacement, Shared
-from dray.scheduler.preemption import Evictor, Preemption
 from dray.scheduler.queue import Entry
 from dray.scheduler.status_reporting import Reporter, Why
-from dray.scheduler.unschedulable import Unschedulable
-from dray.scheduling import claim_readiness, pod_requirements, scoring
+from dray.scheduler.step_runner import Countdown, Deadline, StepRunner
+from dray.scheduling import state, wake_events
+from dray.scheduling.claims.assignments import NodeAssignment
+from dray.scheduling.decision import Decider
+from dray.scheduling.podgroups import Gang
+from dray.scheduling.unschedulable import Unschedulable
 
 log = logging.getLogger(__name__)
 
-DEFAULT_NAME = "default-scheduler"
+DEFAULT_NAME = state.DEFAULT_SCHEDULER_NAME
 FIELD_MANAGER = "dray-scheduler"
-"""Who the scheduler is in `metadata.managedFields`, whatever pods call it by."""
-
-
-def utc_now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+"""The scheduler's name in `metadata.managedFields`, whatever name its pods use."""
+GANG_SEARCH_SECONDS = 5.0
+"""How long other nodes are tried for a gang that does not fit on the best ones."""
 
 
 async def run(
@@ -65,9 +61,9 @@ async def run(
 ) -> None:
     """Schedule the pods that name this scheduler until cancelled.
 
-    `node_selector` is a label selector for the nodes to use; `policy` is one of
-    `allocator.policies`; `explainer` makes dray's reasons for what cannot be allocated; `started`
-    is set when the scheduler knows what there is.
+    `node_selector` is a label selector for the nodes to use; `policy` is a name of
+    `device_order.BY_NAME`; `explainer` makes dray's reasons for claims that cannot be allocated;
+    `started` is set when the caches are complete.
     """
     scheduler = Scheduler(
         client,
@@ -84,6 +80,8 @@ async def run(
 
 
 class Scheduler:
+    """One scheduler. `run` is called once."""
+
     def __init__(
         self,
         client: Client,
@@ -99,30 +97,19 @@ class Scheduler:
     ) -> None:
         self._client, self._now = client, now
         self._state, self._queue, self._recorder = state, state.queue, recorder
-        self._accepts_groups = features.workload_resource_claims
-        self._devices = DeviceMatcher(
-            state.fleet,
-            state.inflight,
-            state.classes,
-            features,
-            new_share_id=lambda: str(uuid.uuid4()),
-            now=now,
-            order=device_order.BY_NAME[policy] if policy else None,
-        )
-        self._chooser = NodeChooser(state, self._devices, scoring.rate_for(policy, state.fleet))
+        deadline = Deadline()
+        self._decider = Decider(state.scheduling, policy=policy, should_stop=deadline)
+        self._runner = StepRunner(deadline, limits_nodes=features.scheduler_filter_timeout)
         self._writes = ClaimWrites(client, features, state.claim, self._wrote, now)
         self._binder = Binder(client, state, self._writes, recorder, features, now)
-        self._groups = GroupPlacement(state, self._chooser, self._binder, self._demand)
-        self._preemption: Preemption | None = None
-        if features.preemption:
-            self._preemption = Preemption(state, self._devices, self._chooser.yield_to_loop)
         self._evictor = Evictor(client, recorder, name, now)
-        why = explainer(state.fleet) if explainer else None
+        why = explainer(state.scheduling.inventory) if explainer else None
         self._reporter = Reporter(client, state, recorder, self._writes, now, why)
         self._metrics = Metrics(registry, state)
         self._tasks: asyncio.TaskGroup
 
     async def run(self, started: asyncio.Event) -> None:
+        """Schedule until cancelled. Sets `started` when the caches are complete."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 self._tasks.create_task(self._state.run())
@@ -135,21 +122,20 @@ class Scheduler:
             self._queue.close()
 
     def _wrote(self, claim: ResourceClaim) -> None:
-        self._state.apply(functools.partial(self._state.inflight.note_written, claim))
-        key = claim.metadata.key
-        self._queue.wake(queue.claim_changes(key))
+        self._state.apply(functools.partial(self._state.in_flight.record_written, claim))
+        self._queue.wake(wake_events.claim_changes(claim.key))
 
     async def _work(self) -> None:
         while True:
             entry = await self._queue.pop()
             async with self._state.exclusively():
                 await self._attempt(entry)
-            await self._chooser.yield_to_loop()
+            await self._runner.yield_to_loop()
 
     async def _attempt(self, entry: Entry) -> None:
         self._reporter.forget(entry.key)
-        pod = self._state.pod(entry.key)
-        if pod is None or not self._state.is_ours(pod):
+        pod = self._state.pending_pod(entry.key)
+        if pod is None:
             self._queue.finish(entry)
             return
         started = time.perf_counter()
@@ -157,182 +143,112 @@ class Scheduler:
             await self._place(entry, pod)
         except Exception as error:
             log.exception("pod %s cannot be scheduled", entry.key)
-            self._refuse(entry, entry.key, _broken(f"{type(error).__name__}: {error}"))
+            self._reject(entry, entry.key, _failure(f"{type(error).__name__}: {error}"))
         self._metrics.decided(entry, time.perf_counter() - started)
 
     async def _place(self, entry: Entry, pod: Pod) -> None:
-        if pod.spec.scheduling_gates:
-            entry.reason = "gates"
-            self._queue.park(entry, pod.metadata.uid, ())
-            return
-        gang = podgroups.gang_of(pod, self._state)
+        gang = None if pod.spec.scheduling_gates else self._decider.gang_of(pod)
         if isinstance(gang, Gang):
             await self._place_gang(entry, gang)
-            return
-        demand = gang or self._demand(pod, {})
-        if isinstance(demand, Unschedulable):
-            self._refuse(entry, pod.metadata.uid, demand)
+        elif isinstance(gang, Unschedulable):
+            self._reject(entry, pod.metadata.uid, gang)
         else:
-            await self._place_pod(entry, demand)
+            await self._place_pod(entry, pod)
 
-    async def _place_pod(self, entry: Entry, demand: PodDemand) -> None:
+    async def _place_pod(self, entry: Entry, pod: Pod) -> None:
         started = time.perf_counter()
-        kept: frozenset[str] = frozenset()
-        if self._preemption is not None:
-            kept = self._preemption.nominations.kept_from(entry.key, demand.pod)
-        answer = await self._chooser.choose(demand, kept)
-        if not isinstance(answer, Unschedulable):
-            self._binder.reserve(answer)
-            self._start_binding(entry, answer)
+        decision = await self._runner.run(self._decider.place_pod(pod, self._now()))
+        if isinstance(decision, NodeAssignment):
+            self._start_binding(entry, decision)
             return
-        preempting = await self._preempt(entry, demand)
-        self._free_what_is_in_the_way(demand.pod, answer)
-        cost, question = time.perf_counter() - started, self._chooser.placement_key(demand)
-        self._refuse(entry, question, answer, preempting, cost)
+        if decision.preemption is not None:
+            self._tasks.create_task(self._evictor.carry_out(decision.preemption, pod))
+        for claim in decision.stale_claims:
+            self._tasks.create_task(self._writes.delete(claim))
+        self._free_unusable_claim(pod, decision)
+        key, cost = decision.placement_key, 0.0
+        if key is not None:
+            cost = time.perf_counter() - started
+        self._reject(entry, pod.metadata.uid if key is None else key, decision, cost)
 
     async def _place_gang(self, entry: Entry, gang: Gang) -> None:
-        taken = [self._queue.take(_key(pod)) for pod in gang.waiting if _key(pod) != entry.key]
-        entries = {each.key: each for each in (entry, *taken) if each is not None}
+        taken = [
+            self._queue.take(pod.metadata.key)
+            for pod in gang.waiting
+            if pod.metadata.key != entry.key
+        ]
+        entries = {member.key: member for member in (entry, *taken) if member is not None}
+        limit = Countdown(GANG_SEARCH_SECONDS)
         try:
-            answer = await self._groups.place(gang)
+            placement = await self._runner.run(self._decider.place_gang(gang, self._now(), limit))
         except Exception:
-            for each in filter(None, taken):
-                self._queue.retry(each)
+            for member in filter(None, taken):
+                self._queue.retry(member)
             raise
-        if isinstance(answer, Unschedulable):
-            for each in entries.values():
-                self._refuse(each, ("gang", gang.key), answer)
-            self._note_group(gang, answer.of_group)
+        if isinstance(placement, Unschedulable):
+            for member in entries.values():
+                self._reject(member, placement.placement_key, placement)
+            self._report_group(gang, placement.group_message)
             return
-        for choice in answer.choices:
-            self._start_binding(entries[_key(choice.pod)], choice)
-        for key, refusal in answer.refusals.items():
-            self._refuse(entries[key], key, refusal)
-        self._note_group(gang)
+        for assignment in placement.assignments:
+            self._start_binding(entries[assignment.pod.metadata.key], assignment)
+        for key, unplaced in placement.unplaced.items():
+            self._reject(entries[key], key, unplaced)
+        self._report_group(gang)
 
-    def _note_group(self, gang: Gang, message: str = "") -> None:
-        noting = podgroups.note_scheduled(self._client, gang.group, self._now, message)
-        self._tasks.create_task(noting)
+    def _report_group(self, gang: Gang, message: str = "") -> None:
+        report = podgroup_status.report(self._client, gang.group, self._now(), message)
+        self._tasks.create_task(report)
 
-    def _demand(self, pod: Pod, shared: Shared) -> PodDemand | Unschedulable:
-        """What has to be found for a pod. `shared` is what its group is about to get."""
-        hidden = self._state.inflight.hold_unreadable(self._state.claims.undecodable)
-        if hidden and pod.spec.resource_claims:
-            return Unschedulable(
-                before_nodes=f"a claim cannot be read, so its devices are not known: {hidden[0]}",
-                causes=frozenset({queue.DEVICES}),
-            )
-        group = self._state.group_of(pod) if self._accepts_groups else None
-        claims = claim_readiness.resolve(pod, self._state.claim, group, self._accepts_groups)
-        if isinstance(claims, claim_readiness.NotReady):
-            return _not_ready(claims)
-        try:
-            demand = self._devices.demand(pod, pod_requirements.needs_of(pod), claims, shared)
-        except label_selectors.SelectorError as error:
-            return Unschedulable(error=str(error))
-        if isinstance(demand, PodDemand) and demand.extended:
-            return self._without_stale_claim(demand)
-        return demand
-
-    def _without_stale_claim(self, demand: PodDemand) -> PodDemand | Unschedulable:
-        """What an earlier attempt made for the pod's extended resources has to go first."""
-        stale = self._state.claims.find(EXTENDED, demand.pod.metadata.uid)
-        if not stale:
-            return demand
-        for claim in stale:
-            self._tasks.create_task(self._writes.delete(claim))
-        keys = (ObjectKey(*pod_claims.key_of(claim)) for claim in stale)
-        return Unschedulable(
-            before_nodes="cannot schedule extended resource claim",
-            causes=frozenset(map(queue.claim_changes, keys)),
-            is_passing=True,
-        )
-
-    def _refuse(
-        self,
-        entry: Entry,
-        question: Hashable,
-        refusal: Unschedulable,
-        preempting: str = "",
-        cost_seconds: float = 0.0,
+    def _reject(
+        self, entry: Entry, key: Hashable, result: Unschedulable, cost_seconds: float = 0.0
     ) -> None:
-        self._reporter.refuse(entry.key, refusal, preempting)
-        entry.reason = refusal.category
-        if refusal.is_retried:
+        """Report an unschedulable pod, and let it wait together with pods of the same `key`."""
+        entry.reason = result.category
+        if not result.is_gated:
+            self._reporter.report(entry.key, result)
+        if result.is_retried:
             self._queue.retry(entry)
         else:
-            self._queue.park(entry, question, refusal.causes, cost_seconds)
+            self._queue.park(entry, key, result.wake_events, cost_seconds)
 
-    async def _preempt(self, entry: Entry, demand: PodDemand) -> str:
-        """Make room for the pod if that is possible; what to say about it."""
-        ranking = self._chooser.latest
-        if self._preemption is None or ranking is None:
-            return ""
-        reason = self._preemption.ineligible(entry.key, demand.pod)
-        if reason:
-            return reason
-        self._preemption.nominations.remove(entry.key)
-        plan = await self._preemption.plan(demand, ranking)
-        if plan is None:
-            return ""
-        priority = preemption.priority_of(demand.pod)
-        self._preemption.nominations.add(entry.key, plan.node, priority)
-        self._tasks.create_task(self._evictor.carry_out(plan, demand.pod))
-        return str(plan)
-
-    def _free_what_is_in_the_way(self, pod: Pod, refusal: Unschedulable) -> None:
-        """Deallocate one claim that only this pod uses and that keeps it from some node."""
-        mine = frozenset({pod.metadata.uid})
-        for key in refusal.in_the_way:
+    def _free_unusable_claim(self, pod: Pod, result: Unschedulable) -> None:
+        """Deallocate one claim that only this pod uses and that rules out some node."""
+        own = frozenset({pod.metadata.uid})
+        for key in result.unusable_claims:
             claim = self._state.claim(key)
-            if claim is not None and pod_claims.is_reserved_only_for(claim, mine):
+            if claim is not None and pod_claims.is_reserved_only_for(claim, own):
                 withdrawal = self._writes.withdraw(key, pod.metadata.uid, deallocate=True)
                 self._tasks.create_task(withdrawal)
                 return
 
-    def _start_binding(self, entry: Entry, choice: NodeAssignment) -> None:
+    def _start_binding(self, entry: Entry, assignment: NodeAssignment) -> None:
         self._queue.done(entry)
-        if self._preemption is not None:
-            self._preemption.nominations.remove(entry.key)
-        self._tasks.create_task(self._bind(entry, choice))
+        self._tasks.create_task(self._bind(entry, assignment))
 
-    async def _bind(self, entry: Entry, choice: NodeAssignment) -> None:
+    async def _bind(self, entry: Entry, assignment: NodeAssignment) -> None:
         try:
-            outcome = await self._binder.bind(choice)
+            failure = await self._binder.bind(assignment)
         except Exception as error:
             log.exception("pod %s cannot be bound", entry.key)
-            self._state.apply(functools.partial(self._binder.release, choice))
-            outcome = BindFailure(f"{type(error).__name__}: {error}")
-        if outcome is None:
+            self._state.apply(functools.partial(self._state.scheduling.release, assignment))
+            failure = BindFailure(f"{type(error).__name__}: {error}")
+        if failure is None:
             self._metrics.bound(entry)
             self._state.apply(functools.partial(self._queue.finish, entry))
         else:
-            self._state.apply(functools.partial(self._give_up, entry, outcome))
+            self._state.apply(functools.partial(self._give_up, entry, failure))
 
-    def _give_up(self, entry: Entry, outcome: BindFailure) -> None:
-        """What the pod had taken is there for others."""
-        if outcome.is_gone:
+    def _give_up(self, entry: Entry, failure: BindFailure) -> None:
+        """Queue the pod again. What was reserved for it is free for others."""
+        if failure.is_gone:
             self._queue.finish(entry)
         else:
-            log.info("pod %s: %s", entry.key, outcome.message)
-            self._refuse(entry, entry.key, _broken(outcome.message))
-        self._queue.wake(queue.DEVICES)
-        self._queue.wake(queue.ROOM)
+            log.info("pod %s: %s", entry.key, failure.message)
+            self._reject(entry, entry.key, _failure(failure.message))
+        self._queue.wake(wake_events.DEVICES)
+        self._queue.wake(wake_events.POD_REMOVED)
 
 
-def _key(pod: Pod) -> ObjectKey:
-    return pod.metadata.key
-
-
-def _broken(message: str) -> Unschedulable:
-    """Something went wrong that may go right next time."""
+def _failure(message: str) -> Unschedulable:
     return Unschedulable(error=message, is_retried=True)
-
-
-def _not_ready(problem: claim_readiness.NotReady) -> Unschedulable:
-    causes: frozenset[queue.WakeEvent] = frozenset()
-    if problem.claim is not None:
-        causes = frozenset({queue.claim_changes(ObjectKey(*problem.claim))})
-    return Unschedulable(
-        before_nodes=problem.message, causes=causes, template=problem.template, is_passing=True
-    )

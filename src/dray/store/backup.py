@@ -1,4 +1,4 @@
-"""Files that hold a whole SQLite store: written while it runs, put back while it is stopped."""
+"""Backups of a SQLite store: written while it runs, restored while it is stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dray.store import sqlite_file
 
 REVISION_JUMP = 10**12
 """Added by a restore: far beyond any revision given out since the backup was taken, so that
-whoever still remembers one of those is told that it has expired instead of missing changes."""
+a client that still has one of those gets Expired instead of missing changes."""
 
 _FORGET_HISTORY = """
     DELETE FROM log
@@ -20,13 +20,13 @@ _FORGET_HISTORY = """
 
 
 def write(copy: Callable[[Path], None], target: Path) -> None:
-    """Let `copy` write a file that appears as `target` once it is complete and durable."""
+    """Write a file with `copy`; it appears as `target` once it is complete and durable."""
     with _appearing_as(target) as unfinished:
         copy(unfinished)
 
 
 def restore(backup: Path, path: Path) -> int:
-    """Replace the store at `path`, which must not be open, by a backup; its new revision."""
+    """Replace the store at `path`, which must not be open, by a backup. Returns the revision."""
     with sqlite_file.locked(path), _appearing_as(path) as unfinished:
         shutil.copyfile(backup, unfinished)
         with sqlite_file.refusing(backup):

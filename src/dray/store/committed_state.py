@@ -1,4 +1,4 @@
-"""The current state in memory, and the judgement of transactions. Nothing here waits.
+"""The current state in memory, and the evaluation of transactions. Nothing here waits.
 
 The memory store is little more than this; the SQLite store adds durability.
 """
@@ -15,7 +15,7 @@ from dray.store import store
 
 
 class StateSnapshot(NamedTuple):
-    """A whole state at one revision: entries in key order, and the tokens keys hold."""
+    """A whole state at one revision: entries in key order, and the tokens that keys hold."""
 
     revision: int
     entries: Sequence[store.Entry]
@@ -23,13 +23,13 @@ class StateSnapshot(NamedTuple):
 
 
 Before = dict[str, store.Entry | None]
-"""What some keys were at an earlier time."""
+"""The entries of some keys at an earlier revision; None for a key that did not exist."""
 
 EMPTY = StateSnapshot(revision=0, entries=(), holds={})
 
 
 class StateChange(NamedTuple):
-    """An event, its place among those of its transaction, and what its key holds from then on."""
+    """An event, its index in its transaction, and the tokens that its key holds afterwards."""
 
     event: store.Event
     place: int
@@ -67,8 +67,8 @@ class CommittedState:
         return store.Page(entries, self.revision, high - end)
 
     def page_at(self, span: store.Span, limit: int, revision: int, before: Before) -> store.Page:
-        """A page of an earlier revision, given what the keys changed since then were."""
-        # Each changed key hides at most one entry: so many more are enough to fill the page.
+        """Return a page of an earlier revision; `before` has the keys that changed since then."""
+        # A changed key removes at most one entry from the page: that many more are enough.
         page = self.page(span, limit + len(before) if limit else 0)
         unchanged = [entry for entry in page.entries if entry.key not in before]
         changed = [entry for entry in before.values() if entry]
@@ -95,25 +95,25 @@ class CommittedState:
                 self._owners[token] = owner
 
     def _set_entry(self, key: str, entry: store.Entry | None) -> None:
-        known = key in self._entries
+        exists = key in self._entries
         if entry is not None:
             self._entries[key] = entry
-            if not known:
+            if not exists:
                 bisect.insort(self._keys, key)
-        elif known:
+        elif exists:
             del self._entries[key]
             del self._keys[bisect.bisect_left(self._keys, key)]
 
 
 def _area(key: str) -> str:
-    """Two parts, as all that belong together have in common."""
+    """Return the first two parts of a key, which all objects of a kind have in common."""
     return key[: key.find("/", key.find("/", 1) + 1) + 1]
 
 
 class PendingCommits:
-    """Transactions judged but not yet done; each one sees those before it.
+    """Transactions that are accepted and not yet committed; each one sees those before it.
 
-    A refused transaction leaves no trace. Dropping the draft undoes all of it.
+    A rejected transaction leaves no trace. Dropping the draft undoes all of it.
     """
 
     def __init__(self, state: CommittedState) -> None:
@@ -129,7 +129,7 @@ class PendingCommits:
         return [change.event for change in self.changes]
 
     def add(self, transaction: store.Transaction) -> int:
-        """Judge a transaction and take it in; the revision it will have."""
+        """Accept a transaction and return its future revision, or raise CommitRejected."""
         self._check_revisions(transaction)
         claimed = self._check_holds(transaction)
         self._move_holds(transaction, claimed)
@@ -190,7 +190,7 @@ class PendingCommits:
 
 
 def undo(events: Iterable[store.Event], span: store.Span) -> Before:
-    """What the keys of a span were before all of these events, for those that changed."""
+    """Return the entries that the changed keys of a span had before all of these events."""
     before: Before = {}
     for event in events:
         if span.covers(event.key):

@@ -1,4 +1,4 @@
-"""How long history is kept: the rule, for any store. The process that owns the store runs it."""
+"""Compaction of any store by age. The process that owns the store runs it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ HISTORY_SECONDS = 300.0
 
 
 async def compact_regularly(target: store.Store, seconds: float = HISTORY_SECONDS) -> None:
-    """Until cancelled, forget what is older than `seconds`; up to twice that is kept.
+    """Until cancelled, drop history that is older than `seconds`; up to twice that is kept.
 
-    Several servers of one cluster may all do so: each forgets only what it saw that long ago.
+    Several servers of one cluster may all do so: each drops only what it saw that long ago.
     """
     reached = await target.revision()
     while True:

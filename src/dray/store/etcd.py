@@ -1,7 +1,7 @@
 """The distributed store: an etcd v3 cluster behind any number of API servers.
 
 Revisions are etcd's own, so all servers see one order. Reads and commits go to the cluster; one
-watch of all entries feeds this server's watchers, and is taken up where it broke off when the
+watch of all entries feeds this server's watchers, and resumes where it ended when the
 connection is lost. A watcher that starts before the window of recent events reads etcd's history.
 """
 
@@ -30,8 +30,8 @@ _ALL = store.Span.under("/")
 class _Mark(msgspec.Struct):
     """Written among the entries when a server starts to watch and before it compacts.
 
-    The watch starts after its revision, which therefore is that of an event: whoever reads history
-    up to a revision that was reached by the watch is sure to meet an event that says so.
+    The watch starts after its revision, which therefore is that of an event: a reader of history
+    up to a revision that the watch has reached is sure to meet an event that proves it.
     """
 
     format: int
@@ -53,13 +53,13 @@ class EtcdStore(store.Store):
         self._closed = False
 
     async def start(self) -> None:
-        """Make sure that this version understands what is stored, and mark where to watch from."""
-        answer = await self._read(rpc.RangeRequest(key=self._layout.entry("/")))
-        if answer.kvs:
-            found = msgspec.json.decode(answer.kvs[0].value, type=_Mark).format
-            if found > FORMAT:
+        """Check the format of the stored data, and mark the revision to watch from."""
+        response = await self._read(rpc.RangeRequest(key=self._layout.entry("/")))
+        if response.kvs:
+            version = msgspec.json.decode(response.kvs[0].value, type=_Mark).format
+            if version > FORMAT:
                 raise store.StoreUnusable(
-                    f"etcd has format {found}; this version knows up to {FORMAT}"
+                    f"etcd has format {version}; this version knows up to {FORMAT}"
                 )
         self._fanout.start_at(await self._write_mark())
 
@@ -73,21 +73,21 @@ class EtcdStore(store.Store):
         return int((await self._read(request)).header.revision)
 
     async def get(self, key: str) -> store.Entry | None:
-        answer = await self._read(rpc.RangeRequest(key=self._layout.entry(key)))
-        return self._entry(answer.kvs[0]) if answer.kvs else None
+        response = await self._read(rpc.RangeRequest(key=self._layout.entry(key)))
+        return self._entry(response.kvs[0]) if response.kvs else None
 
     async def list(
         self, prefix: str, *, limit: int = 0, after_key: str = "", revision: int | None = None
     ) -> store.Page:
         if revision == 0:
-            # To etcd that means the newest; it has no revision before the first.
+            # etcd reads 0 as the newest revision; it has none before the first.
             raise store.Expired(revision, await self.revision())
         page = await self._list_some(store.Span.under(prefix, after_key), limit, revision)
         entries, remaining = page.entries, page.remaining
         while remaining and (not limit or len(entries) < limit):
             span = store.Span.under(prefix, entries[-1].key)
-            wanted = limit - len(entries) if limit else 0
-            more = await self._list_some(span, wanted, page.revision)
+            missing = limit - len(entries) if limit else 0
+            more = await self._list_some(span, missing, page.revision)
             entries, remaining = entries + more.entries, more.remaining
         return store.Page(entries, page.revision, remaining)
 
@@ -99,12 +99,12 @@ class EtcdStore(store.Store):
             revision=revision,
         )
         try:
-            answer = await self._read(request)
+            response = await self._read(request)
         except etcd_connection.OutOfRange as error:
             raise await self._unreachable(revision or 0) from error
-        entries = [self._entry(found) for found in answer.kvs]
-        at = int(answer.header.revision) if revision is None else revision
-        return store.Page(entries, at, answer.count - len(entries))
+        entries = [self._entry(pair) for pair in response.kvs]
+        at = int(response.header.revision) if revision is None else revision
+        return store.Page(entries, at, response.count - len(entries))
 
     async def _unreachable(self, revision: int) -> store.StoreError:
         current = await self.revision()
@@ -116,10 +116,10 @@ class EtcdStore(store.Store):
         held: dict[str, etcd_transaction.Held] = {}
         while True:
             attempt = etcd_transaction.Attempt(self._layout, transaction, held)
-            answer = await self._write(attempt.request())
-            if answer.succeeded:
-                return int(answer.header.revision)
-            held = attempt.judge(answer)
+            response = await self._write(attempt.request())
+            if response.succeeded:
+                return int(response.header.revision)
+            held = attempt.resolve_failure(response)
 
     async def watch(self, prefix: str, after_revision: int) -> store.Watch:
         if after_revision > self._fanout.revision:
@@ -128,7 +128,7 @@ class EtcdStore(store.Store):
                 raise store.FutureRevision(after_revision, current)
         past = functools.partial(self._past_events, store.Span.under(prefix))
         if after_revision < self._fanout.window.start:
-            # Read and dropped, so that a revision that has expired is refused now, not later.
+            # Read and dropped, so that an expired revision fails now and not in the first read.
             await past(after_revision, self._fanout.revision)
         self._check_open()
         return self._fanout.subscribe(prefix, after_revision, past)
@@ -138,8 +138,8 @@ class EtcdStore(store.Store):
             async with contextlib.aclosing(self._events(after + 1)) as batches:
                 async for batch in batches:
                     events = self._translate(batch)
-                    wanted = [e for e in events if e.revision <= until and span.covers(e.key)]
-                    return Stretch(wanted, events[-1].revision)
+                    matching = [e for e in events if e.revision <= until and span.covers(e.key)]
+                    return Stretch(matching, events[-1].revision)
         except etcd_connection.Compacted as error:
             raise store.Expired(after, error.revision) from error
         raise store.Unavailable("etcd ended the watch")
@@ -185,9 +185,9 @@ class EtcdStore(store.Store):
             previous=previous,
         )
 
-    def _entry(self, found: Any) -> store.Entry:
-        key = self._layout.key_of(found.key)
-        return store.Entry(key, found.value, found.mod_revision, found.create_revision)
+    def _entry(self, pair: Any) -> store.Entry:
+        key = self._layout.key_of(pair.key)
+        return store.Entry(key, pair.value, pair.mod_revision, pair.create_revision)
 
     async def compact(self, revision: int) -> None:
         current = await self.revision()
@@ -226,12 +226,12 @@ class EtcdStore(store.Store):
     async def _write(self, request: Any) -> Any:
         self._check_open()
         try:
-            answer = await self._connection.write(request)
+            response = await self._connection.write(request)
         except store.ReadOnly as error:
             self._refusing = str(error)
             raise
         self._refusing = ""
-        return answer
+        return response
 
     def _check_open(self) -> None:
         if self._closed:
@@ -245,7 +245,7 @@ async def open(
     root: str = "/dray",
     limits: watch.Limits = watch.DEFAULT_LIMITS,
 ) -> AsyncIterator[EtcdStore]:
-    """The store under `root` in a cluster; this server lets go of it at the end of the block."""
+    """Open the store under `root` in a cluster; it is closed at the end of the block."""
     async with etcd_connection.Connection(access) as connection:
         opened = EtcdStore(connection, etcd_transaction.Layout(root), limits)
         await opened.start()

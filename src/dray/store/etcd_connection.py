@@ -1,7 +1,7 @@
-"""Talking to an etcd cluster: its members in turn, TLS, login, and what its errors mean.
+"""The connection to an etcd cluster: its members in turn, TLS, login and errors.
 
-The messages and stubs are aetcd's; its client is not used, because it knows neither TLS, nor reads
-at a revision, nor a login that has run out.
+The messages and stubs are aetcd's; its client is not used, because it supports neither TLS, nor
+reads at a revision, nor a new login after the old one has expired.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # etcd hangs up on clients that ping more often than every five seconds.
+    # etcd disconnects clients that ping more often than every five seconds.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
 
-# A member without a leader ends such a stream, instead of showing an old state for ever.
+# A member without a leader then ends the stream; otherwise it would serve an old state.
 _REQUIRE_LEADER = ("hasleader", "true")
 
 _LOGIN_RAN_OUT = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT}
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """PEM texts: who signed the servers, and the client's own certificate, if it has one."""
+    """PEM texts: the authority of the servers, and the client's certificate, if it has one."""
 
     authority: bytes
     certificate: bytes | None = None
@@ -59,7 +59,7 @@ class Login(msgspec.Struct, frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """How to reach a cluster: "host:port" of its members, and how to be let in."""
+    """Address and credentials of a cluster: "host:port" of its members, TLS and login."""
 
     endpoints: tuple[str, ...]
     tls: Tls | None = None
@@ -93,7 +93,7 @@ _COMPACT: Method = operator.attrgetter("keys.Compact")
 
 
 class Connection:
-    """The members of one cluster; the first one is asked until it fails to answer."""
+    """The members of one cluster; requests go to the first one until it fails to answer."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -114,7 +114,7 @@ class Connection:
             await member.channel.close()
 
     async def read(self, request: Any) -> Any:
-        """Ask until a member answers, each one at most once."""
+        """Send a request to one member after the other until one answers."""
         for _ in range(len(self._members) - 1):
             try:
                 return await self._ask(_RANGE, request)
@@ -123,7 +123,7 @@ class Connection:
         return await self._ask(_RANGE, request)
 
     async def write(self, request: Any) -> Any:
-        """Ask once: after no answer it is unknown whether the transaction happened."""
+        """Send a request once: without a response nobody can tell whether it was executed."""
         return await self._ask(_TRANSACT, request)
 
     async def compact(self, revision: int) -> None:
@@ -132,7 +132,7 @@ class Connection:
     async def events(
         self, first_key: bytes, end_key: bytes, start_revision: int
     ) -> AsyncGenerator[Sequence[Any], None]:
-        """Batches of events in the order of their revisions, each revision whole."""
+        """Yield batches of events in the order of their revisions, each revision complete."""
         creation = rpc.WatchCreateRequest(
             key=first_key, range_end=end_key, start_revision=start_revision, prev_kv=True
         )
@@ -162,11 +162,11 @@ class Connection:
 
     async def _ask(self, method: Method, request: Any) -> Any:
         try:
-            answer = await self._ask_member(method, request)
+            response = await self._ask_member(method, request)
         except grpc.aio.AioRpcError as error:
             raise self._translate(error) from error
         self.trouble = ""
-        return answer
+        return response
 
     async def _ask_member(self, method: Method, request: Any) -> Any:
         member = self._members[0]
@@ -176,7 +176,7 @@ class Connection:
         except grpc.aio.AioRpcError as error:
             if not metadata or error.code() not in _LOGIN_RAN_OUT:
                 raise
-        # The request was turned away at the door: asking again cannot do it twice.
+        # Rejected before execution: to send it again cannot do it twice.
         self._token = None
         metadata = await self._metadata(member)
         return await method(member)(request, timeout=TIMEOUT_SECONDS, metadata=metadata)
@@ -187,12 +187,12 @@ class Connection:
             return []
         if self._token is None:
             request = rpc.AuthenticateRequest(name=login.user, password=login.password)
-            answer = await member.users.Authenticate(request, timeout=TIMEOUT_SECONDS)
-            self._token = answer.token
+            response = await member.users.Authenticate(request, timeout=TIMEOUT_SECONDS)
+            self._token = response.token
         return [("token", self._token)]
 
     def _translate(self, error: grpc.aio.AioRpcError) -> store.StoreError:
-        """What the error means to a store; a member that did not answer goes to the end."""
+        """Return the store's error; a member that did not answer moves to the end of the list."""
         reason = error.details() or error.code().name
         if error.code() is grpc.StatusCode.OUT_OF_RANGE:
             return OutOfRange(reason)

@@ -1,4 +1,4 @@
-"""A store's transaction as one transaction of etcd, and what etcd's refusal means.
+"""A store's transaction as one transaction of etcd, and the meaning of its failure.
 
 An entry is one key of etcd. A held token is another, with its owner as value, so that no two keys
 can hold it; and a key that holds tokens has a record of them, so that they can be released:
@@ -19,11 +19,11 @@ from aetcd import rpc
 from dray.store import store
 
 MAX_STEPS = 128
-"""What etcd takes in one transaction unless it is told otherwise (--max-txn-ops)."""
+"""The limit of operations in a transaction that etcd has by default (--max-txn-ops)."""
 
 
 class Layout(NamedTuple):
-    """Where everything lies in etcd."""
+    """The keys in etcd of entries, tokens and holds."""
 
     root: str
 
@@ -41,17 +41,17 @@ class Layout(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The tokens of a key and the revision of the record that says so."""
+    """The tokens of a key, and the revision of the record that lists them."""
 
     tokens: tuple[str, ...] = ()
     revision: int = store.ABSENT
 
 
 class Attempt:
-    """One try of a transaction, in the belief that its keys hold certain tokens.
+    """One attempt of a transaction that assumes which tokens its keys hold.
 
-    The belief is part of what etcd compares. When it was wrong, `judge` corrects it for the next
-    try; so keys that hold nothing, which are nearly all, need no read before the write.
+    etcd compares the assumption. When it was wrong, `resolve_failure` corrects it for the next
+    attempt; so keys that hold nothing, which are nearly all, need no read before the write.
     """
 
     def __init__(
@@ -101,18 +101,18 @@ class Attempt:
         for token in self._own - self._claimed.keys():
             yield _delete(self._layout.token(token))
 
-    def judge(self, response: Any) -> dict[str, Held]:
-        """Raise why the transaction is refused, or return what its keys hold in truth."""
-        found = iter([_only(step.response_range.kvs) for step in response.responses])
+    def resolve_failure(self, response: Any) -> dict[str, Held]:
+        """Return the tokens that the keys really hold. Raises CommitRejected if a guard failed."""
+        entries = iter([_first(step.response_range.kvs) for step in response.responses])
         for guard in self._guards:
-            entry = next(found)
+            entry = next(entries)
             actual = entry.mod_revision if entry else store.ABSENT
             if actual != guard.revision:
                 raise store.GuardFailed(guard.key, guard.revision, actual)
-        held = {key: _held(next(found)) for key in self._held}
+        held = {key: _held(next(entries)) for key in self._held}
         if held == self._held:
             for token in self._foreign:
-                if taken := next(found):
+                if taken := next(entries):
                     raise store.TokenAlreadyHeld(token, taken.value.decode())
         return held
 
@@ -131,8 +131,8 @@ def _delete(key: bytes) -> rpc.RequestOp:
     return rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key))
 
 
-def _only(found: Any) -> Any:
-    return found[0] if found else None
+def _first(pairs: Any) -> Any:
+    return pairs[0] if pairs else None
 
 
 def _held(record: Any) -> Held:

@@ -1,13 +1,13 @@
-"""The one writer of the SQLite store: it writes transactions in groups, each synced once.
+"""The only writer of the SQLite store: it writes transactions in groups, each synced once.
 
-Transactions that arrive while a group is being synced form the next group. Each is judged in order
-against those before it, and a refused one does not disturb the others. State, watchers and callers
-learn of a group only after it is durable, so nothing that was read or watched can be lost.
+Transactions that arrive while a group is being synced form the next group. Each is evaluated in
+order against those before it, and a rejected one does not affect the others. State, watchers and
+callers see a group only after it is durable, so nothing that was read or watched can be lost.
 
-When the disk is full, writes are refused with the reason until there is room. When the disk refuses
-a write though there is room, the next ones are tried all the same, and the store calls itself
-unwritable until one succeeds. After any other failure nothing is written until the file is
-reopened: a failed sync leaves unknown what is on disk.
+When the disk is full, writes are rejected with the reason until there is room. When the disk
+rejects a write though there is room, the next ones are tried all the same, and the store is
+reported as unwritable until one succeeds. After any other failure nothing is written until the
+file is reopened: a failed sync leaves unknown what is on disk.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from dray.store import committed_state, sqlite_file, store, watch
 
 CHANGES_IN_GROUP = 128
 
+# Errors of the write itself: SQLite rolls the transaction back, so the next one may be written.
+# After all other errors, above all those of fsync, it is unknown what is on disk.
 _REFUSED_WRITES = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR_WRITE,
     sqlite3.SQLITE_IOERR_SHMSIZE,
 }
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class _QueuedTransaction(NamedTuple):
@@ -40,23 +42,23 @@ class _QueuedTransaction(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Transactions written together: what they change, and what each will be told."""
+    """Transactions written together: their changes, and the result of each."""
 
     draft: committed_state.PendingCommits
-    answers: list[tuple[asyncio.Future[int], int | store.CommitRejected]]
+    results: list[tuple[asyncio.Future[int], int | store.CommitRejected]]
 
 
 class _ResumeCondition(enum.Enum):
-    """What ends a stop."""
+    """The event after which writes are accepted again."""
 
     ROOM = enum.auto()
     SUCCESS = enum.auto()
-    """A write that is tried and succeeds."""
+    """The next write that succeeds."""
     REOPENING = enum.auto()
 
 
 class _WriteFailure(NamedTuple):
-    """Why the last write failed, and when writing may go on."""
+    """Why the last write failed, and until when writes are rejected."""
 
     reason: str
     end: _ResumeCondition
@@ -102,16 +104,17 @@ class GroupCommit:
 
     async def commit(self, transaction: store.Transaction) -> int:
         self._check_writable()
-        waiting = _QueuedTransaction(transaction, self._loop.create_future())
-        self._queue.append(waiting)
+        queued = _QueuedTransaction(transaction, self._loop.create_future())
+        self._queue.append(queued)
         if self._idle.is_set():
             self._idle.clear()
-            # Not at once: whoever else commits in this turn of the loop joins the group.
+            # Not at once: all that is committed in this turn of the loop joins the group, and
+            # shares its fsync, which costs far more than the rest of a commit.
             self._loop.call_soon(self._write_group)
-        return await waiting.outcome
+        return await queued.outcome
 
-    async def run(self, function: Callable[..., Answer], *arguments: object) -> Answer:
-        """Let the writing thread do something else between two groups."""
+    async def run(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """Call a function on the writing thread, between two groups."""
         self._check_writable()
         try:
             return await self._loop.run_in_executor(self._thread, function, *arguments)
@@ -120,18 +123,18 @@ class GroupCommit:
             raise store.ReadOnly(self._stop.reason) from error
 
     async def close(self) -> None:
-        """Take no more writes, and finish those that wait."""
+        """Accept no more writes, and finish the queued ones."""
         self._closed = True
         await self._idle.wait()
 
     def _check_writable(self) -> None:
         if self._closed:
             raise store.Closed
-        if reason := self._refusal():
+        if reason := self._rejection():
             raise store.ReadOnly(reason)
 
-    def _refusal(self) -> str:
-        """Why a write need not even be tried; empty where it may succeed."""
+    def _rejection(self) -> str:
+        """Return why a write cannot succeed, or an empty text if it may."""
         if self._stop is None or self._stop.end is _ResumeCondition.SUCCESS:
             return ""
         return self.health().reason
@@ -140,16 +143,18 @@ class GroupCommit:
         return _WriteFailure.because(error, has_room=self._file.has_room())
 
     def _write_group(self) -> None:
-        if reason := self._refusal():
-            self._refuse_waiting(reason)
+        if reason := self._rejection():
+            self._reject_queued(reason)
         group = self._take_group()
         if not group.draft.changes:
+            # Only rejections, or deletes of absent keys. They need no sync: what they are based on
+            # is committed state, because there is never more than one group on its way.
             self._finish(group)
             return
         writing = self._loop.run_in_executor(self._thread, self._file.append, group.draft.changes)
         writing.add_done_callback(functools.partial(self._group_written, group))
 
-    def _refuse_waiting(self, reason: str) -> None:
+    def _reject_queued(self, reason: str) -> None:
         while self._queue:
             _settle(self._queue.popleft().outcome, store.ReadOnly(reason))
 
@@ -157,13 +162,15 @@ class GroupCommit:
         group = _Group(committed_state.PendingCommits(self._state), [])
         while self._queue and len(group.draft.changes) < CHANGES_IN_GROUP:
             transaction, outcome = self._queue.popleft()
+            # The caller has left, and nothing of the transaction has happened.
             if outcome.cancelled():
                 continue
             try:
-                group.answers.append((outcome, group.draft.add(transaction)))
-            except store.CommitRejected as refusal:
-                # Told only with the rest: it may rest on a change that fails to become durable.
-                group.answers.append((outcome, refusal))
+                group.results.append((outcome, group.draft.add(transaction)))
+            except store.CommitRejected as rejection:
+                # Not raised yet: it may be based on a change of this group, which may fail to
+                # become durable.
+                group.results.append((outcome, rejection))
         return group
 
     def _group_written(self, group: _Group, writing: asyncio.Future[None]) -> None:
@@ -173,18 +180,23 @@ class GroupCommit:
             self._abandon(group, self._stop)
             return
         self._stop = None
+        # Only now, after the sync: a reader or a watcher that saw the change earlier could act on
+        # something that a power cut undoes. State before watchers, because a watcher may list.
         self._state.apply(group.draft)
         self._fanout.publish(group.draft.revision, group.draft.events)
         self._finish(group)
 
     def _finish(self, group: _Group) -> None:
-        for outcome, answer in group.answers:
-            _settle(outcome, answer)
+        for outcome, result in group.results:
+            _settle(outcome, result)
         self._go_on()
 
     def _abandon(self, group: _Group, stop: _WriteFailure) -> None:
+        # After a failed sync the group may be on disk or not, and only a new process can find out:
+        # the kernel may report the error once and drop the pages, so a second fsync that succeeds
+        # proves nothing. A write that was refused has surely not happened.
         kind = store.Unavailable if stop.end is _ResumeCondition.REOPENING else store.ReadOnly
-        for outcome, _ in group.answers:
+        for outcome, _ in group.results:
             _settle(outcome, kind(stop.reason))
         self._go_on()
 
@@ -195,10 +207,10 @@ class GroupCommit:
             self._idle.set()
 
 
-def _settle(outcome: asyncio.Future[int], answer: int | store.StoreError) -> None:
+def _settle(outcome: asyncio.Future[int], result: int | store.StoreError) -> None:
     if outcome.done():
         return
-    if isinstance(answer, int):
-        outcome.set_result(answer)
+    if isinstance(result, int):
+        outcome.set_result(result)
     else:
-        outcome.set_exception(answer)
+        outcome.set_exception(result)

@@ -1,6 +1,6 @@
-"""The store for tests: it forgets everything when it is closed.
+"""The store for tests: it loses everything when it is closed.
 
-Its history is what the window of recent events keeps.
+Its history is the window of recent events.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def _no_history(after: int, until: int) -> watch.Stretch:
 
 @contextlib.asynccontextmanager
 async def open(limits: watch.Limits = watch.DEFAULT_LIMITS) -> AsyncIterator[MemoryStore]:
-    """An empty store, closed at the end of the block."""
+    """Open an empty store; it is closed at the end of the block."""
     opened = MemoryStore(watch.Fanout(0, limits))
     try:
         yield opened

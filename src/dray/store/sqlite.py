@@ -66,7 +66,7 @@ class SqliteStore(store.Store):
         return self._state.page_at(span, limit, revision, before)
 
     async def _before(self, span: store.Span, revision: int) -> committed_state.Before:
-        """What the keys of a span were at a revision, for those that changed since."""
+        """Return the entries at a revision of those keys of a span that changed since."""
         self._check_reachable(revision)
         before: committed_state.Before = {}
         reached = revision
@@ -126,7 +126,7 @@ class SqliteStore(store.Store):
             raise store.Unavailable(f"reading failed: {error}") from error
 
     async def close(self) -> None:
-        """Finish the writes that wait, and end the watches."""
+        """Finish the queued writes, and end the watches."""
         await self._writer.close()
         self._closed = True
         self._fanout.end(store.Closed())
@@ -153,13 +153,13 @@ async def open(
     connect: sqlite_file.Connect = sqlite_file.connect,
     limits: watch.Limits = watch.DEFAULT_LIMITS,
 ) -> AsyncIterator[SqliteStore]:
-    """The store in a file, which is created if need be; closed in order at the end of the block."""
+    """Open the store in a file, or create it; it is closed at the end of the block."""
     run = asyncio.get_running_loop().run_in_executor
     with _threads() as threads:
         file = await run(threads.writer, sqlite_file.Database, path, connect)
         past = sqlite_history.History(path, connect)
         try:
-            # No name for what is loaded: it would keep every replaced value alive.
+            # Without a name for the loaded state: it would keep every replaced value alive.
             opened = SqliteStore(file, await run(threads.writer, file.load), past, threads, limits)
             try:
                 yield opened

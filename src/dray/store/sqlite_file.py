@@ -1,4 +1,4 @@
-"""The file of the SQLite store: its schema and format, what is written and what is loaded.
+"""The file of the SQLite store: its schema and format, writes and loading.
 
 One table is the truth: a log of changes in which each value is written once. The newest row of a
 key is its current entry, `previous` leads from a row to the one it replaced, and compaction removes
@@ -80,7 +80,7 @@ _SWEEP = f"""
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that opens transactions only when told to."""
+    """Open a connection that starts no transactions by itself."""
     return sqlite3.connect(path, isolation_level=None, cached_statements=256)
 
 
@@ -93,7 +93,7 @@ def revision_of(row_ordinal: int) -> int:
 
 
 class Loaded(NamedTuple):
-    """What a database held when it was opened."""
+    """The content of a database when it was opened."""
 
     image: committed_state.StateSnapshot
     compacted: int
@@ -103,7 +103,7 @@ class Database:
     """The open file, locked against other processes. Written by one thread."""
 
     def __init__(self, path: Path, connect: Connect = connect) -> None:
-        """Open or create; raises `Unusable` for what cannot be trusted."""
+        """Open or create the file. Raises StoreUnusable if it is damaged or in use."""
         self._path = path
         with refusing(path), contextlib.ExitStack() as undo:
             undo.enter_context(locked(path))
@@ -142,7 +142,7 @@ class Database:
         self._connection.execute("UPDATE meta SET compacted = max(compacted, ?)", (revision,))
 
     def sweep(self) -> bool:
-        """Remove some of what compaction allows to remove; whether there may be more."""
+        """Remove some compacted rows, and return whether there may be more."""
         swept, compacted = self._connection.execute("SELECT swept, compacted FROM meta").fetchone()
         (end,) = self._connection.execute(
             "SELECT max(ordinal) FROM "
@@ -159,13 +159,13 @@ class Database:
         return shutil.disk_usage(self._path.parent).free >= RESERVED_BYTES
 
     def close(self) -> None:
-        """Close in order; where even that cannot be written, the next opening checks the file."""
+        """Close the file; if that cannot be written, the next opening checks the file."""
         with self._undo, contextlib.suppress(sqlite3.Error):
             self._connection.execute("UPDATE meta SET clean = 1")
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make a connection ready to write durably to a file that is known to be sound."""
+    """Prepare a connection for durable writes to a file that has been checked."""
     check_format(connection, path)
     connection.execute(f"PRAGMA page_size = {PAGE_BYTES}").fetchall()
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -181,19 +181,19 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def check_format(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file of another program or of a newer dray, before anything is changed."""
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    """Raise StoreUnusable for a file of another program or of a newer dray."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application != APPLICATION_ID:
         raise store.StoreUnusable(f"{path} is not a store")
-    if found > FORMAT:
-        raise store.StoreUnusable(f"{path} has format {found}; this version knows up to {FORMAT}")
+    if version > FORMAT:
+        raise store.StoreUnusable(f"{path} has format {version}; this version knows up to {FORMAT}")
 
 
 @contextlib.contextmanager
 def refusing(path: Path) -> Iterator[None]:
-    """Whatever goes wrong with the file means that it cannot be used."""
+    """Raise errors of the file as StoreUnusable."""
     try:
         yield
     except (OSError, sqlite3.OperationalError) as error:
@@ -211,8 +211,8 @@ def check_pages(connection: sqlite3.Connection) -> None:
 
 
 def _create_tables(connection: sqlite3.Connection) -> None:
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if found:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version:
         return
     connection.execute("BEGIN IMMEDIATE")
     for statement in _SCHEMA:
@@ -241,7 +241,7 @@ def _row(
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes out; the kernel lets go of the lock when this one ends.
+    """Keep other processes out; the kernel releases the lock when this one ends.
 
     A file of its own, because closing any handle of the database would drop SQLite's own locks.
     """
@@ -254,7 +254,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def create_private(path: Path) -> None:
-    """Make sure that the file exists, for its owner only; SQLite gives its companions its mode."""
+    """Create the file with mode 0600 if it is absent; SQLite's other files get the same mode."""
     with _descriptor(path, os.O_CREAT | os.O_RDWR) as file:
         os.fchmod(file, 0o600)
     sync(path.parent)

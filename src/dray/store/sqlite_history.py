@@ -1,4 +1,4 @@
-"""Reads of the SQLite store's past: old events, old entries, and the copy for a backup.
+"""Reads of the SQLite store's history: old events, old entries, and the copy for a backup.
 
 A connection of its own, used by one thread, so that neither a long read nor a backup holds up the
 writer. Everything here blocks.
@@ -33,7 +33,7 @@ _BEFORE = f"""
 
 
 class History:
-    """The past of one database."""
+    """The history of one database."""
 
     def __init__(self, path: Path, connect: sqlite_file.Connect) -> None:
         self._path, self._connect = path, connect
@@ -43,7 +43,7 @@ class History:
         return self._connect(self._path)
 
     def events(self, after: int, until: int, span: store.Span) -> watch.Stretch:
-        """The next events after a revision: whole transactions, some hundred rows at once."""
+        """Return the next events after a revision: whole transactions, some hundred rows."""
         bounds = (sqlite_file.ordinal(after + 1), sqlite_file.ordinal(until + 1))
         rows = self._connection.execute(_EVENTS, (*bounds, *span, ROWS_AT_ONCE)).fetchall()
         if len(rows) < ROWS_AT_ONCE:
@@ -53,7 +53,7 @@ class History:
         return watch.Stretch(whole, cut - 1)
 
     def before(self, revision: int, until: int, span: store.Span) -> committed_state.Before:
-        """What the keys that changed after `revision`, up to `until`, were at `revision`."""
+        """Return the entries at `revision` of the keys that changed after it, up to `until`."""
         bounds = (sqlite_file.ordinal(revision + 1), sqlite_file.ordinal(until + 1))
         rows = self._connection.execute(_BEFORE, (*bounds, *span)).fetchall()
         return {key: _entry(key, *columns) for key, *columns, _ in rows}

@@ -1,18 +1,19 @@
 """The interface of a store: keys, opaque values, revisions and one order of commits.
 
-The API server calls it; `memory`, `sqlite` and `etcd` implement it. It knows no kinds and no HTTP.
+The API server calls it; `memory`, `sqlite` and `etcd` implement it. Kinds and HTTP are not its
+business.
 
 Every commit that changes something gets a new revision, larger than all before it. An entry carries
-the revision that last wrote it; the store never looks into a value, so whoever needs the revision
-inside the object (`metadata.resourceVersion`) puts it there when reading. All changes of one commit
+the revision that last wrote it; the store never decodes a value, so a reader that needs the
+revision inside the object (`metadata.resourceVersion`) puts it there. All changes of one commit
 share its revision and appear at once.
 
 Errors are the store's own and carry data, because a message about an object needs its kind:
 
     StoreError
-    ├── Refused             the commit changed nothing, because
-    │   ├── GuardFailed     a key is not at the expected revision
-    │   └── HeldElsewhere   another key holds one of the tokens
+    ├── CommitRejected      the commit changed nothing, because
+    │   ├── GuardFailed       a key is not at the expected revision
+    │   └── TokenAlreadyHeld  another key holds one of the tokens
     ├── TooLarge            the transaction exceeds what every implementation can take
     ├── Expired             the revision is older than the history kept
     ├── FutureRevision      the revision has not been reached
@@ -20,7 +21,7 @@ Errors are the store's own and carry data, because a message about an object nee
     ├── ReadOnly            writes are refused for now (as on a full disk); reads go on
     ├── Unavailable         no answer; a commit may or may not have happened
     ├── Closed              the store has been closed
-    └── Unusable            the stored state cannot be opened
+    └── StoreUnusable       the stored state cannot be opened
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ MAX_TRANSACTION_BYTES = 1_500_000
 
 
 class StoreError(Exception):
-    """Whatever a store can answer other than a result."""
+    """An error of a store."""
 
 
 class CommitRejected(StoreError):
@@ -76,12 +77,12 @@ class TokenAlreadyHeld(CommitRejected):
 class TooLarge(StoreError):
     """The transaction has too many parts or too many bytes."""
 
-    def __init__(self, what: str, found: int, limit: int) -> None:
-        super().__init__(what, found, limit)
-        self.what, self.found, self.limit = what, found, limit
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        super().__init__(what, size, limit)
+        self.what, self.size, self.limit = what, size, limit
 
     def __str__(self) -> str:
-        return f"a transaction of {self.found} {self.what}; at most {self.limit} are allowed"
+        return f"a transaction of {self.size} {self.what}; at most {self.limit} are allowed"
 
 
 class Expired(StoreError):
@@ -122,7 +123,7 @@ class ReadOnly(StoreError):
 
 
 class Unavailable(StoreError):
-    """No answer came; a commit may or may not have happened. The text is the reason."""
+    """No response came; a commit may or may not have happened. The text is the reason."""
 
 
 class Closed(StoreError):
@@ -160,7 +161,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Health(msgspec.Struct, frozen=True, gc=False):
-    """Whether writes succeed, as far as is known, and if not, why."""
+    """Whether writes succeed as far as the store has tried, and if not, why."""
 
     writable: bool
     reason: str = ""
@@ -180,7 +181,7 @@ class Put(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Remove a key and release what it holds; deleting what is not there changes nothing."""
+    """Remove a key and release its tokens; to delete an absent key changes nothing."""
 
     key: str
     expect: int | None = None
@@ -222,14 +223,14 @@ class Transaction(msgspec.Struct, frozen=True):
             raise TooLarge("bytes", size, MAX_TRANSACTION_BYTES)
 
     def requirements(self) -> Iterator[Guard]:
-        """Every revision that must hold, in the order in which a failure is reported."""
+        """Return every revision that must match, in the order in which a failure is reported."""
         for operation in self.operations:
             if operation.expect is not None:
                 yield Guard(operation.key, operation.expect)
         yield from self.guards
 
     def claimed(self) -> dict[str, str]:
-        """The tokens this transaction takes, each with its new owner."""
+        """Return the tokens that this transaction takes, each with its new owner."""
         owners: dict[str, str] = {}
         for operation in self.operations:
             for token in (operation.holds or ()) if isinstance(operation, Put) else ():
@@ -238,7 +239,7 @@ class Transaction(msgspec.Struct, frozen=True):
         return owners
 
     def releasing(self) -> list[str]:
-        """The keys whose tokens this transaction replaces or gives up."""
+        """Return the keys whose tokens this transaction replaces or releases."""
         return [
             operation.key
             for operation in self.operations
@@ -260,7 +261,7 @@ class Span(NamedTuple):
     @staticmethod
     @functools.lru_cache(maxsize=1024)
     def under(prefix: str, after_key: str = "") -> Span:
-        """The keys under a prefix, which ends with "/", that come after `after_key`."""
+        """Return the keys under a prefix, which ends with "/", that come after `after_key`."""
         if not prefix.startswith("/") or not prefix.endswith("/"):
             raise ValueError(f"not a prefix: {prefix!r}")
         return Span(max(prefix, after_key), prefix[:-1] + "0")
@@ -283,11 +284,11 @@ class Watch(abc.ABC, AsyncIterator[Event]):
 
     @abc.abstractmethod
     async def read(self) -> list[Event]:
-        """Wait for an event, then take all that are ready; empty once the watch is closed."""
+        """Wait for an event and return all that are ready; empty once the watch is closed."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Stop receiving; whoever reads is released."""
+        """Stop receiving; a waiting `read` returns."""
 
     def __enter__(self) -> Self:
         return self
@@ -310,33 +311,33 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     async def get(self, key: str) -> Entry | None:
-        """The newest entry of a key."""
+        """Return the newest entry of a key, or None."""
 
     @abc.abstractmethod
     async def list(
         self, prefix: str, *, limit: int = 0, after_key: str = "", revision: int | None = None
     ) -> Page:
-        """The entries under a prefix, in key order, now or exactly as of an earlier revision."""
+        """Return entries under a prefix, in key order, now or exactly as of an earlier revision."""
 
     def changed_at(self, area: str) -> int | None:
-        """The revision of the newest change in an area, the first two parts of keys: `/core/pods/`.
+        """Return the revision of the newest change in an area, such as `/core/pods/`.
 
-        None where it would have to be asked for.
+        An area is the first two parts of keys. None if only a request could tell.
         """
         return None
 
     @abc.abstractmethod
     async def commit(self, transaction: Transaction) -> int:
-        """Do all of it or raise; returns once it is durable, with the revision it got."""
+        """Do all of it or raise. Returns its revision, once it is durable."""
 
     @abc.abstractmethod
     async def watch(self, prefix: str, after_revision: int) -> Watch:
-        """Every change under a prefix from the commit after that revision on."""
+        """Return a watch of every change under a prefix after that revision."""
 
     @abc.abstractmethod
     async def compact(self, revision: int) -> None:
-        """Forget history: afterwards lists and watches reach back to this revision, no further."""
+        """Drop history: afterwards lists and watches reach back to this revision only."""
 
     @abc.abstractmethod
     def health(self) -> Health:
-        """Whether writes are taken right now."""
+        """Return whether writes are accepted right now."""

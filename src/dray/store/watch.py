@@ -1,7 +1,7 @@
 """Ordered fan-out of events to watchers, the window of recent events, and resuming from history.
 
-Everything here runs on the event loop and never waits except to read a watcher's history. A store
-publishes events after their commit is durable; events are shared by all watchers, never copied.
+Everything here runs on the event loop and waits only to read a watcher's history. A store
+publishes events after their commit is durable; all watchers share the events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dray.store import store
 
 
 class Limits(NamedTuple):
-    """How much is kept in memory: of recent events, and for a watcher that does not read."""
+    """Bounds of memory: for recent events, and for the buffer of a watcher that does not read."""
 
     window_events: int = 20_000
     window_bytes: int = 16 * 2**20
@@ -26,18 +26,18 @@ DEFAULT_LIMITS = Limits()
 
 
 class Stretch(NamedTuple):
-    """A piece of history: the events of a prefix, and the revision up to which they are all."""
+    """A part of history: the events of a prefix, complete up to the revision `reached`."""
 
     events: Sequence[store.Event]
     reached: int
 
 
 History = Callable[[int, int], Coroutine[Any, Any, Stretch]]
-"""Reads the next piece of history after one revision and not beyond another."""
+"""Reads the next part of history after one revision and not beyond another."""
 
 
 class Window:
-    """The newest events, in memory: all those after `start`.
+    """The newest events, in memory: all those after the revision `start`.
 
     Bounded by number and by the size of the replaced values, which nothing else keeps alive.
     """
@@ -53,6 +53,7 @@ class Window:
             self._events.append(event)
             self._bytes += _replaced_bytes(event)
         while self._is_over():
+            # A whole revision at a time: a watcher that resumes must not get half of a commit.
             self.forget(self._events[0].revision)
 
     def _is_over(self) -> bool:
@@ -66,6 +67,7 @@ class Window:
             self._bytes -= _replaced_bytes(self._events.popleft())
 
     def after(self, revision: int) -> list[store.Event]:
+        # Backwards: watchers resume near the end, and the window may be long.
         newest_first = []
         for event in reversed(self._events):
             if event.revision <= revision:
@@ -79,7 +81,7 @@ def _replaced_bytes(event: store.Event) -> int:
 
 
 class Fanout:
-    """Hands each published event to the watchers of its prefixes."""
+    """Passes each published event to the watchers of its prefixes."""
 
     def __init__(self, revision: int, limits: Limits) -> None:
         self.revision = revision
@@ -88,15 +90,18 @@ class Fanout:
         self._subscriptions: dict[str, set[Subscription]] = {}
 
     def publish(self, revision: int, events: Sequence[store.Event]) -> None:
-        """Tell everyone what happened up to `revision`, in order."""
+        """Pass on the events up to `revision`, in order."""
         self.revision = revision
         self.window.append(events)
         for prefix, matching in self._route(events).items():
+            # A copy: a watcher whose buffer is full ends, and leaves the set.
             for subscription in tuple(self._subscriptions[prefix]):
                 subscription.offer(matching)
 
     def _route(self, events: Iterable[store.Event]) -> dict[str, list[store.Event]]:
         routed: dict[str, list[store.Event]] = {}
+        # By the few prefixes of a key and not by watcher: a thousand watchers of other kinds cost
+        # nothing.
         for event in events:
             for prefix in _prefixes(event.key):
                 if prefix in self._subscriptions:
@@ -104,9 +109,11 @@ class Fanout:
         return routed
 
     def subscribe(self, prefix: str, after: int, history: History) -> Subscription:
-        """Watch a prefix; `history` is asked for what the window no longer has."""
+        """Watch a prefix; `history` reads what the window no longer has."""
         span = store.Span.under(prefix)
         if after >= self.window.start:
+            # Everything up to the current revision is in the window, and whatever is published from
+            # here on goes to the buffer: no gap, nothing twice, and no wait in between.
             past = [event for event in self.window.after(after) if span.covers(event.key)]
             unread = _Unread(past, self.revision, self.revision, history)
         else:
@@ -122,7 +129,7 @@ class Fanout:
             self._subscriptions.pop(subscription.prefix, None)
 
     def start_at(self, revision: int) -> None:
-        """Begin anew after a revision, with an empty window."""
+        """Start again after a revision, with an empty window."""
         self.revision = revision
         self.window.forget(revision)
 
@@ -141,7 +148,7 @@ def _prefixes(key: str) -> Iterator[str]:
 
 
 class _Unread:
-    """What a watcher missed before it began: events at hand, then history up to `until`."""
+    """Events before the subscription: those in memory, then history up to `until`."""
 
     def __init__(
         self, events: Iterable[store.Event], reached: int, until: int, history: History
@@ -157,7 +164,7 @@ class _Unread:
 
 
 class Subscription(store.Watch):
-    """One watcher: first what it missed, then what is published, in a buffer with a limit."""
+    """One watcher: first the events that it missed, then published ones in a bounded buffer."""
 
     def __init__(
         self, fanout: Fanout, prefix: str, after: int, unread: _Unread, max_buffered: int
@@ -176,16 +183,20 @@ class Subscription(store.Watch):
     def revision(self) -> int:
         if self._closed_at is not None:
             return self._closed_at
+        # Safe to resume after: the event that is read next may have siblings of its revision that
+        # were read before, so the revision itself is not complete.
         if self._unread.events:
             return self._unread.events[0].revision - 1
         if self._unread.reached < self._unread.until:
             return self._unread.reached
         if self._live:
             return self._live[0].revision - 1
+        # Nothing waits: also commits of other prefixes are covered. Bookmarks rely on that.
         return max(self._after, self._fanout.revision)
 
     def offer(self, events: Sequence[store.Event]) -> None:
-        """Called by the fan-out: take the events, or end the watch if nobody reads it."""
+        """Buffer published events, or end the watch if the buffer is full."""
+        # A watch may start after a revision that this server has not reached (etcd).
         if events[0].revision <= self._after:
             events = [event for event in events if event.revision > self._after]
         if len(self._live) + len(events) > self._max_buffered:
@@ -218,7 +229,7 @@ class Subscription(store.Watch):
         return events
 
     async def _filled(self) -> deque[store.Event]:
-        """The buffer to read from next; empty only when the watch is closed."""
+        """Return the buffer to read from next; it is empty only when the watch is closed."""
         while self._closed_at is None:
             if self._unread.events:
                 return self._unread.events

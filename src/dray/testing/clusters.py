@@ -40,6 +40,7 @@ from dray.drivers.simulated.faults import FAILED_ANNOTATION
 from dray.store import memory
 from dray.testing import invariants, keys
 from dray.testing.drivers import DriverUnderTest
+from dray.testing.revisions import RevisionWatch
 
 Objects = list[JsonObject]
 Texts = list[str]
@@ -220,8 +221,10 @@ class Cluster:
         )
 
     def violations(self) -> Texts:
-        """What may never be and is: devices held twice, reservations for nobody, and the like."""
-        return self.run(invariants.violations(self._live.client, self._plan.settings.features))
+        """Return what breaks an invariant: a device held twice, a reservation for nobody, …"""
+        live, gates = self._live, self._plan.settings.features
+        broken = self.run(invariants.violations(live.client, gates, live.cluster.prepared_claims()))
+        return [*broken, *live.revisions.violations]
 
     def check(self) -> None:
         """AssertionError where an invariant does not hold, even after the controllers' work."""
@@ -251,7 +254,9 @@ class Cluster:
             assembly.running(store, keys.directory(), self._plan) as running,
             contextlib.AsyncExitStack() as stack,
         ):
-            live = _Live(asyncio.get_running_loop(), running, running.client(), stack)
+            client = running.client()
+            revisions = await stack.enter_async_context(RevisionWatch(client).running())
+            live = _Live(asyncio.get_running_loop(), running, client, revisions, stack)
             await self._until_published(live.client)
             self._started.set_result(live)
             await live.told_to_end.wait()
@@ -294,6 +299,7 @@ class _Live:
     loop: asyncio.AbstractEventLoop
     cluster: assembly.Cluster
     client: Client
+    revisions: RevisionWatch
     stack: contextlib.AsyncExitStack
     told_to_end: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 

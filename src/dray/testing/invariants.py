@@ -1,9 +1,9 @@
-"""What may never be in a cluster, whatever happens in it."""
+"""Invariants of a cluster: illegal states that no sequence of events may lead to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -12,15 +12,28 @@ from dray.api import features, kinds
 from dray.api.conversion import canonical
 from dray.api.features import Features
 from dray.api.kinds import Kind
+from dray.api.semantics import pod_status
 from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client
 
+if TYPE_CHECKING:
+    from dray.node.devices.preparation import HeldClaim
+
 T = TypeVar("T")
 
 
-async def violations(client: Client, gates: Features = features.DEFAULT) -> list[str]:
-    """Everything that may not be, in the state that the API shows now."""
+async def violations(
+    client: Client,
+    gates: Features = features.DEFAULT,
+    prepared: Iterable[HeldClaim] = (),
+) -> list[str]:
+    """Return every violation in the state that the API shows now.
+
+    `prepared` are the claims that are prepared on the cluster's nodes. They are compared with
+    pods that are read later, so a pod that is just ending may show up once; try again then.
+    """
+    on_nodes = list(prepared)
     claims = await _listed(client, kinds.RESOURCE_CLAIM, ResourceClaim)
     slices = await _listed(client, kinds.RESOURCE_SLICE, ResourceSlice)
     pods = await _listed(client, kinds.POD, Pod)
@@ -30,7 +43,12 @@ async def violations(client: Client, gates: Features = features.DEFAULT) -> list
         # A taint may come after the allocation, and a slice may go.
         if not isinstance(violation, verifier.TaintIgnored | verifier.UnknownDevice)
     ]
-    return [*found, *_reserved_without_allocation(claims), *_reserved_for_nobody(claims, pods)]
+    return [
+        *found,
+        *_reserved_without_allocation(claims),
+        *_reserved_for_nobody(claims, pods),
+        *_prepared_for_nobody(on_nodes, pods),
+    ]
 
 
 async def _listed(client: Client, kind: Kind, type_: type[T]) -> list[T]:
@@ -50,11 +68,26 @@ def _reserved_without_allocation(claims: Iterable[ResourceClaim]) -> list[str]:
 
 
 def _reserved_for_nobody(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> list[str]:
-    """Reservations for pods that are gone or have ended."""
-    alive = {pod.metadata.uid for pod in pods if pod.status.phase not in ("Succeeded", "Failed")}
+    """Find reservations for pods that are gone or have ended."""
+    alive = _alive(pods)
     return [
-        f"{claim.metadata.name} is reserved for {user.name}, which is gone"
+        f"{claim.metadata.name} is reserved for {consumer.name}, which is gone"
         for claim in claims
-        for user in claim.status.reserved_for
-        if user.resource == "pods" and user.uid not in alive
+        for consumer in claim.status.reserved_for
+        if consumer.resource == "pods" and consumer.uid not in alive
     ]
+
+
+def _prepared_for_nobody(prepared: Iterable[HeldClaim], pods: Iterable[Pod]) -> list[str]:
+    """Find claims that are prepared on a node for pods that are gone or have ended."""
+    alive = _alive(pods)
+    return [
+        f"{claim.namespace}/{claim.name} is prepared for pod {uid}, which is gone"
+        for claim in prepared
+        for uid in claim.pods
+        if uid not in alive
+    ]
+
+
+def _alive(pods: Iterable[Pod]) -> set[str]:
+    return {pod.metadata.uid for pod in pods if not pod_status.has_ended(pod)}

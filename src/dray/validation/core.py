@@ -58,7 +58,7 @@ def _keys(data: dict[str, str], path: fields.Path) -> fields.Errors:
 
 
 def _decoded_size(text: str) -> int:
-    """How many bytes base64 stands for."""
+    """Return the number of bytes that base64 encodes."""
     return len(text) // 4 * 3 - text.count("=", -2)
 
 
@@ -194,7 +194,7 @@ def priority_class_update(new: core.PriorityClass, old: core.PriorityClass) -> f
 
 
 def disruption_budget(value: core.PodDisruptionBudget) -> fields.Errors:
-    """Metadata is looked at only where nothing else is wrong, as in Kubernetes."""
+    """Check a budget. Metadata is checked only if nothing else is wrong, as in Kubernetes."""
     errors = list(_budget_spec(value.spec))
     yield from errors or metadata.any_created(value.metadata, namespaced=True)
 
@@ -253,9 +253,9 @@ def pod_group(value: workloads.PodGroup) -> fields.Errors:
 def pod_group_status_update(new: workloads.PodGroup, old: workloads.PodGroup) -> fields.Errors:
     yield from metadata.updated(new.metadata, old.metadata)
     yield from metadata.conditions(new.status.conditions, fields.STATUS.child("conditions"))
-    known = {claim.name for claim in new.spec.resource_claims}
+    claim_names = {claim.name for claim in new.spec.resource_claims}
     for index, status in enumerate(new.status.resource_claim_statuses):
-        if status.name not in known:
+        if status.name not in claim_names:
             yield fields.invalid(
                 fields.STATUS.child("resourceClaimStatuses").index(index).child("name"),
                 status.name,

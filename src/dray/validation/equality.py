@@ -1,4 +1,4 @@
-"""Whether two values mean the same: "1024Mi" is "1Gi" wherever a quantity stands."""
+"""Semantic equality of values: "1024Mi" equals "1Gi" in quantity fields."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _QUANTITY_FIELDS: dict[type[meta.Wire], frozenset[str]] = {
 
 
 def are_equal(first: Any, second: Any) -> bool:
-    """As Kubernetes' equality.Semantic.DeepEqual."""
+    """Compare as Kubernetes' equality.Semantic.DeepEqual does."""
     return _are_equal(first, second, is_quantity=False)
 
 

@@ -21,7 +21,7 @@ _NOTHING: dict[str | int, Path] = {}
 
 
 class Path:
-    """The way from the object to one of its fields, as `spec.devices.requests[0].name`.
+    """The path from an object to one of its fields, as `spec.devices.requests[0].name`.
 
     A path that is `kept` remembers those below it, since every object is asked about the same
     fields. What comes after a map's key is not kept: there is no end to keys.
@@ -197,7 +197,7 @@ def immutable(path: Path, new: Any, old: Any) -> Errors:
 
 
 def covered(errors: Iterable[FieldError], origin: str | None = None) -> Errors:
-    """The same errors, marked as found by a declarative rule too."""
+    """Yield the same errors, marked as reported by a declarative rule too."""
     for error in errors:
         yield msgspec.structs.replace(
             error, covered=True, origin=error.origin if origin is None else origin

@@ -22,7 +22,7 @@ def relative(value: str, path: fields.Path) -> fields.Errors:
 
 
 def relative_and_not_reserved(value: str, path: fields.Path) -> fields.Errors:
-    """Names that start with ".." are for what the node agent itself puts into a volume."""
+    """Reject absolute paths and names starting with "..", which the node agent uses in volumes."""
     yield from relative(value, path)
     if value.startswith("..") and not value.startswith("../"):
         yield fields.invalid(path, value, "must not start with '..'")
@@ -71,7 +71,7 @@ def labels(values: dict[str, str], path: fields.Path) -> fields.Errors:
 
 
 def object_name(value: str, path: fields.Path) -> fields.Errors:
-    """The name of an object of which names are DNS subdomains: a node, a claim, a secret …"""
+    """Check a name that must be a DNS subdomain: of a node, a claim, a secret …"""
     for detail in names.dns_subdomain_errors(value):
         yield fields.invalid(path, value, detail)
 
@@ -94,7 +94,7 @@ _DRIVER_NAME_ORIGINS = {
 
 
 def covered_driver_name(value: str, path: fields.Path) -> fields.Errors:
-    """A driver name at a field that has declarative rules for it too."""
+    """Check a driver name at a field that has declarative rules too."""
     for error in driver_name(value, path):
         yield from fields.covered((error,), _DRIVER_NAME_ORIGINS[error.type])
 
@@ -110,7 +110,7 @@ def pool_name(value: str, path: fields.Path) -> fields.Errors:
 
 
 def qualified_name(value: str, path: fields.Path) -> fields.Errors:
-    """An attribute or capacity: an id, or a driver's domain and an id.
+    """Check the name of an attribute or capacity: an id, or a driver's domain and an id.
 
     A name with more than one slash is accepted, as by validateQualifiedName in
     pkg/apis/resource/validation.
@@ -142,7 +142,7 @@ def fully_qualified_name(value: str, path: fields.Path) -> fields.Errors:
 
 
 def is_node_allocatable(name: str) -> bool:
-    """Whether devices may stand for this resource of a node."""
+    """Return whether devices may stand for this resource of a node."""
     return name in ("cpu", "memory") or pod_resources.is_huge_page_resource(name)
 
 
@@ -177,7 +177,7 @@ def uuid(value: str, path: fields.Path) -> fields.Errors:
 
 
 def _uuid_complaint(value: str) -> str:
-    """What github.com/google/uuid says, which accepts more forms than Kubernetes does."""
+    """Return the error of github.com/google/uuid, which accepts more forms than Kubernetes."""
     length = len(value.encode())
     hyphenated = value
     if length == 45:

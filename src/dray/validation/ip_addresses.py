@@ -13,7 +13,7 @@ _IPV6_BITS = 128
 
 @functools.lru_cache(maxsize=1024)
 def parse(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address, an IPv4 one also when it is written as IPv6 (::ffff:10.0.0.1)."""
+    """Parse an address; IPv4 may be written as IPv6 (::ffff:10.0.0.1)."""
     if "%" in text:
         return None
     try:
@@ -34,7 +34,7 @@ def _without_leading_zeros(text: str) -> str:
 
 
 def canonical_interface_address(text: str) -> str | None:
-    """`address/prefix length` as it should be written; None if the text is not one."""
+    """Return `address/prefix length` in canonical form, or None for another text."""
     written, slash, prefix = text.partition("/")
     address = parse(written)
     if not slash or address is None or not (prefix.isascii() and prefix.isdigit()):
@@ -48,7 +48,7 @@ def canonical_interface_address(text: str) -> str | None:
 
 
 def address(text: str, path: fields.Path) -> fields.Errors:
-    """An address in the one form that every reader agrees on."""
+    """Check that an address is in canonical form, which all parsers read alike."""
     origin = "format=ip-sloppy"
     if parse(text) is None:
         detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"

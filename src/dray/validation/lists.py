@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 Rule = Callable[[Item, fields.Path], fields.Errors]
 
 
-def each(items: Iterable[Item], rule: Rule[Item], path: fields.Path) -> fields.Errors:
+def each_item(items: Iterable[Item], rule: Rule[Item], path: fields.Path) -> fields.Errors:
     for index, item in enumerate(items):
         yield from rule(item, path.index(index))
 
@@ -24,11 +24,11 @@ def limited(
     *,
     size_covered: bool = False,
 ) -> fields.Errors:
-    """A list that is too long is not looked into any further."""
+    """Check the size of a list and, if it is not too long, its items."""
     if len(items) > maximum:
         yield fields.too_many(path, len(items), maximum, origin="maxItems", covered=size_covered)
     else:
-        yield from each(items, rule, path)
+        yield from each_item(items, rule, path)
 
 
 def limited_set(
@@ -40,7 +40,7 @@ def limited_set(
     *,
     covered: bool = False,
 ) -> fields.Errors:
-    """`limited`, and no two items with the same key."""
+    """Check as `limited` does, and that no two items have the same key."""
     yield from limited(items, maximum, rule, path, size_covered=covered)
     if len(items) <= maximum:
         yield from distinct(items, key, path, covered=covered)
@@ -54,7 +54,7 @@ def distinct(
     shown: Callable[[Item], object] | None = None,
     covered: bool = False,
 ) -> fields.Errors:
-    """No two items with the same key; `shown` is what the message says is there twice."""
+    """Reject items with the same key; `shown` returns the value for the message."""
     seen: set[Hashable] = set()
     for index, item in enumerate(items):
         item_key = key(item)
@@ -73,7 +73,7 @@ def mapped(
     longest_key_shown: int,
     keys_covered: bool = False,
 ) -> fields.Errors:
-    """A bad key is reported at the map, a bad value at its key."""
+    """Check a map: a bad key is reported at the map, a bad value at its key."""
     for key, item in items.items():
         key_errors = key_rule(key, path)
         yield from fields.covered(key_errors) if keys_covered else key_errors

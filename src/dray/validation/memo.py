@@ -1,4 +1,4 @@
-"""Values about which rules found nothing wrong, so that they are not asked about the same again.
+"""A cache of values that rules have found valid.
 
 Most objects are made from a template or by the same program, and differ from one another in names
 only: their specs are checked once. A value is recognised by its JSON, by a digest where that is
@@ -26,20 +26,20 @@ class ValidValueCache:
     """The sound values of one rule. Where they stand makes no difference, circumstances do."""
 
     def __init__(self) -> None:
-        self._known: set[tuple[bytes, Hashable]] = set()
+        self._valid: set[tuple[bytes, Hashable]] = set()
 
     def check(
         self, value: Any, circumstances: Hashable, rule: Callable[[], fields.Errors]
     ) -> fields.Errors:
-        """What is wrong with a value by the rule, which need not be asked where nothing is."""
-        known = (_recognised(_encode(value)), circumstances)
-        if known in self._known:
+        """Apply the rule to a value unless an equal one was valid before."""
+        key = (_recognised(_encode(value)), circumstances)
+        if key in self._valid:
             return iter(())
         errors = tuple(rule())
         if not errors:
-            if len(self._known) >= MAX_REMEMBERED:
-                self._known.clear()
-            self._known.add(known)
+            if len(self._valid) >= MAX_REMEMBERED:
+                self._valid.clear()
+            self._valid.add(key)
         return iter(errors)
 
 

@@ -32,7 +32,7 @@ def label_name(name: str, is_prefix: bool) -> list[str]:
 
 
 def any_name(name: str, is_prefix: bool) -> list[str]:
-    """The least that every name must fulfil: it can stand in an address."""
+    """Return the errors of a name of any kind: it must fit into a URL."""
     if is_prefix:
         return names.path_segment_prefix_errors(name)
     return names.path_segment_errors(name)
@@ -45,7 +45,7 @@ def created(
     name_rule: NameRule = subdomain_name,
     path: fields.Path = fields.METADATA,
 ) -> fields.Errors:
-    """Metadata of a new object, after its name was generated."""
+    """Check the metadata of a new object, after its name was generated."""
     yield from any_created(metadata, namespaced=namespaced, name_rule=name_rule, path=path)
     yield from finalizers_known(metadata.finalizers, path.child("finalizers"))
 
@@ -57,7 +57,7 @@ def any_created(
     name_rule: NameRule = any_name,
     path: fields.Path = fields.METADATA,
 ) -> fields.Errors:
-    """What the metadata of every kind must fulfil, known to Kubernetes or not."""
+    """Check the metadata of a new object of any kind."""
     if metadata.generate_name:
         for detail in name_rule(metadata.generate_name, True):
             yield fields.invalid(path.child("generateName"), metadata.generate_name, detail)
@@ -74,7 +74,7 @@ def name_missing(path: fields.Path) -> fields.FieldError:
 
 
 def nameless(metadata: meta.ObjectMeta, *, namespaced: bool, path: fields.Path) -> fields.Errors:
-    """All of metadata but its name. Most of it is absent from most objects."""
+    """Check all of metadata but its name. Most objects lack most of it."""
     yield from _namespace(metadata.namespace, namespaced, path.child("namespace"))
     if metadata.generation:
         yield from _generation(metadata.generation, path.child("generation"))
@@ -118,7 +118,7 @@ def updated(
 def any_updated(
     new: meta.ObjectMeta, old: meta.ObjectMeta, path: fields.Path = fields.METADATA
 ) -> fields.Errors:
-    """What an update of every kind must leave as it is."""
+    """Check the metadata that an update must not change."""
     if old.deletion_timestamp is not None:
         yield from _no_new_finalizers(new.finalizers, old.finalizers, path.child("finalizers"))
     if not new.resource_version:
@@ -212,7 +212,7 @@ def finalizers(values: tuple[str, ...], path: fields.Path) -> fields.Errors:
 
 
 def is_known_finalizer(finalizer: str) -> bool:
-    """A finalizer without a domain must be one of Kubernetes' own."""
+    """Return whether a finalizer has a domain or is one of Kubernetes' own."""
     return "/" in finalizer or finalizer in _STANDARD_FINALIZERS
 
 
@@ -254,7 +254,7 @@ _TEMPLATE_FIELDS = (
 
 
 def of_template(metadata: meta.ObjectMeta, path: fields.Path) -> fields.Errors:
-    """Metadata of objects to be made later: labels and annotations, nothing else."""
+    """Check the metadata of a template: labels and annotations only."""
     yield from valid_annotations(metadata.annotations, path.child("annotations"))
     yield from identifiers.labels(metadata.labels, path.child("labels"))
     for attribute, field in _TEMPLATE_FIELDS:

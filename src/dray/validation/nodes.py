@@ -49,7 +49,7 @@ def _provider_unchanged(new: str, old: str) -> fields.Errors:
 
 
 def _taints(taints: tuple[nodes.Taint, ...], path: fields.Path) -> fields.Errors:
-    """Reported below metadata, as Kubernetes does."""
+    """Check taints; errors are reported below metadata, as in Kubernetes."""
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         taint_path = path.index(index)

@@ -92,7 +92,7 @@ def cluster_role_binding_update(new: rbac.RoleBinding, old: rbac.RoleBinding) ->
 
 
 def _binding_update(new: rbac.RoleBinding, old: rbac.RoleBinding) -> fields.Errors:
-    """Whoever may change who is bound must not thereby choose another role."""
+    """Reject a change of the role: permission to change subjects must not allow another role."""
     yield from metadata.any_updated(new.metadata, old.metadata)
     yield from fields.immutable(_ROLE_REF, new.role_ref, old.role_ref)
 

@@ -1,4 +1,4 @@
-"""The registry of rules by kind: what the API server asks before it stores an object.
+"""The registry of rules by kind, which the API server applies before it stores an object.
 
 Upstream, an object is looked at twice: by code written by hand and by declarative rules. Where both
 complain about the same thing, only the declarative words are shown. Follows apiserver,
@@ -53,7 +53,7 @@ Change = Callable[[Any, Any, Features], fields.Errors]
 
 
 class Bare(meta.Wire, frozen=True):
-    """An object of a kind of which only the metadata is looked at."""
+    """An object of a kind whose metadata alone is checked."""
 
     metadata: meta.ObjectMeta = meta.ObjectMeta()
 
@@ -74,7 +74,7 @@ class Rules(NamedTuple):
 
 
 def struct_of(kind: str) -> type[meta.Wire]:
-    """What the functions below want objects of this kind to be."""
+    """Return the type that the functions below expect for a kind."""
     rules = _RULES.get(kind)
     return rules.struct if rules else Bare
 
@@ -82,7 +82,7 @@ def struct_of(kind: str) -> type[meta.Wire]:
 def validate_create(
     kind: str, value: Any, features: Features, version: str = "v1"
 ) -> list[fields.FieldError]:
-    """What is wrong with a new object, after defaults; nothing if it may be stored."""
+    """Return the errors of a new object with defaults; an empty list if it may be stored."""
     rules = _rules_for(kind)
     errors = _distinct(rules.created(value, features))
     return _merged(rules, errors, _declared(rules, value, None, features), version)
@@ -91,7 +91,7 @@ def validate_create(
 def validate_update(
     kind: str, new: Any, old: Any, features: Features, version: str = "v1"
 ) -> list[fields.FieldError]:
-    """What is wrong with an update of the object itself; its status is as before."""
+    """Return the errors of an update of the object; its status is unchanged."""
     rules = _rules_for(kind)
     errors = _distinct(_common(kind, new, old), rules.updated(new, old, features))
     return _merged(rules, errors, _declared(rules, new, old, features), version)
@@ -100,20 +100,20 @@ def validate_update(
 def validate_status_update(
     kind: str, new: Any, old: Any, features: Features, version: str = "v1"
 ) -> list[fields.FieldError]:
-    """What is wrong with an update of the status; the rest is as before."""
+    """Return the errors of an update of the status; the rest is unchanged."""
     rules = _rules_for(kind)
     errors = _distinct(_common(kind, new, old), rules.status_updated(new, old, features))
     return _merged(rules, errors, _declared(rules, new, old, features), version)
 
 
 def _common(kind: str, new: Any, old: Any) -> fields.Errors:
-    """What holds for updates of all kinds."""
+    """Check the metadata of updates of all kinds."""
     yield from metadata.any_created(new.metadata, namespaced=_is_namespaced(kind))
     yield from metadata.any_updated(new.metadata, old.metadata)
 
 
 def _distinct(*sources: fields.Errors) -> list[fields.FieldError]:
-    """Each message once: rules overlap, for metadata above all."""
+    """Return each error once: rules overlap, above all for metadata."""
     errors = list(itertools.chain(*sources))
     if len(errors) < 2:
         return errors
@@ -137,11 +137,11 @@ def _merged(
     version: str,
 ) -> list[fields.FieldError]:
     if declared and rules.replaces:
-        found = {_subject(error) for error in declared if _has_subject(error)}
+        subjects = {_subject(error) for error in declared if _has_subject(error)}
         errors = [
             error
             for error in errors
-            if not (error.covered and _has_subject(error) and _subject(error) in found)
+            if not (error.covered and _has_subject(error) and _subject(error) in subjects)
         ]
     if version == "v1beta1":
         declared = list(map(_in_v1beta1, declared))
@@ -153,23 +153,23 @@ _DEVICE = re.compile(r"^(spec\.devices\[\d+\])\.")
 
 
 def _in_v1beta1(error: fields.FieldError) -> fields.FieldError:
-    """There requests had no `exactly`, and devices everything but their name under `basic`."""
+    """Convert the path to v1beta1: no `exactly`, and devices below `basic`."""
     path = _EXACT_REQUEST.sub(r"\1.", _DEVICE.sub(r"\1.basic.", error.field))
     return msgspec.structs.replace(error, path=fields.Path(path))
 
 
 def _subject(error: fields.FieldError) -> tuple[fields.ErrorType, str, str]:
-    """What two errors about the same thing have in common."""
+    """Return a key that two errors about the same problem share."""
     return error.type, error.field, error.origin
 
 
 def _has_subject(error: fields.FieldError) -> bool:
-    """ "Invalid" alone says too little: it takes an origin to know what is meant."""
+    """Return whether the error is specific: "Invalid" needs an origin."""
     return error.type is not fields.ErrorType.INVALID or bool(error.origin)
 
 
 def _new(rule: Callable[[Any], fields.Errors]) -> Creation:
-    """A rule that does not depend on features."""
+    """Wrap a rule that does not depend on features."""
     return lambda value, _features: rule(value)
 
 
@@ -189,7 +189,7 @@ _metadata_only = _change(_metadata_updated)
 
 
 def _again(rule: Callable[[Any], fields.Errors]) -> Callable[[Any, Any], fields.Errors]:
-    """A rule for new objects that also holds for changed ones."""
+    """Apply a rule for new objects to changed ones."""
     return lambda new, _old: rule(new)
 
 
@@ -369,7 +369,7 @@ def _rules_for(kind: str) -> Rules:
 
 @functools.cache
 def _bare_rules(kind: str) -> Rules:
-    """Rules for a kind whose metadata is all that is looked at."""
+    """Return the rules for a kind of which only metadata is checked."""
     namespaced = _is_namespaced(kind)
     name_rule = _NAME_RULES.get(kind, metadata.subdomain_name)
 

@@ -10,7 +10,9 @@ def label_selector(selector: meta.LabelSelector | None, path: fields.Path) -> fi
     if selector is None:
         return
     yield from identifiers.labels(selector.match_labels, path.child("matchLabels"))
-    yield from lists.each(selector.match_expressions, _requirement, path.child("matchExpressions"))
+    yield from lists.each_item(
+        selector.match_expressions, _requirement, path.child("matchExpressions")
+    )
 
 
 def _requirement(requirement: meta.LabelSelectorRequirement, path: fields.Path) -> fields.Errors:
@@ -28,7 +30,7 @@ def _requirement(requirement: meta.LabelSelectorRequirement, path: fields.Path) 
             path.child("operator"), requirement.operator, "not a valid selector operator"
         )
     yield from identifiers.label_name(requirement.key, path.child("key"))
-    yield from lists.each(requirement.values, identifiers.label_value, values)
+    yield from lists.each_item(requirement.values, identifiers.label_value, values)
 
 
 def is_empty(selector: meta.LabelSelector) -> bool:
@@ -39,7 +41,7 @@ def node_selector(selector: meta.NodeSelector, path: fields.Path) -> fields.Erro
     path = path.child("nodeSelectorTerms")
     if not selector.node_selector_terms:
         yield fields.required(path, "must have at least one node selector term")
-    yield from lists.each(selector.node_selector_terms, term, path)
+    yield from lists.each_item(selector.node_selector_terms, term, path)
 
 
 def term(
@@ -50,7 +52,7 @@ def term(
         yield from _expression(requirement, requirement_path)
         if not any_label_value:
             yield from _label_values(requirement.values, requirement_path.child("values"))
-    yield from lists.each(value.match_fields, _field, path.child("matchFields"))
+    yield from lists.each_item(value.match_fields, _field, path.child("matchFields"))
 
 
 def _expression(requirement: meta.NodeSelectorRequirement, path: fields.Path) -> fields.Errors:
@@ -59,7 +61,7 @@ def _expression(requirement: meta.NodeSelectorRequirement, path: fields.Path) ->
 
 
 def _label_values(values: tuple[str, ...], path: fields.Path) -> fields.Errors:
-    errors = lists.each(values, identifiers.label_value, path)
+    errors = lists.each_item(values, identifiers.label_value, path)
     yield from fields.with_origin(errors, identifiers.LABEL_VALUE)
 
 
@@ -95,7 +97,9 @@ def _field(requirement: meta.NodeSelectorRequirement, path: fields.Path) -> fiel
             "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
         )
     if requirement.key == "metadata.name":
-        yield from lists.each(requirement.values, identifiers.object_name, path.child("values"))
+        yield from lists.each_item(
+            requirement.values, identifiers.object_name, path.child("values")
+        )
     else:
         yield fields.invalid(path.child("key"), requirement.key, "not a valid field selector key")
 
@@ -110,5 +114,5 @@ def true_if_set(value: bool | None, path: fields.Path) -> fields.Errors:
 
 
 def chosen(**ways: object) -> list[str]:
-    """The ways that are used, each as `name`."""
+    """Return the fields that are set, each as `name`."""
     return [f"`{name}`" for name, value in ways.items() if value]

@@ -26,9 +26,9 @@ from tests.builders import (
     DRIVER,
     alternatives,
     claim,
+    cluster_inventory,
     device,
     device_class,
-    fleet,
     gpu,
     gpu_slice,
     hold,
@@ -47,7 +47,7 @@ CAPACITY = f'device.capacity["{DRIVER}"]'
 
 
 class Situation(NamedTuple):
-    fleet: ClusterInventory
+    cluster: ClusterInventory
     claims: Sequence[ResourceClaim]
 
 
@@ -66,7 +66,7 @@ def with_gates(**gates: bool) -> Features:
 
 def two_models() -> ClusterInventory:
     """Four H100 with 80Gi on n1, four A100 with 40Gi on n2."""
-    return fleet(gpu_slice("n1", 4), gpu_slice("n2", 4, product="A100", memory="40Gi"))
+    return cluster_inventory(gpu_slice("n1", 4), gpu_slice("n2", 4, product="A100", memory="40Gi"))
 
 
 def allocated(asked: ResourceClaim, allocation: AllocationResult) -> ResourceClaim:
@@ -83,18 +83,18 @@ def free_device() -> Situation:
 
 @situation
 def allocated_already() -> Situation:
-    world = two_models()
-    hold(world, "train", "gpu-1")
-    allocation = world.release(("default", "train"))  # type: ignore[arg-type]
+    cluster = two_models()
+    hold(cluster, "train", "gpu-1")
+    allocation = cluster.release(("default", "train"))  # type: ignore[arg-type]
     assert allocation is not None
-    return Situation(world, [allocated(claim(request()), allocation)])
+    return Situation(cluster, [allocated(claim(request()), allocation)])
 
 
 @situation
 def admin_access_sees_devices_in_use() -> Situation:
-    world = fleet(gpu_slice("n1", 1))
-    hold(world, "other", "gpu-0")
-    return Situation(world, [claim(request("gpu", admin=True))])
+    cluster = cluster_inventory(gpu_slice("n1", 1))
+    hold(cluster, "other", "gpu-0")
+    return Situation(cluster, [claim(request("gpu", admin=True))])
 
 
 # Written wrong
@@ -108,8 +108,8 @@ def class_misspelt() -> Situation:
 @situation
 def class_unknown() -> Situation:
     classes = [device_class(name, "true") for name in ("nic", "fpga", "disk", "gpu")]
-    world = fleet(gpu_slice(), classes=classes)
-    return Situation(world, [claim(request("gpu", cls="accelerator.example.com"))])
+    cluster = cluster_inventory(gpu_slice(), classes=classes)
+    return Situation(cluster, [claim(request("gpu", cls="accelerator.example.com"))])
 
 
 @situation
@@ -121,9 +121,9 @@ def class_absent_from_request() -> Situation:
 def class_of_other_devices() -> Situation:
     nic = resource_slice(device("eth0", attributes={"speed": 100}), driver="nic.example.com")
     classes = [device_class(), device_class("nic", 'device.driver == "nic.example.com"')]
-    world = fleet(gpu_slice("n1", 2), nic, classes=classes)
+    cluster = cluster_inventory(gpu_slice("n1", 2), nic, classes=classes)
     wanted = request("gpu", f'{ATTRIBUTES}.?productName.orValue("") == "H100"', cls="nic")
-    return Situation(world, [claim(wanted)])
+    return Situation(cluster, [claim(wanted)])
 
 
 @situation
@@ -158,8 +158,8 @@ def domain_nobody_uses() -> Situation:
 @situation
 def attribute_on_some_devices_only() -> Situation:
     linked = gpu("gpu-1", attributes={"nvlink": True})
-    world = fleet(resource_slice(gpu("gpu-0"), linked))
-    return Situation(world, [claim(request("gpu", f"{ATTRIBUTES}.nvlink"))])
+    cluster = cluster_inventory(resource_slice(gpu("gpu-0"), linked))
+    return Situation(cluster, [claim(request("gpu", f"{ATTRIBUTES}.nvlink"))])
 
 
 @situation
@@ -187,8 +187,8 @@ def version_equal_to_text() -> Situation:
 
 @situation
 def integer_compared_with_text() -> Situation:
-    world = fleet(gpu_slice("n1", 2, attributes={"index": 1}))
-    return Situation(world, [claim(request("gpu", f'{ATTRIBUTES}.index == "1"'))])
+    cluster = cluster_inventory(gpu_slice("n1", 2, attributes={"index": 1}))
+    return Situation(cluster, [claim(request("gpu", f'{ATTRIBUTES}.index == "1"'))])
 
 
 @situation
@@ -214,8 +214,10 @@ def selector_that_costs_too_much() -> Situation:
 
 @situation
 def class_selector_broken() -> Situation:
-    world = fleet(gpu_slice(), classes=[device_class("gpu", f'{CAPACITY}.memory > "1Gi"')])
-    return Situation(world, [claim(request())])
+    cluster = cluster_inventory(
+        gpu_slice(), classes=[device_class("gpu", f'{CAPACITY}.memory > "1Gi"')]
+    )
+    return Situation(cluster, [claim(request())])
 
 
 @situation
@@ -225,14 +227,14 @@ def too_many_devices() -> Situation:
 
 @situation
 def match_attribute_misspelt() -> Situation:
-    world = fleet(gpu_slice("n1", 4, attributes={"nvswitchDomain": "d1"}))
-    return Situation(world, [claim(request("gpu", count=2), match=f"{DRIVER}/nvSwitchdomain")])
+    cluster = cluster_inventory(gpu_slice("n1", 4, attributes={"nvswitchDomain": "d1"}))
+    return Situation(cluster, [claim(request("gpu", count=2), match=f"{DRIVER}/nvSwitchdomain")])
 
 
 @situation
 def capacity_request_misspelt() -> Situation:
-    world = fleet(gpu_slice("n1", 1, shareable=True))
-    return Situation(world, [claim(request("gpu", capacity={"memroy": "10Gi"}))])
+    cluster = cluster_inventory(gpu_slice("n1", 1, shareable=True))
+    return Situation(cluster, [claim(request("gpu", capacity={"memroy": "10Gi"}))])
 
 
 # More than there is
@@ -263,9 +265,9 @@ def product_not_there() -> Situation:
 
 @situation
 def product_misspelt() -> Situation:
-    world = fleet(gpu_slice("n1", 2, product="NVIDIA H100 80GB"))
+    cluster = cluster_inventory(gpu_slice("n1", 2, product="NVIDIA H100 80GB"))
     selector = f'{ATTRIBUTES}.productName == "nvidia-h100-80gb"'
-    return Situation(world, [claim(request("gpu", selector))])
+    return Situation(cluster, [claim(request("gpu", selector))])
 
 
 @situation
@@ -292,14 +294,14 @@ def more_devices_than_a_node_has() -> Situation:
 
 @situation
 def requests_need_more_together() -> Situation:
-    world = fleet(gpu_slice("n1", 3))
-    return Situation(world, [claim(request("small", count=2), request("large", count=2))])
+    cluster = cluster_inventory(gpu_slice("n1", 3))
+    return Situation(cluster, [claim(request("small", count=2), request("large", count=2))])
 
 
 @situation
 def claims_need_more_together() -> Situation:
-    world = fleet(gpu_slice("n1", 1))
-    return Situation(world, [claim(request(), name="first"), claim(request(), name="second")])
+    cluster = cluster_inventory(gpu_slice("n1", 1))
+    return Situation(cluster, [claim(request(), name="first"), claim(request(), name="second")])
 
 
 # In use
@@ -307,74 +309,74 @@ def claims_need_more_together() -> Situation:
 
 @situation
 def all_taken() -> Situation:
-    world = two_models()
-    hold(world, "a", "gpu-0", "gpu-1", "gpu-2")
-    hold(world, "b", "gpu-3")
-    hold(world, "c", "gpu-0", "gpu-1", pool="n2")
-    hold(world, "d", "gpu-2", "gpu-3", pool="n2")
-    return Situation(world, [claim(request())])
+    cluster = two_models()
+    hold(cluster, "a", "gpu-0", "gpu-1", "gpu-2")
+    hold(cluster, "b", "gpu-3")
+    hold(cluster, "c", "gpu-0", "gpu-1", pool="n2")
+    hold(cluster, "d", "gpu-2", "gpu-3", pool="n2")
+    return Situation(cluster, [claim(request())])
 
 
 @situation
 def one_claim_frees_enough() -> Situation:
-    world = fleet(gpu_slice("n1", 4))
-    hold(world, "small", "gpu-0")
-    hold(world, "large", "gpu-1", "gpu-2")
-    return Situation(world, [claim(request("gpu", count=3))])
+    cluster = cluster_inventory(gpu_slice("n1", 4))
+    hold(cluster, "small", "gpu-0")
+    hold(cluster, "large", "gpu-1", "gpu-2")
+    return Situation(cluster, [claim(request("gpu", count=3))])
 
 
 @situation
 def partition_keeps_the_whole_gpu() -> Situation:
-    world = fleet(*mig_slices("n1"))
-    hold(world, "inference", "gpu-0-quarter-0")
-    return Situation(world, [claim(request("gpu", f'{ATTRIBUTES}.type == "gpu"'))])
+    cluster = cluster_inventory(*mig_slices("n1"))
+    hold(cluster, "inference", "gpu-0-quarter-0")
+    return Situation(cluster, [claim(request("gpu", f'{ATTRIBUTES}.type == "gpu"'))])
 
 
 @situation
 def partitions_used_up() -> Situation:
-    world = fleet(*mig_slices("n1"))
-    hold(world, "half", "gpu-0-half-0")
-    hold(world, "quarter", "gpu-0-quarter-0")
+    cluster = cluster_inventory(*mig_slices("n1"))
+    hold(cluster, "half", "gpu-0-half-0")
+    hold(cluster, "quarter", "gpu-0-quarter-0")
     wanted = request("gpu", f'{ATTRIBUTES}.size == "half"')
-    return Situation(world, [claim(wanted)])
+    return Situation(cluster, [claim(wanted)])
 
 
 @situation
 def partitions_too_large_together() -> Situation:
-    world = fleet(*mig_slices("n1"))
+    cluster = cluster_inventory(*mig_slices("n1"))
     wanted = request("gpu", f'{ATTRIBUTES}.size == "half"', count=3)
-    return Situation(world, [claim(wanted)])
+    return Situation(cluster, [claim(wanted)])
 
 
 @situation
 def share_larger_than_what_is_left() -> Situation:
-    world = fleet(gpu_slice("n1", 1, memory="40Gi", shareable=True))
+    cluster = cluster_inventory(gpu_slice("n1", 1, memory="40Gi", shareable=True))
     for name in ("a", "b", "c"):
-        hold(world, name, "gpu-0", share={"memory": "10Gi"})
-    return Situation(world, [claim(request("gpu", capacity={"memory": "20Gi"}))])
+        hold(cluster, name, "gpu-0", share={"memory": "10Gi"})
+    return Situation(cluster, [claim(request("gpu", capacity={"memory": "20Gi"}))])
 
 
 @situation
 def shares_used_up() -> Situation:
-    world = fleet(gpu_slice("n1", 1, memory="40Gi", shareable=True))
+    cluster = cluster_inventory(gpu_slice("n1", 1, memory="40Gi", shareable=True))
     for name in ("a", "b", "c", "d"):
-        hold(world, name, "gpu-0", share={"memory": "10Gi"})
-    return Situation(world, [claim(request("gpu", capacity={"memory": "10Gi"}))])
+        hold(cluster, name, "gpu-0", share={"memory": "10Gi"})
+    return Situation(cluster, [claim(request("gpu", capacity={"memory": "10Gi"}))])
 
 
 @situation
 def share_against_the_policy() -> Situation:
     memory = valid_values("40Gi", "5Gi", "10Gi")
-    world = fleet(gpu_slice("n1", 1, memory=memory, shareable=True))
-    return Situation(world, [claim(request("gpu", capacity={"memory": "30Gi"}))])
+    cluster = cluster_inventory(gpu_slice("n1", 1, memory=memory, shareable=True))
+    return Situation(cluster, [claim(request("gpu", capacity={"memory": "30Gi"}))])
 
 
 @situation
 def share_outside_the_range() -> Situation:
     allowed = CapacityRequestPolicyRange("2Gi", "16Gi", "2Gi")
     memory = DeviceCapacity("40Gi", CapacityRequestPolicy("2Gi", (), allowed))
-    world = fleet(gpu_slice("n1", 1, memory=memory, shareable=True))
-    return Situation(world, [claim(request("gpu", capacity={"memory": "17Gi"}))])
+    cluster = cluster_inventory(gpu_slice("n1", 1, memory=memory, shareable=True))
+    return Situation(cluster, [claim(request("gpu", capacity={"memory": "17Gi"}))])
 
 
 @situation
@@ -383,13 +385,13 @@ def groups_that_do_not_go_together() -> Situation:
         device("time-sliced", consumes={"gpu-0": {"slots": "1"}}, groups=("shared",)),
         device("exclusive", consumes={"gpu-0": {"slots": "1"}}, groups=("alone",)),
     ]
-    world = fleet(
+    cluster = cluster_inventory(
         resource_slice(*parts, slices=2),
         resource_slice(name="counters", slices=2, counters={"gpu-0": {"slots": "4"}}),
         features=with_gates(device_compatibility_groups=True),
     )
-    hold(world, "batch", "time-sliced")
-    return Situation(world, [claim(request())])
+    hold(cluster, "batch", "time-sliced")
+    return Situation(cluster, [claim(request())])
 
 
 # Tainted
@@ -398,8 +400,8 @@ def groups_that_do_not_go_together() -> Situation:
 @situation
 def tainted() -> Situation:
     taint = DeviceTaint("example.com/unhealthy", "xid-79", "NoSchedule")
-    world = fleet(gpu_slice("n1", 2, taints=[taint]))
-    return Situation(world, [claim(request())])
+    cluster = cluster_inventory(gpu_slice("n1", 2, taints=[taint]))
+    return Situation(cluster, [claim(request())])
 
 
 @situation
@@ -408,26 +410,26 @@ def tainted_twice() -> Situation:
         DeviceTaint("example.com/unhealthy", "", "NoExecute"),
         DeviceTaint("example.com/reserved", "team-a", "NoSchedule"),
     ]
-    world = fleet(gpu_slice("n1", 2, taints=taints))
-    return Situation(world, [claim(request())])
+    cluster = cluster_inventory(gpu_slice("n1", 2, taints=taints))
+    return Situation(cluster, [claim(request())])
 
 
 @situation
 def tainted_by_a_rule() -> Situation:
-    world = two_models()
+    cluster = two_models()
     taint = DeviceTaint("example.com/maintenance", "", "NoSchedule")
     spec = DeviceTaintRuleSpec(DeviceTaintSelector(pool="n1"), taint)
-    world.put_taint_rule(DeviceTaintRule(ObjectMeta(name="drain-n1"), spec))
-    return Situation(world, [claim(request("gpu", f'{ATTRIBUTES}.productName == "H100"'))])
+    cluster.put_taint_rule(DeviceTaintRule(ObjectMeta(name="drain-n1"), spec))
+    return Situation(cluster, [claim(request("gpu", f'{ATTRIBUTES}.productName == "H100"'))])
 
 
 @situation
 def some_tainted_some_taken() -> Situation:
     taint = DeviceTaint("example.com/unhealthy", "", "NoSchedule")
     sick = [gpu(f"gpu-{number}", taints=[taint]) for number in (2, 3)]
-    world = fleet(resource_slice(gpu("gpu-0"), gpu("gpu-1"), *sick))
-    hold(world, "other", "gpu-0")
-    return Situation(world, [claim(request("gpu", count=2))])
+    cluster = cluster_inventory(resource_slice(gpu("gpu-0"), gpu("gpu-1"), *sick))
+    hold(cluster, "other", "gpu-0")
+    return Situation(cluster, [claim(request("gpu", count=2))])
 
 
 # Constraints
@@ -440,8 +442,8 @@ def match_attribute_best_domain() -> Situation:
         gpu(f"gpu-{number}", attributes={"nvswitchDomain": domain})
         for number, domain in enumerate(domains)
     ]
-    world = fleet(resource_slice(*devices))
-    return Situation(world, [claim(request("gpu", count=4), match=f"{DRIVER}/nvswitchDomain")])
+    cluster = cluster_inventory(resource_slice(*devices))
+    return Situation(cluster, [claim(request("gpu", count=4), match=f"{DRIVER}/nvswitchDomain")])
 
 
 @situation
@@ -450,15 +452,15 @@ def match_attribute_across_requests() -> Situation:
     gpus = resource_slice(gpu("gpu-0", attributes={root: "pci0"}))
     nics = resource_slice(device("eth0", attributes={root: "pci1"}), driver="nic.example.com")
     classes = [device_class(), device_class("nic", 'device.driver == "nic.example.com"')]
-    world = fleet(gpus, nics, classes=classes)
-    return Situation(world, [claim(request("gpu"), request("nic", cls="nic"), match=root)])
+    cluster = cluster_inventory(gpus, nics, classes=classes)
+    return Situation(cluster, [claim(request("gpu"), request("nic", cls="nic"), match=root)])
 
 
 @situation
 def distinct_attribute_too_few_values() -> Situation:
     devices = [gpu(f"gpu-{n}", attributes={"numa": n // 2}) for n in range(4)]
-    world = fleet(resource_slice(*devices))
-    return Situation(world, [claim(request("gpu", count=3), distinct=f"{DRIVER}/numa")])
+    cluster = cluster_inventory(resource_slice(*devices))
+    return Situation(cluster, [claim(request("gpu", count=3), distinct=f"{DRIVER}/numa")])
 
 
 @situation
@@ -469,16 +471,16 @@ def distinct_attribute_absent() -> Situation:
 @situation
 def list_attribute_without_its_gate() -> Situation:
     devices = [gpu(f"gpu-{n}", attributes={"zones": strings("a", f"b{n}")}) for n in range(2)]
-    world = fleet(resource_slice(*devices))
-    return Situation(world, [claim(request("gpu", count=2), match=f"{DRIVER}/zones")])
+    cluster = cluster_inventory(resource_slice(*devices))
+    return Situation(cluster, [claim(request("gpu", count=2), match=f"{DRIVER}/zones")])
 
 
 @situation
 def derived_attribute_that_fails() -> Situation:
-    world = fleet(gpu_slice("n1", 2), features=with_gates(derived_attributes=True))
+    cluster = cluster_inventory(gpu_slice("n1", 2), features=with_gates(derived_attributes=True))
     derived = {f"{DRIVER}/side": f"{ATTRIBUTES}.slot"}
     wanted = request("gpu", count=2, derived=derived)
-    return Situation(world, [claim(wanted, match=f"{DRIVER}/side")])
+    return Situation(cluster, [claim(wanted, match=f"{DRIVER}/side")])
 
 
 # All
@@ -486,9 +488,9 @@ def derived_attribute_that_fails() -> Situation:
 
 @situation
 def all_and_one_is_taken() -> Situation:
-    world = fleet(gpu_slice("n1", 4))
-    hold(world, "other", "gpu-2")
-    return Situation(world, [claim(request("gpu", mode="All"))])
+    cluster = cluster_inventory(gpu_slice("n1", 4))
+    hold(cluster, "other", "gpu-2")
+    return Situation(cluster, [claim(request("gpu", mode="All"))])
 
 
 @situation
@@ -499,15 +501,15 @@ def all_and_none_matches() -> Situation:
 
 @situation
 def all_while_a_pool_is_updated() -> Situation:
-    pieces = [gpu_slice("n1", 2), resource_slice(gpu("gpu-9"), pool="extra", slices=2)]
-    return Situation(fleet(*pieces), [claim(request("gpu", mode="All"))])
+    slices = [gpu_slice("n1", 2), resource_slice(gpu("gpu-9"), pool="extra", slices=2)]
+    return Situation(cluster_inventory(*slices), [claim(request("gpu", mode="All"))])
 
 
 @situation
 def all_against_a_constraint() -> Situation:
     devices = [gpu(f"gpu-{n}", attributes={"numa": n}) for n in range(2)]
-    world = fleet(resource_slice(*devices))
-    return Situation(world, [claim(request("gpu", mode="All"), match=f"{DRIVER}/numa")])
+    cluster = cluster_inventory(resource_slice(*devices))
+    return Situation(cluster, [claim(request("gpu", mode="All"), match=f"{DRIVER}/numa")])
 
 
 # Alternatives
@@ -530,32 +532,34 @@ def no_alternative_fits() -> Situation:
 def binding_conditions_without_their_gate() -> Situation:
     attachable = device("gpu-0", binding_conditions=["example.com/attached"])
     gates = with_gates(device_binding_conditions=False)
-    return Situation(fleet(resource_slice(attachable), features=gates), [claim(request())])
+    return Situation(
+        cluster_inventory(resource_slice(attachable), features=gates), [claim(request())]
+    )
 
 
 @situation
 def partitions_without_their_gate() -> Situation:
-    world = fleet(*mig_slices("n1"), features=with_gates(partitionable_devices=False))
-    return Situation(world, [claim(request())])
+    cluster = cluster_inventory(*mig_slices("n1"), features=with_gates(partitionable_devices=False))
+    return Situation(cluster, [claim(request())])
 
 
 @situation
 def alternatives_without_their_gate() -> Situation:
-    world = fleet(gpu_slice(), features=with_gates(prioritized_list=False))
-    return Situation(world, [claim(alternatives("gpu", option("any")))])
+    cluster = cluster_inventory(gpu_slice(), features=with_gates(prioritized_list=False))
+    return Situation(cluster, [claim(alternatives("gpu", option("any")))])
 
 
 @situation
 def admin_access_without_its_gate() -> Situation:
-    world = fleet(gpu_slice(), features=with_gates(admin_access=False))
-    return Situation(world, [claim(request("gpu", admin=True))])
+    cluster = cluster_inventory(gpu_slice(), features=with_gates(admin_access=False))
+    return Situation(cluster, [claim(request("gpu", admin=True))])
 
 
 @situation
 def node_without_optional_operations() -> Situation:
-    piece = resource_slice(gpu("gpu-0"), skip_node_operations=["*"])
-    world = fleet(piece, features=with_gates(optional_node_operations=True))
-    return Situation(world, [claim(request())])
+    published = resource_slice(gpu("gpu-0"), skip_node_operations=["*"])
+    cluster = cluster_inventory(published, features=with_gates(optional_node_operations=True))
+    return Situation(cluster, [claim(request())])
 
 
 # What is published
@@ -563,68 +567,68 @@ def node_without_optional_operations() -> Situation:
 
 @situation
 def no_node() -> Situation:
-    return Situation(fleet(), [claim(request())])
+    return Situation(cluster_inventory(), [claim(request())])
 
 
 @situation
 def nothing_published() -> Situation:
-    return Situation(fleet(nodes=[node("n1"), node("n2")]), [claim(request())])
+    return Situation(cluster_inventory(nodes=[node("n1"), node("n2")]), [claim(request())])
 
 
 @situation
 def pool_being_updated() -> Situation:
-    pieces = [gpu_slice("n1", 1), resource_slice(gpu("gpu-0"), node="n2", slices=3)]
-    world = fleet(*pieces)
-    hold(world, "other", "gpu-0")
-    return Situation(world, [claim(request())])
+    slices = [gpu_slice("n1", 1), resource_slice(gpu("gpu-0"), node="n2", slices=3)]
+    cluster = cluster_inventory(*slices)
+    hold(cluster, "other", "gpu-0")
+    return Situation(cluster, [claim(request())])
 
 
 @situation
 def pool_that_contradicts_itself() -> Situation:
-    world = fleet(resource_slice(gpu("gpu-0"), gpu("gpu-0")))
-    return Situation(world, [claim(request())])
+    cluster = cluster_inventory(resource_slice(gpu("gpu-0"), gpu("gpu-0")))
+    return Situation(cluster, [claim(request())])
 
 
 @situation
 def slice_of_an_old_generation() -> Situation:
     old = resource_slice(gpu("gpu-0"), pool="rack", name="old", slices=2)
     new = resource_slice(gpu("gpu-0"), node="n2", pool="rack", name="new", generation=2, slices=2)
-    return Situation(fleet(old, new), [claim(request())])
+    return Situation(cluster_inventory(old, new), [claim(request())])
 
 
 @situation
 def slice_of_a_node_that_is_gone() -> Situation:
-    world = fleet(gpu_slice("n1", 2), nodes=[node("n2")])
-    world.drop_node("n1")
-    return Situation(world, [claim(request())])
+    cluster = cluster_inventory(gpu_slice("n1", 2), nodes=[node("n2")])
+    cluster.drop_node("n1")
+    return Situation(cluster, [claim(request())])
 
 
 @situation
 def network_devices_for_other_nodes() -> Situation:
-    piece = resource_slice(
+    published = resource_slice(
         gpu("far-0"), gpu("far-1"), node=None, node_selector=nodes_labelled("rack", "r7")
     )
-    world = fleet(piece, nodes=[node("n1", labels={"rack": "r1"}), node("n2")])
-    return Situation(world, [claim(request())])
+    cluster = cluster_inventory(published, nodes=[node("n1", labels={"rack": "r1"}), node("n2")])
+    return Situation(cluster, [claim(request())])
 
 
 @situation
 def network_devices_counted_once() -> Situation:
-    piece = resource_slice(gpu("far-0"), gpu("far-1"), node=None, all_nodes=True)
-    world = fleet(piece, nodes=[node(f"n{number}") for number in range(3)])
-    hold(world, "other", "far-0", pool="network")
-    return Situation(world, [claim(request("gpu", count=2))])
+    published = resource_slice(gpu("far-0"), gpu("far-1"), node=None, all_nodes=True)
+    cluster = cluster_inventory(published, nodes=[node(f"n{number}") for number in range(3)])
+    hold(cluster, "other", "far-0", pool="network")
+    return Situation(cluster, [claim(request("gpu", count=2))])
 
 
 @situation
 def devices_of_another_node_in_one_pool() -> Situation:
-    piece = resource_slice(
+    published = resource_slice(
         device("gpu-a", node="n1"), device("gpu-b", node="n2"), pool="rack", per_device=True
     )
-    world = fleet(piece, nodes=[node("n1"), node("n2")])
-    hold(world, "other", "gpu-a", pool="rack")
-    hold(world, "third", "gpu-b", pool="rack")
-    return Situation(world, [claim(request())])
+    cluster = cluster_inventory(published, nodes=[node("n1"), node("n2")])
+    hold(cluster, "other", "gpu-a", pool="rack")
+    hold(cluster, "third", "gpu-b", pool="rack")
+    return Situation(cluster, [claim(request())])
 
 
 # Several causes
@@ -632,12 +636,12 @@ def devices_of_another_node_in_one_pool() -> Situation:
 
 @situation
 def other_claim_of_the_pod_binds_it_to_a_node() -> Situation:
-    world = two_models()
-    world.put_node(node("n1", labels={"kubernetes.io/hostname": "n1"}))
+    cluster = two_models()
+    cluster.put_node(node("n1", labels={"kubernetes.io/hostname": "n1"}))
     first = AllocationResult(node_selector=nodes_labelled("kubernetes.io/hostname", "n1"))
     wanted = request("gpu", f'{ATTRIBUTES}.productName == "A100"')
     data = allocated(claim(request(), name="data"), first)
-    return Situation(world, [data, claim(wanted)])
+    return Situation(cluster, [data, claim(wanted)])
 
 
 @situation
@@ -646,18 +650,18 @@ def fleet_with_many_causes() -> Situation:
     slices = [gpu_slice(f"h{number}", 8) for number in range(40)]
     slices += [gpu_slice(f"a{number}", 8, product="A100", memory="40Gi") for number in range(30)]
     slices += [gpu_slice(f"t{number}", 8, taints=[taint]) for number in range(5)]
-    world = fleet(*slices, nodes=[node(f"cpu{number}") for number in range(100)])
+    cluster = cluster_inventory(*slices, nodes=[node(f"cpu{number}") for number in range(100)])
     for number in range(40):
-        hold(world, f"job-{number}", *(f"gpu-{each}" for each in range(6)), pool=f"h{number}")
+        hold(cluster, f"job-{number}", *(f"gpu-{item}" for item in range(6)), pool=f"h{number}")
     wanted = request("gpu", f'{ATTRIBUTES}.productName == "H100"', count=4)
-    return Situation(world, [claim(wanted)])
+    return Situation(cluster, [claim(wanted)])
 
 
 @situation
 def two_requests_in_trouble() -> Situation:
-    world = two_models()
+    cluster = two_models()
     wanted = [
         request("big", f'{CAPACITY}.memory.compareTo(quantity("96Gi")) >= 0'),
         request("new", f'{ATTRIBUTES}.productName == "B200"'),
     ]
-    return Situation(world, [claim(*wanted)])
+    return Situation(cluster, [claim(*wanted)])

@@ -23,7 +23,7 @@ NAMES = sorted(SITUATIONS)
 
 def explained(situation: Situation) -> Explanation:
     return claim_explanation.explain(
-        situation.fleet, situation.claims, new_share_id=lambda: "share"
+        situation.cluster, situation.claims, new_share_id=lambda: "share"
     )
 
 
@@ -49,11 +49,11 @@ def test_names_a_cause(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_each_change_helps_when_it_is_made(name: str) -> None:
     for number, change in enumerate(explained(SITUATIONS[name]()).changes):
-        fleet, claims = SITUATIONS[name]()
+        cluster, claims = SITUATIONS[name]()
         waiting = [claim for claim in claims if claim.status.allocation is None]
-        with change.applied_in(fleet):
+        with change.applied_in(cluster):
             changed = change.applied_to(waiting)
-            asked = Allocator(fleet, new_share_id=lambda: "share")
+            asked = Allocator(cluster, new_share_id=lambda: "share")
             assert isinstance(asked.allocate_on(changed, change.node), Fit), (number, change)
 
 
@@ -82,5 +82,5 @@ def test_ruling_nodes_out_by_counting_changes_nothing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_everywhere = explained(SITUATIONS[name]())
-    monkeypatch.setattr(claim_explanation, "ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(claim_explanation, "NODES_TRIED_FIRST", 1)
     assert explained(SITUATIONS[name]()) == asked_everywhere

@@ -43,10 +43,11 @@ from dray.api.types.pods import Pod
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Explanation
 from dray.explain.pod.pod_progress import PodContext
-from tests.builders import DRIVER, claim, fleet, gpu_slice, request
+from tests import builders
+from tests.builders import DRIVER, claim, cluster_inventory, gpu_slice, request
 
 GPU = f"{DRIVER}/n1/gpu-0"
-ELSEWHERE = NodeSelector(
+ON_NODE_1 = NodeSelector(
     (
         NodeSelectorTerm(
             match_fields=(NodeSelectorRequirement("metadata.name", "In", ("n1",)),),
@@ -57,7 +58,7 @@ ELSEWHERE = NodeSelector(
 
 class Situation(NamedTuple):
     pod: Pod
-    around: PodContext
+    context: PodContext
     explanation: Explanation | None = None
 
 
@@ -70,17 +71,22 @@ def way(build: Callable[[], Situation]) -> Callable[[], Situation]:
     return build
 
 
-def pod(*, claim_name: str | None = "one", status: Any = None, **spec: Any) -> Pod:
-    """A pod with one claim, or with one from a template where none is named."""
-    entry: dict[str, Any] = {"name": "gpu", "resourceClaimName": claim_name}
-    if claim_name is None:
-        entry = {"name": "gpu", "resourceClaimTemplateName": "template"}
-    document = {
-        "metadata": {"name": "train", "namespace": "team", "uid": "1"},
-        "spec": {"containers": [{"name": "main"}], "resourceClaims": [entry], **spec},
-        "status": {"phase": "Pending", **(status or {})},
-    }
-    return msgspec.convert(document, Pod)
+def pod(
+    *,
+    claim_name: str | None = "one",
+    template_name: str = "template",
+    status: Any = None,
+    **spec: Any,
+) -> Pod:
+    """Return a pod with one claim, or with one from a template where none is named."""
+    return builders.pod(
+        namespace="team",
+        uid="1",
+        claims={"gpu": claim_name} if claim_name else None,
+        templates=None if claim_name else {"gpu": template_name},
+        status={"phase": "Pending", **(status or {})},
+        **spec,
+    )
 
 
 def refused(message: str) -> dict[str, Any]:
@@ -88,17 +94,19 @@ def refused(message: str) -> dict[str, Any]:
     return {"conditions": [{**condition, "message": message}]}
 
 
-def asked(name: str = "one", namespace: str = "team", **request_settings: Any) -> ResourceClaim:
-    made = claim(request("gpu", **request_settings))
-    metadata = ObjectMeta(name=name, namespace=namespace)
-    return msgspec.structs.replace(made, metadata=metadata)
+def waiting_claim(
+    name: str = "one", namespace: str = "team", **request_settings: Any
+) -> ResourceClaim:
+    return claim(request("gpu", **request_settings), name=name, namespace=namespace)
 
 
 def allocated(result: dict[str, Any] | None = None, **status: Any) -> ResourceClaim:
     place: dict[str, Any] = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
     devices = DeviceAllocationResult((DeviceRequestAllocationResult(**place, **(result or {})),))
-    allocation = AllocationResult(devices=devices, node_selector=ELSEWHERE)
-    return msgspec.structs.replace(asked(), status=ResourceClaimStatus(allocation, **status))
+    allocation = AllocationResult(devices=devices, node_selector=ON_NODE_1)
+    return msgspec.structs.replace(
+        waiting_claim(), status=ResourceClaimStatus(allocation, **status)
+    )
 
 
 def node(name: str = "n1", ready: str = "True", message: str = "", **labels: str) -> Node:
@@ -106,23 +114,23 @@ def node(name: str = "n1", ready: str = "True", message: str = "", **labels: str
     return Node(ObjectMeta(name=name, labels=labels), status=NodeStatus(conditions=conditions))
 
 
-def said(reason: str, message: str) -> CoreEvent:
+def warning(reason: str, message: str) -> CoreEvent:
     about = ObjectReference(kind="Pod", namespace="team", name="train", uid="1")
     return CoreEvent(involved_object=about, reason=reason, message=message, type="Warning")
 
 
-def around(*claims: ResourceClaim, **settings: Any) -> PodContext:
-    known = {each.key: each for each in claims}
+def context(*claims: ResourceClaim, **settings: Any) -> PodContext:
+    by_key = {item.key: item for item in claims}
     settings.setdefault("nodes", {"n1": node()})
-    return PodContext(claims=known, **settings)
+    return PodContext(claims=by_key, **settings)
 
 
 def template(namespace: str = "team", count: int = 1) -> dict[ClaimKey, ResourceClaimTemplate]:
     metadata = ObjectMeta(name="template", namespace=namespace)
-    made = ResourceClaimTemplate(
+    template_object = ResourceClaimTemplate(
         metadata, ResourceClaimTemplateSpec(spec=claim(request("gpu", count=count)).spec)
     )
-    return {ClaimKey(namespace, "template"): made}
+    return {ClaimKey(namespace, "template"): template_object}
 
 
 def quota(used: str, hard: str) -> ResourceQuota:
@@ -139,7 +147,7 @@ def container(**state: Any) -> dict[str, Any]:
 
 def on_node(*events: CoreEvent, status: Any = None) -> Situation:
     placed = pod(nodeName="n1", status=status)
-    return Situation(placed, around(allocated(), events=events))
+    return Situation(placed, context(allocated(), events=events))
 
 
 @way
@@ -149,11 +157,11 @@ def running() -> Situation:
 
 
 def tainted_slice(*taints: DeviceTaint, generation: int = 2) -> ResourceSlice:
-    made = gpu_slice("n1", 1)
-    device = msgspec.structs.replace(made.spec.devices[0], taints=taints)
-    pool = msgspec.structs.replace(made.spec.pool, generation=generation)
-    spec = msgspec.structs.replace(made.spec, devices=(device,), pool=pool)
-    return msgspec.structs.replace(made, spec=spec)
+    template_object = gpu_slice("n1", 1)
+    device = msgspec.structs.replace(template_object.spec.devices[0], taints=taints)
+    pool = msgspec.structs.replace(template_object.spec.pool, generation=generation)
+    spec = msgspec.structs.replace(template_object.spec, devices=(device,), pool=pool)
+    return msgspec.structs.replace(template_object, spec=spec)
 
 
 def health(word: str, message: str = "") -> dict[str, Any]:
@@ -170,7 +178,7 @@ def with_device(status: dict[str, Any], **settings: Any) -> Situation:
     broken = DeviceToleration(key="broken", operator="Exists", effect="NoExecute")
     held = allocated({"tolerations": (brief, broken)})
     placed = pod(nodeName="n1", status={"phase": "Running", **status})
-    return Situation(placed, around(held, **settings))
+    return Situation(placed, context(held, **settings))
 
 
 RUNS = {"state": {"running": {}}, "ready": True}
@@ -222,85 +230,89 @@ def done() -> Situation:
 
 @way
 def quota_used_up() -> Situation:
-    surroundings = around(templates=template(count=2), quotas=[quota(used="3", hard="4")])
+    surroundings = context(templates=template(count=2), quotas=[quota(used="3", hard="4")])
     return Situation(pod(claim_name=None), surroundings)
 
 
 @way
 def quota_for_one_device() -> Situation:
-    surroundings = around(templates=template(), quotas=[quota(used="1", hard="1")])
+    surroundings = context(templates=template(), quotas=[quota(used="1", hard="1")])
     return Situation(pod(claim_name=None), surroundings)
 
 
 @way
 def quota_with_room() -> Situation:
-    surroundings = around(templates=template(), quotas=[quota(used="3", hard="4")])
+    surroundings = context(templates=template(), quotas=[quota(used="3", hard="4")])
     return Situation(pod(claim_name=None), surroundings)
 
 
 @way
 def gates_set() -> Situation:
     gates = [{"name": "example.com/quota"}, {"name": "example.com/review"}]
-    return Situation(pod(schedulingGates=gates), around(asked()))
+    return Situation(pod(schedulingGates=gates), context(waiting_claim()))
 
 
 @way
 def claim_missing() -> Situation:
-    return Situation(pod(), around())
+    return Situation(pod(), context())
 
 
 @way
 def claim_in_another_namespace() -> Situation:
-    return Situation(pod(), around(asked(namespace="default"), asked(namespace="prod")))
+    return Situation(
+        pod(), context(waiting_claim(namespace="default"), waiting_claim(namespace="prod"))
+    )
 
 
 @way
 def template_missing() -> Situation:
-    return Situation(pod(claim_name=None), around(templates=template("default")))
+    return Situation(pod(claim_name=None), context(templates=template("default")))
 
 
 @way
 def claim_misspelt() -> Situation:
-    return Situation(pod(claim_name="one-gpus"), around(asked("one-gpu"), asked("none", "prod")))
+    return Situation(
+        pod(claim_name="one-gpus"), context(waiting_claim("one-gpu"), waiting_claim("none", "prod"))
+    )
 
 
 @way
 def template_misspelt() -> Situation:
-    misspelt = {"name": "gpu", "resourceClaimTemplateName": "tempalte"}
-    return Situation(pod(resourceClaims=[misspelt]), around(templates=template()))
+    waiting = pod(claim_name=None, template_name="tempalte")
+    return Situation(waiting, context(templates=template()))
 
 
 @way
 def claim_not_made() -> Situation:
-    event = said("FailedResourceClaimCreation", "PodResourceClaim gpu: no more claims today")
-    return Situation(pod(claim_name=None), around(templates=template(), events=[event]))
+    event = warning("FailedResourceClaimCreation", "PodResourceClaim gpu: no more claims today")
+    return Situation(pod(claim_name=None), context(templates=template(), events=[event]))
 
 
 @way
 def claim_being_deleted() -> Situation:
     going = ObjectMeta(name="one", namespace="team", deletion_timestamp="2026-11-15T10:00:00Z")
-    return Situation(pod(), around(msgspec.structs.replace(asked(), metadata=going)))
+    return Situation(pod(), context(msgspec.structs.replace(waiting_claim(), metadata=going)))
 
 
 @way
 def no_devices() -> Situation:
-    wanted = asked(count=4)
+    wanted = waiting_claim(count=4)
     explanation = claim_explanation.explain(
-        fleet(gpu_slice("n1", 2)), [wanted], new_share_id=lambda: "s"
+        cluster_inventory(gpu_slice("n1", 2)), [wanted], new_share_id=lambda: "s"
     )
     refusal = refused("0/1 nodes are available: 1 cannot allocate all claims.")
-    return Situation(pod(status=refusal), around(wanted), explanation)
+    return Situation(pod(status=refusal), context(wanted), explanation)
 
 
 @way
 def scheduler_unknown() -> Situation:
-    return Situation(pod(schedulerName="gang-scheduler"), around(allocated()))
+    return Situation(pod(schedulerName="gang-scheduler"), context(allocated()))
 
 
 @way
 def node_full() -> Situation:
     return Situation(
-        pod(status=refused("0/1 nodes are available: 1 Insufficient cpu.")), around(allocated())
+        pod(status=refused("0/1 nodes are available: 1 Insufficient cpu.")), context(allocated())
     )
 
 
@@ -309,7 +321,7 @@ def devices_where_the_pod_may_not_go() -> Situation:
     nodes = {"n1": node(zone="a"), "n2": node("n2", zone="b")}
     status = refused("0/2 nodes are available: 1 node(s) didn't match Pod's node selector.")
     return Situation(
-        pod(nodeSelector={"zone": "b"}, status=status), around(allocated(), nodes=nodes)
+        pod(nodeSelector={"zone": "b"}, status=status), context(allocated(), nodes=nodes)
     )
 
 
@@ -319,7 +331,7 @@ def binding_condition_awaited() -> Situation:
     reported = AllocatedDeviceStatus(
         DRIVER, "n1", "gpu-0", conditions=(Condition("powered", "True"),)
     )
-    return Situation(pod(), around(allocated(conditions, devices=(reported,))))
+    return Situation(pod(), context(allocated(conditions, devices=(reported,))))
 
 
 @way
@@ -327,7 +339,7 @@ def binding_condition_failed() -> Situation:
     conditions = {"binding_conditions": ("attached",), "binding_failure_conditions": ("broken",)}
     failure = Condition("broken", "True", message="the cable is loose")
     reported = AllocatedDeviceStatus(DRIVER, "n1", "gpu-0", conditions=(failure,))
-    return Situation(pod(), around(allocated(conditions, devices=(reported,))))
+    return Situation(pod(), context(allocated(conditions, devices=(reported,))))
 
 
 def not_attached(message: str) -> dict[str, Any]:
@@ -340,36 +352,36 @@ BROKEN_CABLE = 'device binding failed: claim=one, reason=NoLink, message="the ca
 
 @way
 def binding_failed_a_moment_ago() -> Situation:
-    return Situation(pod(status=not_attached(BROKEN_CABLE)), around(asked()))
+    return Situation(pod(status=not_attached(BROKEN_CABLE)), context(waiting_claim()))
 
 
 @way
 def binding_took_too_long() -> Situation:
     status = not_attached("device binding timeout: claim=one")
-    return Situation(pod(status=status), around(asked()))
+    return Situation(pod(status=status), context(waiting_claim()))
 
 
 @way
 def binding_tried_again_after_a_failure() -> Situation:
     waiting = allocated({"binding_conditions": ("attached",)})
-    return Situation(pod(status=not_attached(BROKEN_CABLE)), around(waiting))
+    return Situation(pod(status=not_attached(BROKEN_CABLE)), context(waiting))
 
 
 @way
 def node_gone() -> Situation:
-    return Situation(pod(nodeName="n1"), around(allocated(), nodes={}))
+    return Situation(pod(nodeName="n1"), context(allocated(), nodes={}))
 
 
 @way
 def node_not_ready() -> Situation:
     lost = {"n1": node(ready="Unknown", message="Kubelet stopped posting node status.")}
-    return Situation(pod(nodeName="n1"), around(allocated(), nodes=lost))
+    return Situation(pod(nodeName="n1"), context(allocated(), nodes=lost))
 
 
 def unregistered(*slices: ResourceSlice) -> Situation:
     message = f"prepare dynamic resources: DRA driver {DRIVER} is not registered"
-    event = said("FailedPrepareDynamicResources", message)
-    return Situation(pod(nodeName="n1"), around(allocated(), events=[event], slices=slices))
+    event = warning("FailedPrepareDynamicResources", message)
+    return Situation(pod(nodeName="n1"), context(allocated(), events=[event], slices=slices))
 
 
 @way
@@ -392,13 +404,13 @@ def prepare_failed() -> Situation:
     message = (
         "prepare dynamic resources: NodePrepareResources failed for claim one: the GPU is lost"
     )
-    return on_node(said("FailedPrepareDynamicResources", message))
+    return on_node(warning("FailedPrepareDynamicResources", message))
 
 
 @way
 def prepared_after_a_failure() -> Situation:
     status = container(state={"running": {}}, ready=True)
-    failure = said("FailedPrepareDynamicResources", "try again")
+    failure = warning("FailedPrepareDynamicResources", "try again")
     return on_node(failure, status={"phase": "Running", **status})
 
 
@@ -413,7 +425,7 @@ def cdi_device_unresolved() -> Situation:
 def cdi_device_unresolved_by_event() -> Situation:
     message = "Error: CDI device injection failed: unresolvable CDI devices example.com/gpu=gpu-0"
     waiting = {"reason": "ContainerCreating"}
-    return on_node(said("Failed", message), status=container(state={"waiting": waiting}))
+    return on_node(warning("Failed", message), status=container(state={"waiting": waiting}))
 
 
 @way
@@ -424,7 +436,7 @@ def image_missing() -> Situation:
 
 @way
 def volume_missing() -> Situation:
-    event = said("FailedMount", 'MountVolume.SetUp failed: configmap "settings" not found')
+    event = warning("FailedMount", 'MountVolume.SetUp failed: configmap "settings" not found')
     return on_node(event, status=container(state={"waiting": {"reason": "ContainerCreating"}}))
 
 
@@ -460,7 +472,7 @@ def evicted_for_a_device_taint() -> Situation:
 def nothing_may_be_read() -> Situation:
     unread = frozenset({"ResourceQuota", "ResourceClaim", "Node", "Event"})
     explanation = claim_explanation.explain(
-        fleet(gpu_slice("n1", 2)), [asked()], new_share_id=lambda: "s"
+        cluster_inventory(gpu_slice("n1", 2)), [waiting_claim()], new_share_id=lambda: "s"
     )
     return Situation(pod(), PodContext(unread=unread), explanation)
 
@@ -468,7 +480,7 @@ def nothing_may_be_read() -> Situation:
 @way
 def claims_of_others_may_not_be_read() -> Situation:
     explanation = claim_explanation.explain(
-        fleet(gpu_slice("n1", 2)), [asked()], new_share_id=lambda: "s"
+        cluster_inventory(gpu_slice("n1", 2)), [waiting_claim()], new_share_id=lambda: "s"
     )
-    surroundings = around(asked(), partly_read=frozenset({"ResourceClaim"}))
+    surroundings = context(waiting_claim(), partly_read=frozenset({"ResourceClaim"}))
     return Situation(pod(), surroundings, explanation)

@@ -10,7 +10,7 @@ from dray.allocator.search import backtracking
 from dray.api.ids import ClaimKey
 from dray.api.types.dra import AllocationResult
 from tests import builders
-from tests.unit.allocator import asking
+from tests.unit.allocator import allocating
 
 CLAIM = builders.claim(builders.request())
 
@@ -34,37 +34,39 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> Searches:
     return Searches(monkeypatch)
 
 
-def allocation_of(answer: Fit | NoFit) -> AllocationResult:
-    assert isinstance(answer, Fit)
-    return answer.allocations[0]
+def allocation_of(result: Fit | NoFit) -> AllocationResult:
+    assert isinstance(result, Fit)
+    return result.allocations[0]
 
 
 def test_the_first_node_in_order_that_fits_is_taken() -> None:
-    fleet = builders.fleet(builders.gpu_slice("n1", 0), builders.gpu_slice("n2", 1))
-    answer = asking.placement_on(fleet).first_fit([CLAIM])
-    assert isinstance(answer, Fit)
-    assert answer.node == "n2"
+    cluster = builders.cluster_inventory(builders.gpu_slice("n1", 0), builders.gpu_slice("n2", 1))
+    result = allocating.allocator_on(cluster).first_fit([CLAIM])
+    assert isinstance(result, Fit)
+    assert result.node == "n2"
 
 
 def test_the_search_may_start_at_any_node_and_comes_round() -> None:
-    fleet = builders.fleet(*[builders.gpu_slice(f"n{number}", 1) for number in range(4)])
-    asked = asking.placement_on(fleet)
+    cluster = builders.cluster_inventory(
+        *[builders.gpu_slice(f"n{number}", 1) for number in range(4)]
+    )
+    asked = allocating.allocator_on(cluster)
     nodes = []
     for start in (2, 3, 0, 2):
-        answer = asked.first_fit([CLAIM], start)
-        assert isinstance(answer, Fit)
-        nodes.append(answer.node)
+        result = asked.first_fit([CLAIM], start)
+        assert isinstance(result, Fit)
+        nodes.append(result.node)
     assert nodes == ["n2", "n3", "n0", "n2"]
-    builders.hold(fleet, "a", "gpu-0", pool="n2")
-    builders.hold(fleet, "b", "gpu-0", pool="n3")
+    builders.hold(cluster, "a", "gpu-0", pool="n2")
+    builders.hold(cluster, "b", "gpu-0", pool="n3")
     last = asked.first_fit([CLAIM], 2)
     assert isinstance(last, Fit)
     assert last.node == "n0"
 
 
 def test_an_answer_is_given_again_without_a_search(searches: Searches) -> None:
-    fleet = builders.fleet(builders.gpu_slice("n1"), builders.gpu_slice("n2"))
-    asked = asking.placement_on(fleet)
+    cluster = builders.cluster_inventory(builders.gpu_slice("n1"), builders.gpu_slice("n2"))
+    asked = allocating.allocator_on(cluster)
     first = asked.allocate_on([CLAIM], "n1")
     assert asked.allocate_on([builders.claim(builders.request(), name="twin")], "n1") is first
     asked.allocate_on([CLAIM], "n2")
@@ -72,47 +74,55 @@ def test_an_answer_is_given_again_without_a_search(searches: Searches) -> None:
 
 
 def test_only_the_node_that_changed_is_asked_again(searches: Searches) -> None:
-    fleet = builders.fleet(builders.gpu_slice("n1"), builders.gpu_slice("n2"))
-    asked = asking.placement_on(fleet)
+    cluster = builders.cluster_inventory(builders.gpu_slice("n1"), builders.gpu_slice("n2"))
+    asked = allocating.allocator_on(cluster)
     for node in ("n1", "n2"):
         asked.allocate_on([CLAIM], node)
-    builders.hold(fleet, "other", "gpu-0", pool="n1")
+    builders.hold(cluster, "other", "gpu-0", pool="n1")
     for node in ("n1", "n2"):
         asked.allocate_on([CLAIM], node)
     assert searches.nodes == ["n1", "n2", "n1"]
 
 
 def test_a_no_stands_while_devices_are_only_taken(searches: Searches) -> None:
-    pieces = [builders.gpu_slice(f"n{number}", 2, memory="20Gi") for number in range(3)]
-    fleet = builders.fleet(*pieces, builders.gpu_slice("n9", 2))
-    asked = asking.placement_on(fleet)
+    slices = [builders.gpu_slice(f"n{number}", 2, memory="20Gi") for number in range(3)]
+    cluster = builders.cluster_inventory(*slices, builders.gpu_slice("n9", 2))
+    asked = allocating.allocator_on(cluster)
     big = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0'
     claim = builders.claim(builders.request("gpu", big))
-    fleet.record_allocation(ClaimKey("", "a"), allocation_of(asked.first_fit([claim])))
-    builders.hold(fleet, "other", "gpu-0", pool="n0")
-    fleet.record_allocation(ClaimKey("", "b"), allocation_of(asked.first_fit([claim])))
+    cluster.record_allocation(ClaimKey("", "a"), allocation_of(asked.first_fit([claim])))
+    builders.hold(cluster, "other", "gpu-0", pool="n0")
+    cluster.record_allocation(ClaimKey("", "b"), allocation_of(asked.first_fit([claim])))
     assert searches.nodes == ["n0", "n1", "n2", "n9", "n9"]
 
 
 def test_a_released_device_opens_its_node_again(searches: Searches) -> None:
-    fleet = builders.fleet(*[builders.gpu_slice(f"n{number}", 1) for number in range(3)])
-    asked = asking.placement_on(fleet)
+    cluster = builders.cluster_inventory(
+        *[builders.gpu_slice(f"n{number}", 1) for number in range(3)]
+    )
+    asked = allocating.allocator_on(cluster)
     for number in range(3):
-        fleet.record_allocation(ClaimKey("", f"c{number}"), allocation_of(asked.first_fit([CLAIM])))
+        cluster.record_allocation(
+            ClaimKey("", f"c{number}"), allocation_of(asked.first_fit([CLAIM]))
+        )
     assert isinstance(asked.first_fit([CLAIM]), NoFit)
     searches.nodes.clear()
-    fleet.release(ClaimKey("", "c1"))
-    answer = asked.first_fit([CLAIM])
-    assert isinstance(answer, Fit)
-    assert answer.node == "n1"
+    cluster.release(ClaimKey("", "c1"))
+    result = asked.first_fit([CLAIM])
+    assert isinstance(result, Fit)
+    assert result.node == "n1"
     assert searches.nodes == ["n1"]
 
 
 def test_full_nodes_are_not_asked_by_questions_that_need_a_free_device(searches: Searches) -> None:
-    fleet = builders.fleet(*[builders.gpu_slice(f"n{number}", 1) for number in range(3)])
-    asked = asking.placement_on(fleet)
+    cluster = builders.cluster_inventory(
+        *[builders.gpu_slice(f"n{number}", 1) for number in range(3)]
+    )
+    asked = allocating.allocator_on(cluster)
     for number in range(2):
-        fleet.record_allocation(ClaimKey("", f"c{number}"), allocation_of(asked.first_fit([CLAIM])))
+        cluster.record_allocation(
+            ClaimKey("", f"c{number}"), allocation_of(asked.first_fit([CLAIM]))
+        )
     searches.nodes.clear()
     other = builders.claim(builders.request("other", "true"))
     assert isinstance(asked.first_fit([other]), Fit)
@@ -120,9 +130,9 @@ def test_full_nodes_are_not_asked_by_questions_that_need_a_free_device(searches:
 
 
 def test_what_is_wrong_with_a_claim_shows_on_full_nodes_too() -> None:
-    fleet = builders.fleet(builders.gpu_slice(count=1))
-    builders.hold(fleet, "other", "gpu-0")
-    asked = asking.placement_on(fleet)
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=1))
+    builders.hold(cluster, "other", "gpu-0")
+    asked = allocating.allocator_on(cluster)
     claims = [builders.claim(builders.request(cls="no-such-class"))]
     with pytest.raises(AllocationError) as found:
         asked.first_fit(claims)
@@ -134,15 +144,15 @@ def test_what_is_wrong_with_a_claim_shows_on_full_nodes_too() -> None:
 
 def test_a_failure_on_one_node_only_does_not_stop_the_others() -> None:
     twice = builders.resource_slice(builders.gpu("x"), builders.gpu("x"), node="n1")
-    fleet = builders.fleet(twice, builders.gpu_slice("n2"))
-    answer = asking.placement_on(fleet).first_fit([CLAIM])
-    assert isinstance(answer, Fit)
-    assert answer.node == "n2"
+    cluster = builders.cluster_inventory(twice, builders.gpu_slice("n2"))
+    result = allocating.allocator_on(cluster).first_fit([CLAIM])
+    assert isinstance(result, Fit)
+    assert result.node == "n2"
 
 
 def test_a_changed_class_makes_everything_be_asked_again() -> None:
-    fleet = builders.fleet(builders.gpu_slice())
-    asked = asking.placement_on(fleet)
+    cluster = builders.cluster_inventory(builders.gpu_slice())
+    asked = allocating.allocator_on(cluster)
     assert isinstance(asked.allocate_on([CLAIM], "n1"), Fit)
-    fleet.put_class(builders.device_class("gpu", "false"))
+    cluster.put_class(builders.device_class("gpu", "false"))
     assert isinstance(asked.allocate_on([CLAIM], "n1"), NoFit)

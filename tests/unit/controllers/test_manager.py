@@ -1,4 +1,4 @@
-"""All loops together, started, supervised and elected."""
+"""All loops together, started and elected."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray import driverkit
+from dray import driverkit, durable_files
 from dray.api.types.dra import Device, ResourceClaim
-from dray.driverkit import cdi, checkpoint
+from dray.driverkit import cdi
 from dray.driverkit.prepared_claims import PreparedClaims, PreparedDevice
 
 DATA = driverkit.DeviceStatus(data=object())
@@ -316,7 +316,7 @@ def test_a_full_disk_fails_one_call_and_loses_nothing(
     if operation == "unprepare":
         node.prepare(claim("a", "gpu-0"))
     written = []
-    really_replace = checkpoint.replace
+    really_replace = durable_files.replace_file
 
     def replace(*arguments: Any, **options: Any) -> None:
         written.append(arguments[0])
@@ -328,7 +328,7 @@ def test_a_full_disk_fails_one_call_and_loses_nothing(
         monkeypatch.context() as patched,
         contextlib.suppress(driverkit.PrepareError, OSError),
     ):
-        patched.setattr(checkpoint, "replace", replace)
+        patched.setattr(durable_files, "replace_file", replace)
         if operation == "prepare":
             node.prepare(claim("a", "gpu-0"))
         else:

@@ -17,7 +17,7 @@ from dray.explain.survey.unreachable_slices import UnreachableReason
 from tests.builders import (
     DRIVER,
     claim,
-    fleet,
+    cluster_inventory,
     gpu,
     gpu_slice,
     hold,
@@ -29,37 +29,39 @@ from tests.builders import (
 
 
 def test_claims_that_fit_say_where() -> None:
-    found = claim_explanation.explain(fleet(gpu_slice()), [claim(request())], new_share_id=str)
+    found = claim_explanation.explain(
+        cluster_inventory(gpu_slice()), [claim(request())], new_share_id=str
+    )
     assert (found.outcome, found.node) == (Outcome.FITS, "n1")
     assert [device.device.device for device in found.devices] == ["gpu-0"]
 
 
 def test_only_the_given_nodes_come_into_question() -> None:
-    world = fleet(gpu_slice("n1"), gpu_slice("n2", 1))
+    cluster = cluster_inventory(gpu_slice("n1"), gpu_slice("n2", 1))
     asked = [claim(request("gpu", count=2))]
-    found = claim_explanation.explain(world, asked, new_share_id=str, nodes=["n2"])
+    found = claim_explanation.explain(cluster, asked, new_share_id=str, nodes=["n2"])
     assert (found.outcome, found.nodes) == (Outcome.REFUSED, 1)
     assert {change.node for change in found.changes} == {"n2"}
 
 
 def test_allocated_claim_of_the_pod_leaves_its_nodes() -> None:
-    world = fleet(gpu_slice("n1"), nodes=[node("n2", labels={"zone": "z"})])
+    cluster = cluster_inventory(gpu_slice("n1"), nodes=[node("n2", labels={"zone": "z"})])
     bound = AllocationResult(node_selector=nodes_labelled("zone", "z"))
     data = msgspec.structs.replace(claim(request(), name="data"), status=ResourceClaimStatus(bound))
-    found = claim_explanation.explain(world, [data, claim(request())], new_share_id=str)
+    found = claim_explanation.explain(cluster, [data, claim(request())], new_share_id=str)
     assert (found.outcome, found.nodes) == (Outcome.REFUSED, 1)
     assert found.allocated == (ClaimKey("default", "data"),)
 
 
 def test_nodes_that_come_closest_are_named_first() -> None:
-    world = fleet(
+    cluster = cluster_inventory(
         gpu_slice("n1", 2),
         gpu_slice("n2", 1, product="A100"),
         nodes=[node(f"cpu{number}") for number in range(5)],
     )
-    hold(world, "other", "gpu-0", "gpu-1")
+    hold(cluster, "other", "gpu-0", "gpu-1")
     selector = f'device.attributes["{DRIVER}"].productName == "H100"'
-    found = claim_explanation.explain(world, [claim(request("gpu", selector))], new_share_id=str)
+    found = claim_explanation.explain(cluster, [claim(request("gpu", selector))], new_share_id=str)
     causes = [(reason.filter and reason.filter.kind, reason.nodes) for reason in found.reasons]
     assert causes == [(FilterKind.TAKEN, 1), (FilterKind.SELECTOR, 1), (None, 5)]
 
@@ -67,7 +69,7 @@ def test_nodes_that_come_closest_are_named_first() -> None:
 def test_requests_that_fit_alone_are_refused_by_the_allocators_verdict() -> None:
     devices = [gpu(f"gpu-{number}", attributes={"side": number % 3}) for number in range(5)]
     found = claim_explanation.explain(
-        fleet(resource_slice(*devices), resource_slice(*devices[:3], node="n2")),
+        cluster_inventory(resource_slice(*devices), resource_slice(*devices[:3], node="n2")),
         [claim(request("gpu", count=3), match=f"{DRIVER}/side")],
         new_share_id=str,
     )
@@ -78,7 +80,7 @@ def test_requests_that_fit_alone_are_refused_by_the_allocators_verdict() -> None
 
 def test_failure_carries_upstreams_words_and_every_fault() -> None:
     asked = claim(request("gpu", "nonsense", cls="gpu"), request("nic", cls="nics"))
-    found = claim_explanation.explain(fleet(gpu_slice()), [asked], new_share_id=str)
+    found = claim_explanation.explain(cluster_inventory(gpu_slice()), [asked], new_share_id=str)
     assert found.outcome is Outcome.FAILED
     assert found.message.startswith("claim default/train, request nic: could not retrieve device")
     assert [type(fault) for fault in found.faults] == [faults.SelectorBroken, faults.ClassUnknown]
@@ -95,7 +97,7 @@ def test_failure_carries_upstreams_words_and_every_fault() -> None:
 def test_gate_that_a_request_needs_is_named(gate: str, asked: object) -> None:
     features = msgspec.structs.replace(DEFAULT, **{gate: False})
     found = claim_explanation.explain(
-        fleet(gpu_slice(), features=features),
+        cluster_inventory(gpu_slice(), features=features),
         [claim(asked)],  # type: ignore[arg-type]
         new_share_id=str,
     )
@@ -105,9 +107,9 @@ def test_gate_that_a_request_needs_is_named(gate: str, asked: object) -> None:
 
 def test_slices_that_no_node_sees_are_named_with_the_cause() -> None:
     far = resource_slice(gpu("far"), node=None, node_selector=nodes_labelled("zone", "z"))
-    world = fleet(far, gpu_slice("gone", 2), nodes=[node("n1")])
-    world.drop_node("gone")
-    found = claim_explanation.explain(world, [claim(request())], new_share_id=str)
+    cluster = cluster_inventory(far, gpu_slice("gone", 2), nodes=[node("n1")])
+    cluster.drop_node("gone")
+    found = claim_explanation.explain(cluster, [claim(request())], new_share_id=str)
     causes = {(stray.cause, stray.devices) for stray in found.unreachable_slices}
     assert causes == {(UnreachableReason.NO_NODE_MATCHES, 1), (UnreachableReason.NO_SUCH_NODE, 2)}
 
@@ -122,19 +124,21 @@ def test_search_is_given_up_after_many_positions(monkeypatch: pytest.MonkeyPatch
         distinct=f"{DRIVER}/b",
     )
     monkeypatch.setattr(
-        "dray.explain.suggestions.change_tester.BoundedAllocator._is_out_of_patience",
+        "dray.explain.suggestions.change_tester.BoundedAllocator._is_budget_spent",
         lambda self: True,
     )
-    found = claim_explanation.explain(fleet(resource_slice(*devices)), [asked], new_share_id=str)
+    found = claim_explanation.explain(
+        cluster_inventory(resource_slice(*devices)), [asked], new_share_id=str
+    )
     assert found.outcome is Outcome.UNDECIDED
 
 
 def test_fleet_holds_what_it_held_before() -> None:
-    world = fleet(gpu_slice("n1", 2))
-    hold(world, "a", "gpu-0")
-    hold(world, "b", "gpu-1")
-    features, classes = world.features, dict(world.classes)
-    claim_explanation.explain(world, [claim(request("gpu", count=2))], new_share_id=str)
-    assert world.release(ClaimKey("default", "a")) is not None
-    assert world.release(ClaimKey("default", "b")) is not None
-    assert (world.features, world.classes) == (features, classes)
+    cluster = cluster_inventory(gpu_slice("n1", 2))
+    hold(cluster, "a", "gpu-0")
+    hold(cluster, "b", "gpu-1")
+    features, classes = cluster.features, dict(cluster.classes)
+    claim_explanation.explain(cluster, [claim(request("gpu", count=2))], new_share_id=str)
+    assert cluster.release(ClaimKey("default", "a")) is not None
+    assert cluster.release(ClaimKey("default", "b")) is not None
+    assert (cluster.features, cluster.classes) == (features, classes)

@@ -162,13 +162,13 @@ async def quiet(here: World) -> None:
 
     async def is_quiet() -> bool:
         figures = here.registry.render()
-        states = (queue.READY, queue.BACKING_OFF, queue.WORKED_ON)
+        states = (queue.READY, queue.BACKING_OFF, queue.IN_PROGRESS)
         return all(f'queue_pods{{state="{state}"}} 0' in figures for state in states)
 
     await here.until(is_quiet)
     await here.settle()
     await here.until(is_quiet)
-    await asyncio.sleep(queue.MAX_REFUSAL_SECONDS)
+    await asyncio.sleep(queue.MAX_BACKOFF_SECONDS)
     await here.settle()
 
 

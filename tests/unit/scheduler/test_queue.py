@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dray.api.ids import ObjectKey
 from dray.scheduler import queue
 from dray.scheduler.queue import Entry, Queue
+from dray.scheduling import wake_events
 from tests import virtualtime
 
 LONG_SECONDS = 60.0
@@ -47,7 +48,7 @@ async def refuse(waiting: Queue, name: str, question: str = "q") -> Entry:
     waiting.add(key(name), 0)
     entry = await waiting.pop()
     assert entry.key.name == name
-    waiting.park(entry, question, [queue.DEVICES])
+    waiting.park(entry, question, [wake_events.DEVICES])
     return entry
 
 
@@ -62,9 +63,9 @@ async def test_important_pods_come_first_then_earlier_ones(waiting: Queue) -> No
 async def test_only_an_event_that_could_help_wakes(waiting: Queue) -> None:
     await refuse(waiting, "a")
     await asyncio.sleep(LONG_SECONDS)
-    waiting.wake(queue.ROOM)
+    waiting.wake(wake_events.POD_REMOVED)
     assert await next_one(waiting) == ""
-    waiting.wake(queue.DEVICES)
+    waiting.wake(wake_events.DEVICES)
     assert await next_one(waiting) == "a"
 
 
@@ -75,13 +76,13 @@ async def test_of_pods_that_ask_the_same_one_is_tried_and_the_next_only_if_it_fi
     for name in "abc":
         await refuse(waiting, name)
     await asyncio.sleep(LONG_SECONDS)
-    waiting.wake(queue.DEVICES)
+    waiting.wake(wake_events.DEVICES)
     scout = await waiting.pop()
     assert (scout.key.name, await next_one(waiting)) == ("a", "")
     waiting.done(scout)
     second = await waiting.pop()
     assert second.key.name == "b"
-    waiting.park(second, "q", [queue.DEVICES])
+    waiting.park(second, "q", [wake_events.DEVICES])
     assert await next_one(waiting) == ""
 
 
@@ -90,7 +91,7 @@ async def test_pods_that_ask_otherwise_are_tried_beside(waiting: Queue) -> None:
     await refuse(waiting, "a", "one")
     await refuse(waiting, "b", "other")
     await asyncio.sleep(LONG_SECONDS)
-    waiting.wake(queue.DEVICES)
+    waiting.wake(wake_events.DEVICES)
     assert {await next_one(waiting), await next_one(waiting)} == {"a", "b"}
 
 
@@ -98,9 +99,9 @@ async def test_pods_that_ask_otherwise_are_tried_beside(waiting: Queue) -> None:
 async def test_an_event_during_the_attempt_is_not_missed(waiting: Queue) -> None:
     waiting.add(key("a"), 0)
     entry = await waiting.pop()
-    waiting.wake(queue.DEVICES)
-    waiting.park(entry, "q", [queue.DEVICES])
-    await asyncio.sleep(queue.FIRST_REFUSAL_SECONDS)
+    waiting.wake(wake_events.DEVICES)
+    waiting.park(entry, "q", [wake_events.DEVICES])
+    await asyncio.sleep(queue.FIRST_BACKOFF_SECONDS)
     assert await next_one(waiting) == "a"
 
 
@@ -108,11 +109,11 @@ async def test_an_event_during_the_attempt_is_not_missed(waiting: Queue) -> None
 async def test_an_event_while_the_scout_is_away_is_not_missed(waiting: Queue) -> None:
     await refuse(waiting, "a")
     await asyncio.sleep(LONG_SECONDS)
-    waiting.wake(queue.DEVICES)
+    waiting.wake(wake_events.DEVICES)
     scout = await waiting.pop()
-    waiting.wake(queue.DEVICES)
-    waiting.park(scout, "q", [queue.DEVICES])
-    await asyncio.sleep(2 * queue.FIRST_REFUSAL_SECONDS)
+    waiting.wake(wake_events.DEVICES)
+    waiting.park(scout, "q", [wake_events.DEVICES])
+    await asyncio.sleep(2 * queue.FIRST_BACKOFF_SECONDS)
     assert await next_one(waiting) == "a"
 
 
@@ -121,10 +122,10 @@ async def test_refused_again_and_again_waits_a_little_before_each_try(waiting: Q
     entry = await refuse(waiting, "a")
     for _ in range(20):
         await asyncio.sleep(LONG_SECONDS)
-        waiting.wake(queue.DEVICES)
+        waiting.wake(wake_events.DEVICES)
         assert (await waiting.pop()) is entry
-        waiting.park(entry, "q", [queue.DEVICES])
-    waiting.wake(queue.DEVICES)
+        waiting.park(entry, "q", [wake_events.DEVICES])
+    waiting.wake(wake_events.DEVICES)
     assert await next_one(waiting) == ""
     assert waiting.lengths()[queue.WAITING] == 1
 
@@ -133,9 +134,9 @@ async def test_refused_again_and_again_waits_a_little_before_each_try(waiting: Q
 async def test_an_expensive_question_waits_longer(waiting: Queue) -> None:
     waiting.add(key("a"), 0)
     entry = await waiting.pop()
-    waiting.park(entry, "q", [queue.DEVICES], cost_seconds=1.0)
+    waiting.park(entry, "q", [wake_events.DEVICES], cost_seconds=1.0)
     await asyncio.sleep(queue.COST_FACTOR - 1)
-    waiting.wake(queue.DEVICES)
+    waiting.wake(wake_events.DEVICES)
     assert await next_one(waiting) == ""
 
 
@@ -151,7 +152,7 @@ async def test_the_next_one_is_tried_when_the_scout_is_deleted(waiting: Queue) -
     for name in "ab":
         await refuse(waiting, name)
     await asyncio.sleep(LONG_SECONDS)
-    waiting.wake(queue.DEVICES)
+    waiting.wake(wake_events.DEVICES)
     waiting.remove(key("a"))
     assert await next_one(waiting) == "b"
 
@@ -161,7 +162,7 @@ async def test_the_next_one_is_tried_when_the_scout_fails_by_an_error(waiting: Q
     for name in "ab":
         await refuse(waiting, name)
     await asyncio.sleep(LONG_SECONDS)
-    waiting.wake(queue.DEVICES)
+    waiting.wake(wake_events.DEVICES)
     scout = await waiting.pop()
     waiting.retry(scout)
     assert await next_one(waiting) == "b"
@@ -178,7 +179,7 @@ async def test_a_group_is_taken_out_together(waiting: Queue) -> None:
     assert taken is not None
     assert waiting.take(key("a")) is None
     await asyncio.sleep(LONG_SECONDS)
-    waiting.wake(queue.DEVICES)
+    waiting.wake(wake_events.DEVICES)
     assert await next_one(waiting) == ""
 
 
@@ -189,6 +190,6 @@ async def test_nothing_is_left_of_pods_that_are_gone(waiting: Queue) -> None:
     for name in "ab":
         waiting.remove(key(name))
     assert len(waiting) == 0
-    assert list(waiting.refused()) == []
-    waiting.wake(queue.DEVICES)
+    assert list(waiting.unschedulable()) == []
+    waiting.wake(wake_events.DEVICES)
     assert await next_one(waiting) == ""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.types.dra import ResourceClaim
-from dray.scheduler import unschedulable
-from dray.scheduler.claims.device_fit import CANNOT_ALLOCATE
 from dray.scheduler.status_reporting import Why
-from dray.scheduling import node_fit
+from dray.scheduling import unschedulable
+from dray.scheduling.claims.device_fit import CANNOT_ALLOCATE
+from dray.scheduling.nodes import node_fit
 from tests.unit.scheduler.world import (
     World,
     claim,
@@ -45,7 +45,7 @@ async def failures(world: World, name: str) -> list[dict[str, object]]:
 
 def test_reasons_are_counted_and_sorted_as_text() -> None:
     reasons = Counter({CANNOT_ALLOCATE: 10, node_fit.HAD_TAINTS: 2, node_fit.TOO_MANY_PODS: 1})
-    assert unschedulable.sentence(unschedulable.no_fit(reasons, 13), 13) == (
+    assert unschedulable.message(unschedulable.no_fit(reasons, 13), 13) == (
         "0/13 nodes are available: 1 Too many pods, 10 cannot allocate all claims, "
         "2 node(s) had untolerated taint(s). preemption: 0/13 nodes are available: "
         "1 No preemption victims found for incoming pod, "
@@ -54,7 +54,7 @@ def test_reasons_are_counted_and_sorted_as_text() -> None:
 
 
 def test_a_cluster_without_nodes_says_so() -> None:
-    assert unschedulable.sentence(unschedulable.no_fit(Counter(), 0), 0) == (
+    assert unschedulable.message(unschedulable.no_fit(Counter(), 0), 0) == (
         "no nodes available to schedule pods"
     )
 

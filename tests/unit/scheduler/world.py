@@ -22,6 +22,7 @@ from dray.api.types.meta import JsonObject
 from dray.apiserver import server
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.client.api_client import Client, InProcessTransport, ObjectSelection
+from dray.clock import utc_now
 from dray.controllers import manager
 from dray.scheduler import scheduler
 from dray.store import memory
@@ -271,7 +272,7 @@ async def world(
     ):
         here = World(opened.app.handle, clock or Clock())
         transport = InProcessTransport(here.answer_scheduler, SCHEDULER)
-        now = scheduler.utc_now if clock is None else clock
+        now = utc_now if clock is None else clock
         async with asyncio.TaskGroup() as group:
             ready = asyncio.Event()
             controllers = manager.run(

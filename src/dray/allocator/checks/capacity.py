@@ -1,4 +1,4 @@
-"""Consumable capacity: what a request takes of a device, by its policy, and what is left.
+"""Consumable capacity: how much of a device a request consumes, by its policy, and what is left.
 
 Follows incubating/consumable_capacity.go. Amounts are compared in nano units.
 """
@@ -23,18 +23,18 @@ _NOT_REPRESENTABLE = "capacity request cannot be represented in the device's ran
 
 
 class CapacityError(Exception):
-    """A request or a stored object that no device can serve; the text is upstream's."""
+    """An amount that cannot be computed; the text is upstream's."""
 
 
 class Amount(NamedTuple):
-    """What is taken of one capacity, and how much the whole device has, in nano units."""
+    """The amount taken of one capacity, and the device's total in nano units."""
 
     taken: Quantity
     total: int
 
 
 Demand = Mapping[str, Amount]
-"""What one option takes of one kind of device, by capacity."""
+"""What one alternative takes of devices with equal capacities, by capacity."""
 
 
 def demand(
@@ -43,13 +43,16 @@ def demand(
     *,
     fractional: bool,
 ) -> Demand | None:
-    """What is taken of each capacity, or None if the device lacks one; raises CapacityError."""
-    wanted = requested or {}
-    if any(name not in capacities for name in wanted):
+    """Return what a request takes of each capacity, or None if the device lacks one.
+
+    Raises CapacityError if an amount cannot be rounded or is negative.
+    """
+    needed = requested or {}
+    if any(name not in capacities for name in needed):
         return None
     amounts = {}
     for name, capacity in capacities.items():
-        text = wanted.get(name)
+        text = needed.get(name)
         try:
             taken = consumed(
                 quantity.parse(text) if text is not None else None, capacity, fractional=fractional
@@ -63,7 +66,7 @@ def demand(
 
 
 def consumed(requested: Quantity | None, capacity: DeviceCapacity, *, fractional: bool) -> Quantity:
-    """The amount taken for a request, filled in or rounded up as the policy says."""
+    """Return the amount taken for a request: the default, or rounded up as the policy requires."""
     policy = capacity.request_policy
     if requested is None:
         default = policy.default if policy else None
@@ -92,7 +95,7 @@ def violates_policy(
 
 
 def uses_milli(allowed: CapacityRequestPolicyRange, *, fractional: bool) -> bool:
-    """Whether the range is computed in thousandths: the gate is on and every bound is exact."""
+    """Return whether a range is computed in thousandths: the gate is on, every bound is exact."""
     if not fractional:
         return False
     for text in (allowed.min, allowed.max, allowed.step):
@@ -102,13 +105,14 @@ def uses_milli(allowed: CapacityRequestPolicyRange, *, fractional: bool) -> bool
 
 
 def safe_milli(value: Quantity) -> int | None:
-    """The value in thousandths, if nothing is lost."""
+    """Return the value in thousandths, or None if precision would be lost."""
     milli = value.milli_value()
     return milli if milli * 10**6 == value.nano else None
 
 
 def _is_same(taken: Quantity, default: str) -> bool:
-    """Go compares the representation here (violatesPolicy), so 1000m is not the default 1."""
+    # Go compares the representation, so 1000m is not the default 1: violatesPolicy in
+    # https://github.com/kubernetes/kubernetes/blob/release-1.37/staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/consumable_capacity.go
     other = quantity.parse(default)
     return (
         taken == other
@@ -177,7 +181,7 @@ def _is_outside(taken: Quantity, allowed: CapacityRequestPolicyRange, *, fractio
 def exceeds(
     amounts: Demand, capacities: Mapping[str, DeviceCapacity], *, fractional: bool
 ) -> str | None:
-    """The capacity for which a device is too small, or whose policy forbids the amount."""
+    """Return the first capacity that is too small or whose policy forbids the amount, or None."""
     for name, amount in amounts.items():
         policy = capacities[name].request_policy
         if amount.taken.nano > amount.total or violates_policy(
@@ -187,7 +191,7 @@ def exceeds(
     return None
 
 
-def refusal(
+def rejection(
     device: DeviceId,
     requested: Mapping[str, str] | None,
     capacities: Mapping[str, DeviceCapacity],
@@ -195,7 +199,7 @@ def refusal(
     *,
     fractional: bool,
 ) -> rejections.DeviceRejection | None:
-    """Why the device could not serve the demand even if nobody else used it."""
+    """Return why the device could not serve the demand even if it were free, or None."""
     if amounts is None:
         missing = next(name for name in requested or () if name not in capacities)
         return rejections.CapacityMissing(device, missing)
@@ -204,16 +208,16 @@ def refusal(
         return None
     amount = amounts[name]
     if amount.taken.nano > amount.total:
-        return _short(device, name, amount, amount.total)
+        return _insufficient(device, name, amount, amount.total)
     return rejections.CapacityAgainstPolicy(device, name, str(amount.taken))
 
 
-def _short(
+def _insufficient(
     device: DeviceId,
     name: str,
     amount: Amount,
     available: int,
-    holding: DeviceHolders | None = None,
+    holders: DeviceHolders | None = None,
 ) -> rejections.InsufficientCapacity:
     return rejections.InsufficientCapacity(
         device,
@@ -221,7 +225,7 @@ def _short(
         needed=str(amount.taken),
         available=str(Quantity(available, amount.taken.format)),
         total=str(Quantity(amount.total, amount.taken.format)),
-        holders=holding.holders() if holding else (),
+        holders=holders.claims() if holders else (),
     )
 
 
@@ -230,50 +234,50 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class Capacity:
-    """The check that a device has enough left for one more share."""
+    """Checks that a device has enough capacity left for one more share."""
 
     name = rejections.CheckName.CAPACITY
-    __slots__ = ("_demand_of", "_devices", "_holding_of", "_picked", "applies_to")
+    __slots__ = ("_demand_of", "_devices", "_holders_of", "_picked", "applies_to")
 
     def __init__(
         self,
         devices: Sequence[Candidate],
         applies_to: int,
-        holding_of: Callable[[Candidate], DeviceHolders | None],
+        device_holders: Callable[[Candidate], DeviceHolders | None],
         demand_of: DemandOf,
     ) -> None:
         self._devices = devices
         self.applies_to = applies_to
-        """Devices that are shared or may be; of the others every demand in question fits."""
-        self._holding_of = holding_of
+        """Devices that are shared or may be. For others, used as a whole, eligibility is enough."""
+        self._holders_of = device_holders
         self._demand_of = demand_of
         self._picked: dict[int, Mapping[str, int]] = {}
-        """What this search consumes, by device and capacity."""
+        """Amounts consumed by the picks so far, by device and capacity."""
 
     def take(
         self, slot: Slot, device: Candidate, trail: Trail
     ) -> rejections.DeviceRejection | None:
-        demanded = self._demand_of(slot.option, device)
-        lacking = self._lacking(demanded, device)
-        if lacking is not None:
-            return self._shortage(device, lacking, demanded[lacking])
+        demand = self._demand_of(slot.alternative, device)
+        exhausted = self._exhausted(demand, device)
+        if exhausted is not None:
+            return self._rejection(device, exhausted, demand[exhausted])
         if device.is_shareable:
             picked = self._picked.get(device.index)
             trail.push(self._restore, device.index, picked)
             before = picked or _NOTHING
             self._picked[device.index] = {
-                name: before.get(name, 0) + amount.taken.nano for name, amount in demanded.items()
+                name: before.get(name, 0) + amount.taken.nano for name, amount in demand.items()
             }
         return None
 
-    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         kept = candidates
         rest = candidates & self.applies_to
         while rest:
             bit = rest & -rest
             rest ^= bit
             device = self._devices[bit.bit_length() - 1]
-            if self._lacking(self._demand_of(slot.option, device), device) is not None:
+            if self._exhausted(self._demand_of(slot.alternative, device), device) is not None:
                 kept ^= bit
         return kept
 
@@ -283,28 +287,32 @@ class Capacity:
         return bool(candidates & picked.bit)
 
     def state_key(self, device: Candidate) -> Hashable:
-        holding = self._holding_of(device)
-        held = holding.capacity if holding else _NOTHING
+        holders = self._holders_of(device)
+        consumed = holders.capacity if holders else _NOTHING
         picked = self._picked.get(device.index)
-        return frozenset(held.items()), None if picked is None else frozenset(picked.items())
+        return (
+            frozenset(consumed.items()),
+            None if picked is None else frozenset(picked.items()),
+        )
 
-    def _lacking(self, demanded: Demand, device: Candidate) -> str | None:
-        """The capacity of which too little is left."""
-        holding = self._holding_of(device)
-        held = holding.capacity if holding else _NOTHING
+    def _exhausted(self, demand: Demand, device: Candidate) -> str | None:
+        """Return the first capacity of which too little is left, or None."""
+        holders = self._holders_of(device)
+        consumed = holders.capacity if holders else _NOTHING
         picked = self._picked.get(device.index, _NOTHING)
-        for name, amount in demanded.items():
-            if amount.taken.nano + held.get(name, 0) + picked.get(name, 0) > amount.total:
+        for name, amount in demand.items():
+            if amount.taken.nano + consumed.get(name, 0) + picked.get(name, 0) > amount.total:
                 return name
         return None
 
-    def _shortage(
+    def _rejection(
         self, device: Candidate, name: str, amount: Amount
     ) -> rejections.InsufficientCapacity:
-        holding = self._holding_of(device)
-        held = holding.capacity.get(name, 0) if holding else 0
+        holders = self._holders_of(device)
+        consumed = holders.capacity.get(name, 0) if holders else 0
         picked = self._picked.get(device.index, _NOTHING).get(name, 0)
-        return _short(device.id, name, amount, amount.total - held - picked, holding)
+        available = amount.total - consumed - picked
+        return _insufficient(device.id, name, amount, available, holders)
 
     def _restore(self, index: int, picked: Mapping[str, int] | None) -> None:
         if picked is None:

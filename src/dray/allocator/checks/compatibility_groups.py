@@ -19,7 +19,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class Intersection(NamedTuple):
-    """What the devices on one counter set have in common so far."""
+    """The compatibility groups that all devices on one counter set have in common."""
 
     has_members: bool = False
     all_empty: bool = False
@@ -41,18 +41,18 @@ class Intersection(NamedTuple):
 
 
 def of_allocated(devices: Iterable[Device]) -> dict[str, Intersection]:
-    """Per counter set, what the allocated devices have in common."""
+    """Return the common groups of the allocated devices, by counter set."""
     present: dict[str, Intersection] = {}
     for device in devices:
         for consumption in device.consumes_counters:
             groups = frozenset(consumption.compatibility_groups)
-            known = present.get(consumption.counter_set, Intersection())
-            present[consumption.counter_set] = known.add(groups)
+            existing = present.get(consumption.counter_set, Intersection())
+            present[consumption.counter_set] = existing.add(groups)
     return present
 
 
 class Groups:
-    """The check that a device may join those which draw from its counter sets."""
+    """Checks that a device is compatible with the others on its counter sets."""
 
     name = rejections.CheckName.GROUPS
     __slots__ = ("_charged", "_holders_on", "_present", "_shared", "applies_to")
@@ -65,7 +65,7 @@ class Groups:
         shared: int,
         holders_on: HoldersOn,
     ) -> None:
-        self._present = [dict(section) for section in present]
+        self._present = [dict(pool) for pool in present]
         self._shared = shared
         self._charged = 0
         self._holders_on = holders_on
@@ -74,26 +74,28 @@ class Groups:
     def take(
         self, slot: Slot, device: Candidate, trail: Trail
     ) -> rejections.DeviceRejection | None:
+        # A further share of a device that is in use changes nothing for its counter sets; upstream
+        # does not compare its groups again.
         if device.is_shareable and device.bit & (self._shared | self._charged):
             return None
         mark = trail.mark()
-        present = self._present[device.section]
+        present = self._present[device.pool_index]
         for consumption in device.device.consumes_counters:
             name = consumption.counter_set
             groups = frozenset(consumption.compatibility_groups)
-            known = present.get(name)
-            joined = known or Intersection()
-            if not joined.admits(groups):
+            existing = present.get(name)
+            intersection = existing or Intersection()
+            if not intersection.admits(groups):
                 trail.unwind(mark)
-                return self._incompatible(device, name, groups, joined)
-            trail.push(_put_back, present, name, known)
-            present[name] = joined.add(groups)
+                return self._incompatible(device, name, groups, intersection)
+            trail.push(_put_back, present, name, existing)
+            present[name] = intersection.add(groups)
         if device.is_shareable:
             trail.push(self._restore, self._charged)
             self._charged |= device.bit
         return None
 
-    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         return candidates
 
     def can_conflict(
@@ -112,7 +114,7 @@ class Groups:
             counter_set,
             groups=tuple(sorted(groups)),
             present=tuple(sorted(present.groups)),
-            holders=self._holders_on(device.section, counter_set),
+            holders=self._holders_on(device.pool_index, counter_set),
         )
 
     def _restore(self, charged: int) -> None:
@@ -120,9 +122,9 @@ class Groups:
 
 
 def _put_back(
-    present: dict[str, Intersection], counter_set: str, known: Intersection | None
+    present: dict[str, Intersection], counter_set: str, existing: Intersection | None
 ) -> None:
-    if known is None:
+    if existing is None:
         del present[counter_set]
     else:
-        present[counter_set] = known
+        present[counter_set] = existing

@@ -1,6 +1,6 @@
 """matchAttribute and distinctAttribute over the devices of one claim.
 
-Constraints are monotonic: what refuses a device goes on refusing it when more devices are added.
+Constraints are monotonic: a device that is rejected now stays rejected when more are picked.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from dray.allocator.model.trail import Trail
 from dray.api.types.dra import DeviceConstraint
 
 ValueOf = Callable[[Alternative, Candidate, str], Value | None]
-"""The value of an attribute for a request, which may derive it; raises Failure."""
+"""Returns the value of an attribute, or None; raises AllocationError if deriving it fails."""
 
 MasksOf = Callable[[Alternative, str], Mapping[Value, int] | None]
-"""The devices that have each value, where values are scalars that are known beforehand."""
+"""Returns the devices by value, or None if values are derived or lists."""
 
 
-def applies_to(constraint: DeviceConstraint, option: Alternative) -> bool:
-    """No requests means all; a subrequest is meant by its own name or by its parent's."""
+def applies_to(constraint: DeviceConstraint, alternative: Alternative) -> bool:
+    """Return whether a constraint names an alternative, its parent request, or no request."""
     if not constraint.requests:
         return True
-    name = option.name
+    name = alternative.name
     return name.parent in constraint.requests or (
         bool(name.sub) and str(name) in constraint.requests
     )
 
 
 class MatchAttribute:
-    """All devices have the same value; of lists, at least one member in common."""
+    """matchAttribute: all devices have the same value; lists have a member in common."""
 
     __slots__ = ("_value", "attribute", "compares_lists", "number")
 
@@ -44,7 +44,7 @@ class MatchAttribute:
 
     @property
     def value(self) -> Value | None:
-        """What the devices picked so far have in common; None before the first."""
+        """Return what the picked devices have in common, or None before the first."""
         return self._value
 
     def add(
@@ -68,14 +68,15 @@ class MatchAttribute:
         self._value = narrowed
         return None
 
-    def filter_candidates(self, masks: Mapping[Value, int], candidates: int, wanted: int) -> int:
+    def filter_candidates(self, masks: Mapping[Value, int], candidates: int, needed: int) -> int:
         if self._value is not None:
             return candidates & masks.get(self._value, 0)
+        # Before the first pick: a value with fewer devices than needed cannot be the common one.
         kept = 0
         for value, members in masks.items():
-            found = members & candidates
-            if found.bit_count() >= wanted and (value is not INCOMPARABLE or wanted == 1):
-                kept |= found
+            members = members & candidates
+            if members.bit_count() >= needed and (value is not INCOMPARABLE or needed == 1):
+                kept |= members
         return kept
 
     def _restore(self, value: Value | None) -> None:
@@ -83,7 +84,7 @@ class MatchAttribute:
 
 
 class DistinctAttribute:
-    """No two devices have the same value, or lists with a member in common."""
+    """distinctAttribute: no two devices have the same value, or lists with a common member."""
 
     __slots__ = ("attribute", "compares_lists", "number", "values")
 
@@ -107,21 +108,21 @@ class DistinctAttribute:
         self.values.append(value)
         return None
 
-    def filter_candidates(self, masks: Mapping[Value, int], candidates: int, wanted: int) -> int:
+    def filter_candidates(self, masks: Mapping[Value, int], candidates: int, needed: int) -> int:
         kept = values = 0
         for value, members in masks.items():
-            found = members & candidates
-            if found and value not in self.values:
-                kept |= found
+            members = members & candidates
+            if members and value not in self.values:
+                kept |= members
                 values += 1
-        return kept if values >= wanted else 0
+        return kept if values >= needed else 0
 
 
 Constraint = MatchAttribute | DistinctAttribute
 
 
 def build(number: int, constraint: DeviceConstraint, *, compares_lists: bool) -> Constraint | None:
-    """The state of a constraint, or None if it is of a kind we do not know."""
+    """Return the state of a constraint, or None if its kind is unknown."""
     if constraint.match_attribute is not None:
         return MatchAttribute(number, constraint.match_attribute, compares_lists)
     if constraint.distinct_attribute is not None:
@@ -130,7 +131,7 @@ def build(number: int, constraint: DeviceConstraint, *, compares_lists: bool) ->
 
 
 class Constraints:
-    """The check of every constraint that applies to a slot, in the claim's order."""
+    """Checks every constraint that applies to a slot, in the order of the claim."""
 
     name = rejections.CheckName.CONSTRAINTS
     __slots__ = ("_masks_of", "_value_of", "applies_to", "applying")
@@ -142,7 +143,7 @@ class Constraints:
         masks_of: MasksOf,
     ) -> None:
         self.applying = applying
-        """By option, in the order of the claim."""
+        """By alternative, in the order of the claim."""
         self._value_of = value_of
         self._masks_of = masks_of
         self.applies_to = -1
@@ -151,43 +152,45 @@ class Constraints:
         self, slot: Slot, device: Candidate, trail: Trail
     ) -> rejections.DeviceRejection | None:
         mark = trail.mark()
-        for constraint in self.applying[slot.option]:
-            verdict = self._add(constraint, slot, device, trail)
-            if verdict is not None:
+        for constraint in self.applying[slot.alternative]:
+            rejection = self._add(constraint, slot, device, trail)
+            if rejection is not None:
                 trail.unwind(mark)
-                return verdict
+                return rejection
         return None
 
     def _add(
         self, constraint: Constraint, slot: Slot, device: Candidate, trail: Trail
     ) -> rejections.DeviceRejection | None:
-        value = self._value_of(slot.option, device, constraint.attribute)
+        value = self._value_of(slot.alternative, device, constraint.attribute)
         if value is None:
             return rejections.AttributeAbsent(device.id, constraint.number, constraint.attribute)
         return constraint.add(device, value, trail)
 
-    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
-        for constraint in self.applying[slot.option]:
-            masks = self.masks(slot.option, constraint)
+    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
+        for constraint in self.applying[slot.alternative]:
+            masks = self.masks(slot.alternative, constraint)
             if masks is not None:
-                candidates = constraint.filter_candidates(masks, candidates, wanted)
+                candidates = constraint.filter_candidates(masks, candidates, needed)
         return candidates
 
-    def masks(self, option: Alternative, constraint: Constraint) -> Mapping[Value, int] | None:
-        """The devices by value, where values are scalars that nobody derives."""
-        return self._masks_of(option, constraint.attribute)
+    def masks(self, alternative: Alternative, constraint: Constraint) -> Mapping[Value, int] | None:
+        """Return the devices by value, or None if values are derived or lists."""
+        return self._masks_of(alternative, constraint.attribute)
 
-    def profile(self, option: Alternative, device: Candidate) -> tuple[Value | None, ...]:
-        """What the constraints on a request see of a device."""
+    def constrained_values(
+        self, alternative: Alternative, device: Candidate
+    ) -> tuple[Value | None, ...]:
+        """Return the values of a device that the constraints on an alternative compare."""
         return tuple(
-            self._value_of(option, device, constraint.attribute)
-            for constraint in self.applying.get(option, ())
+            self._value_of(alternative, device, constraint.attribute)
+            for constraint in self.applying.get(alternative, ())
         )
 
     def can_conflict(
         self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
     ) -> bool:
-        mine = self.applying[slot.option]
+        mine = self.applying[slot.alternative]
         return any(constraint in mine for constraint in self.applying.get(other, ()))
 
     def state_key(self, device: Candidate) -> Hashable:

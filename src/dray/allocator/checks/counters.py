@@ -1,9 +1,9 @@
 """Partitionable devices: the shared counters of a pool, packed into integers.
 
-A `Ledger` gives every counter of a pool a field in one integer, wide enough for the sum of all that
-could ever be taken, with a guard bit on top. What is left minus what a device needs keeps every
-guard bit if and only if no counter of the pool is below zero, so a partition is checked with one
-subtraction. Upstream refuses every partition of a pool in which any counter is overdrawn
+`PoolCounters` gives every counter of a pool a range of bits in one integer, wide enough for the sum
+of all that could ever be taken, with a guard bit on top. What is left minus what a device needs
+keeps every guard bit if and only if no counter of the pool is below zero, so a partition is checked
+with one subtraction. Upstream rejects every partition of a pool in which any counter is overdrawn
 (incubating/allocator_incubating.go checkAvailableCounters); so does this.
 """
 
@@ -25,11 +25,11 @@ CounterKey = tuple[str, str]
 """Counter set and counter."""
 
 HoldersOn = Callable[[int, str], tuple[ClaimKey, ...]]
-"""The claims whose devices draw from a counter set of a section."""
+"""Returns the claims whose devices draw from a counter set, given the pool's index."""
 
 
 class PackedCounter(NamedTuple):
-    """Where a counter is, and how many nano units one step of it is worth."""
+    """The bits of one counter, and how many nano units its lowest bit is worth."""
 
     key: CounterKey
     shift: int
@@ -44,17 +44,17 @@ class PackedCounter(NamedTuple):
 
 
 class CounterConsumers(NamedTuple):
-    """The devices that draw from a counter, and the least that one of them takes."""
+    """The devices that draw from a counter, and the smallest amount that one of them takes."""
 
-    field: PackedCounter
+    counter: PackedCounter
     devices: int
     least: int
 
 
 class PoolCounters:
-    """The counters of one pool as one node sees it."""
+    """The counters of one pool, for the devices that one node sees."""
 
-    __slots__ = ("_draws", "_fields", "_total", "guards", "left", "needs")
+    __slots__ = ("_consumers", "_counters", "_total", "guards", "left", "needs")
 
     def __init__(self, counter_sets: Mapping[str, CounterSet], devices: Iterable[Device]) -> None:
         consuming = [device for device in devices if device.consumes_counters]
@@ -64,19 +64,21 @@ class PoolCounters:
             for key, counter in counter_set.counters.items()
         }
         amounts = [_amounts(device) for device in consuming]
-        self._fields = _lay_out(totals, amounts)
-        self.guards = sum(1 << (field.shift + field.width) for field in self._fields.values())
+        self._counters = _lay_out(totals, amounts)
+        self.guards = sum(
+            1 << (counter.shift + counter.width) for counter in self._counters.values()
+        )
         self._total = self._packed(totals)
         self.left = self.guards + self._total
         self.needs = {
             device.name: self._packed(amount)
             for device, amount in zip(consuming, amounts, strict=True)
         }
-        """What each device takes, packed."""
-        self._draws: Sequence[CounterConsumers] | None = None
+        """The packed amounts that devices take, by name."""
+        self._consumers: Sequence[CounterConsumers] | None = None
 
     def charge(self, device: str) -> None:
-        """An allocated device has its counters, even if others hold more than there are."""
+        """Subtract what an allocated device takes, also if that is more than is left."""
         self.left -= self.needs.get(device, 0)
 
     def refund(self, device: str) -> None:
@@ -85,45 +87,52 @@ class PoolCounters:
     def allows(self, left: int, need: int) -> bool:
         return (left - need) & self.guards == self.guards
 
-    def draws(self, devices: Iterable[Candidate]) -> Sequence[CounterConsumers]:
-        """Who draws from each counter, among the pool's devices on the node."""
-        if self._draws is None:
+    def consumers(self, devices: Iterable[Candidate]) -> Sequence[CounterConsumers]:
+        """Return who draws from each counter, among the pool's devices on the node."""
+        if self._consumers is None:
             needs = [(device.bit, device.need) for device in devices]
-            self._draws = [
+            self._consumers = [
                 CounterConsumers(
-                    field, sum(bit for bit, _ in taking), min(steps for _, steps in taking)
+                    counter, sum(bit for bit, _ in taking), min(steps for _, steps in taking)
                 )
-                for field in self._fields.values()
-                if (taking := [(bit, field.read(need)) for bit, need in needs if field.read(need)])
+                for counter in self._counters.values()
+                if (
+                    taking := [
+                        (bit, counter.read(need)) for bit, need in needs if counter.read(need)
+                    ]
+                )
             ]
-        return self._draws
+        return self._consumers
 
     def portion(self, need: int) -> float:
-        """How much of each counter's total `need` is, summed over the counters."""
+        """Return the fraction of each counter that `need` is, summed over the counters."""
         return sum(
-            field.read(need) / (field.read(self._total) or 1) for field in self._fields.values()
+            counter.read(need) / (counter.read(self._total) or 1)
+            for counter in self._counters.values()
         )
 
     def portion_used(self, need: int) -> float:
-        """How much of the counters that `need` draws from is taken."""
+        """Return the fraction that is taken of the counters `need` draws from, summed."""
         return sum(
-            1 - (field.read(self.left) / (field.read(self._total) or 1))
-            for field in self._fields.values()
-            if field.read(need)
+            1 - (counter.read(self.left) / (counter.read(self._total) or 1))
+            for counter in self._counters.values()
+            if counter.read(need)
         )
 
     def shortage(self, left: int, need: int) -> tuple[PackedCounter, int, int]:
-        """The counter that is overdrawn if `need` is taken: field, needed, available."""
+        """Return the counter that `need` would overdraw, the amount needed and the amount left."""
         after = left - need
-        field = next(
-            field for field in self._fields.values() if not after >> (field.shift + field.width) & 1
+        counter = next(
+            counter
+            for counter in self._counters.values()
+            if not after >> (counter.shift + counter.width) & 1
         )
-        wanted = field.read(need)
-        return field, wanted, field.read(after) - (1 << field.width) + wanted
+        needed = counter.read(need)
+        return counter, needed, counter.read(after) - (1 << counter.width) + needed
 
     def _packed(self, amounts: Mapping[CounterKey, int]) -> int:
-        fields = self._fields
-        return sum(nano // fields[key].unit << fields[key].shift for key, nano in amounts.items())
+        packed = self._counters
+        return sum(nano // packed[key].unit << packed[key].shift for key, nano in amounts.items())
 
 
 def _amounts(device: Device) -> dict[CounterKey, int]:
@@ -142,19 +151,21 @@ def _lay_out(
     for need in needs:
         for key, nano in need.items():
             values[key].append(nano)
-    fields = {}
+    packed = {}
     shift = 0
     for key, steps in values.items():
+        # The greatest common divisor keeps the integers small: 40Gi and 10Gi need three bits.
         unit = math.gcd(*steps) or 1
         # Twice the sum: admin access may take a partition that is allocated already.
         width = (2 * sum(steps) // unit).bit_length() + 1
-        fields[key] = PackedCounter(key, shift, width, unit)
+        packed[key] = PackedCounter(key, shift, width, unit)
         shift += width + 1
-    return fields
+    return packed
 
 
 def _nano(text: str) -> int:
-    """Validation refuses negative amounts; one that is there nevertheless counts as zero."""
+    # Validation rejects negative amounts. One that is stored nevertheless counts as zero: a borrow
+    # into the next counter would corrupt it.
     return max(quantity.parse(text).nano, 0)
 
 
@@ -168,15 +179,15 @@ def both_draw(partitions: int, candidates: int, picked: Candidate) -> bool:
 
 
 class CounterCheck:
-    """The check that a device's pool has enough of every counter left."""
+    """Checks that a device's pool has enough of every counter left."""
 
     name = rejections.CheckName.COUNTERS
     __slots__ = (
         "_charged",
         "_devices",
         "_holders_on",
-        "_ledgers",
         "_left",
+        "_pool_counters",
         "_shared",
         "applies_to",
     )
@@ -184,15 +195,15 @@ class CounterCheck:
     def __init__(
         self,
         devices: Sequence[Candidate],
-        ledgers: Sequence[PoolCounters | None],
+        pool_counters: Sequence[PoolCounters | None],
         *,
         partitions: int,
         shared: int,
         holders_on: HoldersOn,
     ) -> None:
         self._devices = devices
-        self._ledgers = ledgers
-        self._left = [ledger.left if ledger else 0 for ledger in ledgers]
+        self._pool_counters = pool_counters
+        self._left = [counters.left if counters else 0 for counters in pool_counters]
         self._shared = shared
         self._charged = 0
         self._holders_on = holders_on
@@ -201,56 +212,58 @@ class CounterCheck:
     def take(
         self, slot: Slot, device: Candidate, trail: Trail
     ) -> rejections.DeviceRejection | None:
-        if self._is_paid(device):
+        if self._is_charged(device):
             return None
-        section, need = device.section, device.need
-        left = self._left[section]
-        ledger = self._ledger(section)
-        if not ledger.allows(left, need):
-            return self._shortage(device, ledger, left)
-        trail.push(self._restore, section, left, self._charged)
-        self._left[section] = left - need
+        pool_index, need = device.pool_index, device.need
+        left = self._left[pool_index]
+        counters = self._counters_of(pool_index)
+        if not counters.allows(left, need):
+            return self._shortage(device, counters, left)
+        trail.push(self._restore, pool_index, left, self._charged)
+        self._left[pool_index] = left - need
         if device.is_shareable:
             self._charged |= device.bit
         return None
 
-    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         kept = candidates & ~self.applies_to
         rest = candidates & self.applies_to
         while rest:
             bit = rest & -rest
             rest ^= bit
             device = self._devices[bit.bit_length() - 1]
-            section = device.section
-            if self._is_paid(device) or self._ledger(section).allows(
-                self._left[section], device.need
+            pool_index = device.pool_index
+            if self._is_charged(device) or self._counters_of(pool_index).allows(
+                self._left[pool_index], device.need
             ):
                 kept |= bit
-        if wanted > 1 and kept.bit_count() >= wanted > self.max_takeable(kept):
+        if needed > 1 and kept.bit_count() >= needed > self.max_takeable(kept):
             return 0
         return kept
 
     def max_takeable(self, candidates: int) -> int:
-        """An upper bound of how many of the candidates can be taken together, each once."""
+        """Return an upper bound of how many candidates can be taken together, each once."""
         rest = candidates & self.applies_to & ~(self._shared | self._charged)
         most = (candidates & ~rest).bit_count()
         crowded = []
-        for section, ledger in enumerate(self._ledgers):
-            for draw in self._draws(section, ledger) if ledger else ():
-                able = draw.field.read(self._left[section]) // draw.least
-                excess = (draw.devices & rest).bit_count() - able
+        for pool_index, counters in enumerate(self._pool_counters):
+            for consumer in self._consumers(pool_index, counters) if counters else ():
+                able = consumer.counter.read(self._left[pool_index]) // consumer.least
+                excess = (consumer.devices & rest).bit_count() - able
                 if excess > 0:
-                    crowded.append((excess, able, draw.devices))
+                    crowded.append((excess, able, consumer.devices))
+        # Each counter bounds its own consumers. The bounds add up only over devices that were not
+        # counted yet, so the counters that exclude most devices come first.
         for _, able, members in sorted(crowded, reverse=True):
-            drawing = (members & rest).bit_count()
-            if drawing > able:
+            consuming = (members & rest).bit_count()
+            if consuming > able:
                 most += able
                 rest &= ~members
         return most + rest.bit_count()
 
-    def _draws(self, section: int, ledger: PoolCounters) -> Sequence[CounterConsumers]:
-        return ledger.draws(
-            device for device in self._devices if device.section == section and device.need
+    def _consumers(self, pool_index: int, counters: PoolCounters) -> Sequence[CounterConsumers]:
+        return counters.consumers(
+            device for device in self._devices if device.pool_index == pool_index and device.need
         )
 
     def can_conflict(
@@ -259,31 +272,32 @@ class CounterCheck:
         return both_draw(self.applies_to, candidates, picked)
 
     def state_key(self, device: Candidate) -> Hashable:
-        return self._is_paid(device)
+        return self._is_charged(device)
 
-    def _is_paid(self, device: Candidate) -> bool:
-        """The first share of a device pays for all (allocateDevice, skipCounterCheck)."""
+    def _is_charged(self, device: Candidate) -> bool:
+        # The first share takes the counters for all shares: skipCounterCheck in allocateDevice,
+        # https://github.com/kubernetes/kubernetes/blob/release-1.37/staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/allocator_incubating.go
         return device.is_shareable and bool(device.bit & (self._shared | self._charged))
 
-    def _ledger(self, section: int) -> PoolCounters:
-        ledger = self._ledgers[section]
-        assert ledger is not None, "only pools with counters have partitions"
-        return ledger
+    def _counters_of(self, pool_index: int) -> PoolCounters:
+        counters = self._pool_counters[pool_index]
+        assert counters is not None, "only pools with counters have partitions"
+        return counters
 
     def _shortage(
-        self, device: Candidate, ledger: PoolCounters, left: int
+        self, device: Candidate, counters: PoolCounters, left: int
     ) -> rejections.InsufficientCounter:
-        field, wanted, available = ledger.shortage(left, device.need)
-        counter_set, counter = field.key
+        packed, needed, available = counters.shortage(left, device.need)
+        counter_set, counter = packed.key
         return rejections.InsufficientCounter(
             device.id,
             counter_set,
             counter,
-            needed=field.text(wanted),
-            available=field.text(available),
-            holders=self._holders_on(device.section, counter_set),
+            needed=packed.text(needed),
+            available=packed.text(available),
+            holders=self._holders_on(device.pool_index, counter_set),
         )
 
-    def _restore(self, section: int, left: int, charged: int) -> None:
-        self._left[section] = left
+    def _restore(self, pool_index: int, left: int, charged: int) -> None:
+        self._left[pool_index] = left
         self._charged = charged

@@ -1,7 +1,7 @@
 """Exclusive use and admin access: what claims hold, and what this search has picked.
 
-`Holdings` is one pool's part of the allocated state. Its journal of changed devices lets each node
-that sees the pool catch up by itself (`inventory`).
+`PoolHolders` is one pool's part of the allocated state. Its journal of changed devices lets each
+node that sees the pool update itself when it is needed (`NodeInventory.sync`).
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ HoldersOf = Callable[[Candidate], tuple[ClaimKey, ...]]
 
 
 class DeviceHolders(msgspec.Struct, eq=False, gc=False):
-    """Who holds a device: claims for themselves alone, or shares of it."""
+    """The claims that hold a device as a whole, or shares of it."""
 
     owners: tuple[ClaimKey, ...] = ()
     shares: tuple[ClaimKey, ...] = ()
     capacity: Mapping[str, int] = _NOTHING
-    """What the shares consume, in nano units."""
+    """Amounts that the shares consume, in nano units."""
 
-    def holders(self) -> tuple[ClaimKey, ...]:
+    def claims(self) -> tuple[ClaimKey, ...]:
+        """Return every claim that holds the device or a share of it, once."""
         return tuple(dict.fromkeys([*self.owners, *self.shares]))
 
 
 class PoolHolders:
-    """The devices of one pool that claims hold."""
+    """The devices of one pool that claims hold, and which of them changed lately."""
 
     __slots__ = ("_dropped", "_journal", "by_device")
 
@@ -49,44 +50,45 @@ class PoolHolders:
         return self._dropped + len(self._journal)
 
     def changed_since(self, version: int) -> Iterable[str] | None:
-        """The devices that changed, or None if that is too long ago."""
+        """Return the devices that changed since a version, or None if the journal is shorter."""
         if version < self._dropped:
             return None
         return self._journal[version - self._dropped :]
 
     def take(self, device: str, owner: ClaimKey) -> None:
-        holding = self._changing(device)
-        holding.owners = (*holding.owners, owner)
+        holders = self._record_change(device)
+        holders.owners = (*holders.owners, owner)
 
     def release(self, device: str, owner: ClaimKey) -> None:
-        holding = self._changing(device)
-        holding.owners = _without_one(holding.owners, owner)
-        self._forget_if_free(device, holding)
+        holders = self._record_change(device)
+        holders.owners = _without_one(holders.owners, owner)
+        self._drop_if_free(device, holders)
 
     def take_share(self, device: str, owner: ClaimKey, capacity: Mapping[str, int]) -> None:
-        holding = self._changing(device)
-        holding.shares = (*holding.shares, owner)
-        holding.capacity = _sum(holding.capacity, capacity, 1)
+        holders = self._record_change(device)
+        holders.shares = (*holders.shares, owner)
+        holders.capacity = _sum(holders.capacity, capacity, 1)
 
     def release_share(self, device: str, owner: ClaimKey, capacity: Mapping[str, int]) -> None:
-        holding = self._changing(device)
-        holding.shares = _without_one(holding.shares, owner)
-        holding.capacity = _sum(holding.capacity, capacity, -1)
-        self._forget_if_free(device, holding)
+        holders = self._record_change(device)
+        holders.shares = _without_one(holders.shares, owner)
+        holders.capacity = _sum(holders.capacity, capacity, -1)
+        self._drop_if_free(device, holders)
 
-    def _changing(self, device: str) -> DeviceHolders:
+    def _record_change(self, device: str) -> DeviceHolders:
         journal = self._journal
+        # A reader that is further behind than this compares all devices, which then costs no more.
         if len(journal) >= _JOURNAL_LIMIT + len(self.by_device):
             self._dropped += len(journal)
             journal.clear()
         journal.append(device)
-        holding = self.by_device.get(device)
-        if holding is None:
-            holding = self.by_device[device] = DeviceHolders()
-        return holding
+        holders = self.by_device.get(device)
+        if holders is None:
+            holders = self.by_device[device] = DeviceHolders()
+        return holders
 
-    def _forget_if_free(self, device: str, holding: DeviceHolders) -> None:
-        if not (holding.owners or holding.shares):
+    def _drop_if_free(self, device: str, holders: DeviceHolders) -> None:
+        if not (holders.owners or holders.shares):
             del self.by_device[device]
 
 
@@ -103,7 +105,7 @@ def _sum(amounts: Mapping[str, int], change: Mapping[str, int], sign: int) -> di
 
 
 class UsageCheck:
-    """The check that a device is free; admin access asks only for its own claim's picks."""
+    """Checks that a device is free. With admin access, only picks of the same claim count."""
 
     name = rejections.CheckName.USAGE
     __slots__ = ("_by_claim", "_holders_of", "_taken", "applies_to", "picked")
@@ -116,7 +118,7 @@ class UsageCheck:
         self.applies_to = -1
 
     def blocked(self, slot: Slot) -> int:
-        """The devices that are not free for the slot."""
+        """Return the devices that are not free for the slot."""
         if slot.is_admin:
             return self._by_claim[slot.claim]
         return self._taken | self.picked
@@ -135,7 +137,7 @@ class UsageCheck:
             self._by_claim[slot.claim] = by_claim | device.bit
         return None
 
-    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         return candidates & ~self.blocked(slot)
 
     def can_conflict(

@@ -1,9 +1,9 @@
-"""The live input: nodes, slices, classes, taint rules and what claims hold, kept in step.
+"""The allocator's live input: nodes, slices, classes, taint rules and allocations.
 
-One owner calls the `put_…` and `drop_…` methods as objects come and go. Nothing is computed then;
-each change only says which nodes it may have opened up (`loosened`), and a node's inventory is
-built when the node is asked. Sets of nodes are integers with one bit per node; a node's number is
-its place in the order of arrival, where later nodes fill the gaps that others have left.
+One owner calls the `put_…` and `drop_…` methods as objects come and go. Nothing is computed then: a
+change only records on which nodes something may fit now (`relaxed_nodes`), and a node's inventory
+is built when it is needed. Sets of nodes are integers with one bit per node; a node's index is its
+place in the order of arrival, and new nodes reuse the indexes of nodes that are gone.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _CHUNK = 64
 _LOG_LIMIT = 1 << 16
 
 EVERY_NODE = -1
-"""As a set of nodes, those that are yet to come included; in the log, an entry for all of them."""
+"""The set of all nodes, also of those that come later; in the change log, an entry for all."""
 
 EXTERNAL_HOLDER = ClaimKey("", "")
-"""Who holds what `hold_state` says."""
+"""The holder of devices that `record_state` records without their claims."""
 
 
 class AllocatedState(NamedTuple):
-    """What claims hold, as upstream's scheduler hands it to the allocator."""
+    """The allocated devices, in the form of upstream's AllocatedState."""
 
     devices: Iterable[DeviceId] = ()
     shares: Iterable[SharedDeviceId] = ()
@@ -50,18 +50,18 @@ class AllocatedState(NamedTuple):
 
 
 class ChangeLog:
-    """Which nodes changed, in order. Readers keep a cursor and catch up in large steps."""
+    """The nodes that changed, in order. Readers keep a cursor and read many entries at once."""
 
     __slots__ = ("_chunks", "_dropped", "_nodes")
 
     def __init__(self) -> None:
         self._nodes: list[int] = []
         self._chunks: list[int] = []
-        """The union of each full chunk of entries."""
+        """The union of each full chunk, so that reading n entries costs n / 64 operations."""
         self._dropped = 0
 
     def end(self) -> int:
-        """The cursor of a reader that has seen everything."""
+        """Return the cursor of a reader that has read everything."""
         return self._dropped + len(self._nodes)
 
     def add(self, node: int) -> None:
@@ -74,7 +74,7 @@ class ChangeLog:
             self._chunks.append(_set_of(self._nodes[-_CHUNK:]))
 
     def since(self, cursor: int) -> int:
-        """The set of nodes that changed from `cursor` on."""
+        """Return the set of nodes that changed from `cursor` on."""
         start = cursor - self._dropped
         if start < 0:
             return EVERY_NODE
@@ -100,7 +100,7 @@ def _set_of(nodes: Sequence[int]) -> int:
 
 
 class NodeEntry:
-    """A node, or the place for one that slices have named before it came."""
+    """A node, or the entry for one that slices name and that does not exist yet."""
 
     __slots__ = ("index", "inventory", "name", "node", "slices")
 
@@ -113,16 +113,18 @@ class NodeEntry:
 
 
 class PoolEntry:
-    """All slices of a pool, for whichever nodes, and what claims hold of it."""
+    """All slices of a pool, for any nodes, and the holders of its devices."""
 
-    __slots__ = ("holdings", "slices")
+    __slots__ = ("holders", "slices")
 
     def __init__(self) -> None:
         self.slices: dict[str, ResourceSlice] = {}
-        self.holdings = PoolHolders()
+        self.holders = PoolHolders()
 
 
 class ClusterInventory:
+    """The devices of the cluster: what is published, and what is allocated of it."""
+
     def __init__(self, features: Features = DEFAULT) -> None:
         self.features = features
         self.selectors = Selectors(features)
@@ -130,14 +132,14 @@ class ClusterInventory:
         self.nodes: dict[str, NodeEntry] = {}
         self.by_index: list[NodeEntry | None] = []
         self.existing_nodes = 0
-        """The nodes there are."""
+        """The set of nodes that exist."""
         self.nodes_with_free_devices = 0
-        """The nodes that may have a free device; who finds that one has none takes it out."""
+        """The nodes that may have a free device; the allocator removes one where it finds none."""
         self.relaxed_nodes = ChangeLog()
-        """Where something may fit now that did not fit before."""
+        """The nodes on which something may fit now that did not fit before."""
         self.epoch = 0
-        """Counts the changes after which nothing that was worked out before holds."""
-        self._gaps: list[int] = []
+        """Counts the changes after which no cached result is valid."""
+        self._free_indexes: list[int] = []
         self._built: set[NodeEntry] = set()
         self._pools: dict[PoolId, PoolEntry] = {}
         self._slices: dict[str, ResourceSlice] = {}
@@ -147,12 +149,12 @@ class ClusterInventory:
 
     def put_node(self, node: Node) -> None:
         entry = self._entry(node.metadata.name)
-        if entry.node is not None and _looks_same(entry.node, node):
+        if entry.node is not None and _is_equivalent(entry.node, node):
             return
         entry.node = node
         entry.inventory = None
         self.existing_nodes |= 1 << entry.index
-        self._loosen([entry.index])
+        self._mark_relaxed([entry.index])
 
     def drop_node(self, name: str) -> None:
         entry = self.nodes.get(name)
@@ -160,15 +162,15 @@ class ClusterInventory:
             entry.node = None
             entry.inventory = None
             self.existing_nodes &= ~(1 << entry.index)
-            self._forget_unless_used(entry)
+            self._drop_entry_if_unused(entry)
 
     def put_slice(self, resource_slice: ResourceSlice) -> None:
         name, spec = resource_slice.metadata.name, resource_slice.spec
-        known = self._slices.get(name)
-        if known is not None:
-            if known.spec == spec:
+        existing = self._slices.get(name)
+        if existing is not None:
+            if existing.spec == spec:
                 return
-            if _place(known) != _place(resource_slice):
+            if _location(existing) != _location(resource_slice):
                 self.drop_slice(name)
         self._slices[name] = resource_slice
         pool_id = resource_slice.pool_id
@@ -178,7 +180,7 @@ class ClusterInventory:
             self._entry(spec.node_name).slices[name] = resource_slice
         else:
             self._shared_slices[name] = resource_slice
-        self._rebuild(pool)
+        self._invalidate_nodes_of(pool)
 
     def drop_slice(self, name: str) -> None:
         resource_slice = self._slices.pop(name, None)
@@ -187,21 +189,21 @@ class ClusterInventory:
         spec = resource_slice.spec
         pool_id = resource_slice.pool_id
         pool = self._pool(pool_id)
-        self._rebuild(pool)
+        self._invalidate_nodes_of(pool)
         del pool.slices[name]
-        self._forget_pool_unless_used(pool_id)
+        self._drop_pool_if_unused(pool_id)
         if spec.node_name:
             entry = self.nodes[spec.node_name]
             del entry.slices[name]
-            self._forget_unless_used(entry)
+            self._drop_entry_if_unused(entry)
         else:
             del self._shared_slices[name]
 
     def put_class(self, device_class: DeviceClass) -> None:
         name = device_class.metadata.name
-        known = self.classes.get(name)
+        existing = self.classes.get(name)
         self.classes[name] = device_class
-        if known is None or known.spec != device_class.spec:
+        if existing is None or existing.spec != device_class.spec:
             self.epoch += 1
 
     def drop_class(self, name: str) -> None:
@@ -210,14 +212,14 @@ class ClusterInventory:
 
     def put_taint_rule(self, rule: DeviceTaintRule) -> None:
         name = rule.metadata.name
-        known = self._rules.get(name)
+        existing = self._rules.get(name)
         self._rules[name] = rule
-        if known is None or known.spec != rule.spec:
-            self._start_afresh()
+        if existing is None or existing.spec != rule.spec:
+            self._invalidate_everything()
 
     def drop_taint_rule(self, name: str) -> None:
         if self._rules.pop(name, None) is not None:
-            self._start_afresh()
+            self._invalidate_everything()
 
     def use_features(self, features: Features) -> None:
         if features == self.features:
@@ -229,10 +231,10 @@ class ClusterInventory:
         self.selectors = Selectors(features)
         for key, allocation in allocations.items():
             self.record_allocation(key, allocation)
-        self._start_afresh()
+        self._invalidate_everything()
 
     def put_claim(self, claim: ResourceClaim) -> None:
-        """Take note of a claim; only what is allocated to it matters here."""
+        """Record the allocation of a claim, or that it has none."""
         key = claim.key
         if claim.status.allocation is None:
             self.release(key)
@@ -240,10 +242,10 @@ class ClusterInventory:
             self.record_allocation(key, claim.status.allocation)
 
     def record_allocation(self, key: ClaimKey, allocation: AllocationResult) -> None:
-        """The claim has these devices, and no others."""
-        known = self._allocations.get(key)
-        if known is not None:
-            if known == allocation:
+        """Record that a claim holds exactly these devices."""
+        existing = self._allocations.get(key)
+        if existing is not None:
+            if existing == allocation:
                 return
             self.release(key)
         self._allocations[key] = allocation
@@ -257,7 +259,7 @@ class ClusterInventory:
                 self._take(pool, result.device, key)
 
     def release(self, key: ClaimKey) -> AllocationResult | None:
-        """The claim is gone or has no devices any more; what it had."""
+        """Record that a claim holds no devices; return its former allocation, or None."""
         allocation = self._allocations.pop(key, None)
         if allocation is None:
             return None
@@ -268,15 +270,15 @@ class ClusterInventory:
             pool = self._pool(pool_id)
             if self._is_share(result):
                 consumed = _in_nano(result.consumed_capacity)
-                pool.holdings.release_share(result.device, key, consumed)
+                pool.holders.release_share(result.device, key, consumed)
             else:
-                pool.holdings.release(result.device, key)
-            self._loosen(self._reach(pool))
-            self._forget_pool_unless_used(pool_id)
+                pool.holders.release(result.device, key)
+            self._mark_relaxed(self._nodes_of(pool))
+            self._drop_pool_if_unused(pool_id)
         return allocation
 
-    def hold_state(self, state: AllocatedState) -> None:
-        """Take note of an allocated state that comes without its claims."""
+    def record_state(self, state: AllocatedState) -> None:
+        """Record allocated devices without their claims."""
         for device in state.devices:
             pool = self._pool(device.pool_id)
             self._take(pool, device.device, EXTERNAL_HOLDER)
@@ -288,61 +290,67 @@ class ClusterInventory:
             self._take_share(pool, device.device, EXTERNAL_HOLDER, _in_nano(consumed))
 
     def inventory(self, entry: NodeEntry) -> NodeInventory:
-        """The node's devices as they are now; raises Failure if its slices make no sense."""
-        found = entry.inventory
-        if found is None:
-            found = entry.inventory = self._build(entry)
+        """Return the node's devices as they are now.
+
+        Raises AllocationError if a slice has an invalid node selector.
+        """
+        cached = entry.inventory
+        if cached is None:
+            cached = entry.inventory = self._build(entry)
             self._built.add(entry)
-        if isinstance(found, AllocationError):
-            raise found.with_traceback(None)
-        found.catch_up()
-        return found
+        if isinstance(cached, AllocationError):
+            raise cached.with_traceback(None)
+        cached.sync()
+        return cached
 
     def slices(self) -> Collection[ResourceSlice]:
-        """All that is published, whether a node sees it or not."""
+        """Return all slices, also those that no node can reach."""
         return self._slices.values()
 
     def pools(self) -> Mapping[PoolId, PoolEntry]:
-        """Every pool that is published or of which claims hold devices."""
+        """Return every pool that is published or of which claims hold devices."""
         return self._pools
 
     def taint_rules(self) -> Collection[DeviceTaintRule]:
-        """The rules that apply."""
+        """Return the taint rules, none if their feature gate is off."""
         return self._rules.values() if self.features.device_taint_rules else ()
 
     def holders_of(self, device: DeviceId) -> tuple[ClaimKey, ...]:
         pool = self._pools.get(device.pool_id)
-        holding = pool.holdings.by_device.get(device.device) if pool else None
-        return holding.holders() if holding else ()
+        holders = pool.holders.by_device.get(device.device) if pool else None
+        return holders.claims() if holders else ()
 
     def _is_share(self, result: DeviceRequestAllocationResult) -> bool:
-        """Without the gate, whoever has a share has the device (GatherAllocatedState)."""
+        # Without the feature gate a share counts as the whole device: GatherAllocatedState in
+        # https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/plugins/dynamicresources/dra_manager.go
         return result.share_id is not None and self.features.consumable_capacity
 
     def _take(self, pool: PoolEntry, device: str, key: ClaimKey) -> None:
-        pool.holdings.take(device, key)
-        # Devices that others mix against their groups may let in whom they kept out before.
+        pool.holders.take(device, key)
+        # Devices in use need not have a common group. What they admit then depends on the order of
+        # the devices, so one more device in use can admit candidates that were rejected before.
         if self.features.device_compatibility_groups and _has_counters(pool):
-            self._loosen(self._reach(pool))
+            self._mark_relaxed(self._nodes_of(pool))
 
     def _take_share(
         self, pool: PoolEntry, device: str, key: ClaimKey, consumed: Mapping[str, int]
     ) -> None:
-        pool.holdings.take_share(device, key, consumed)
-        # The first share pays the counters of the device; those that follow may fit now.
+        pool.holders.take_share(device, key, consumed)
+        # Taking a share can also make room: the first one takes the counters of the device, and
+        # later ones need none.
         if _has_counters(pool):
-            self._loosen(self._reach(pool))
+            self._mark_relaxed(self._nodes_of(pool))
 
     def _build(self, entry: NodeEntry) -> NodeInventory | AllocationError:
-        assert entry.node is not None, "only nodes that are there are asked"
+        assert entry.node is not None, "inventories are built for existing nodes only"
         slices = itertools.chain(entry.slices.values(), self._shared_slices.values())
         rules = list(self.taint_rules())
         try:
-            gathered = pools.pools_of_node(entry.node, slices, self._slices_of, self.features)
+            pools_on_node = pools.pools_of_node(entry.node, slices, self._slices_of, self.features)
         except AllocationError as failure:
             return failure
         return NodeInventory(
-            entry.node, gathered, lambda pool: self._pool(pool).holdings, rules, self.features
+            entry.node, pools_on_node, lambda pool: self._pool(pool).holders, rules, self.features
         )
 
     def _slices_of(self, pool: PoolId) -> Iterable[ResourceSlice]:
@@ -358,30 +366,30 @@ class ClusterInventory:
         entry = self.nodes.get(name)
         if entry is not None:
             return entry
-        if self._gaps:
-            entry = NodeEntry(name, heapq.heappop(self._gaps))
+        if self._free_indexes:
+            entry = NodeEntry(name, heapq.heappop(self._free_indexes))
             self.by_index[entry.index] = entry
-            self._loosen([entry.index])
+            self._mark_relaxed([entry.index])
         else:
             entry = NodeEntry(name, len(self.by_index))
             self.by_index.append(entry)
         self.nodes[name] = entry
         return entry
 
-    def _forget_pool_unless_used(self, pool_id: PoolId) -> None:
+    def _drop_pool_if_unused(self, pool_id: PoolId) -> None:
         pool = self._pools[pool_id]
-        if not (pool.slices or pool.holdings.by_device):
+        if not (pool.slices or pool.holders.by_device):
             del self._pools[pool_id]
 
-    def _forget_unless_used(self, entry: NodeEntry) -> None:
+    def _drop_entry_if_unused(self, entry: NodeEntry) -> None:
         if entry.node is None and not entry.slices:
             self._built.discard(entry)
             del self.nodes[entry.name]
             self.by_index[entry.index] = None
-            heapq.heappush(self._gaps, entry.index)
+            heapq.heappush(self._free_indexes, entry.index)
 
-    def _reach(self, pool: PoolEntry) -> Iterable[int]:
-        """The nodes that see the pool or share its counters."""
+    def _nodes_of(self, pool: PoolEntry) -> Iterable[int]:
+        """Return the nodes that see the pool or share its counters."""
         nodes: dict[int, None] = {}
         for resource_slice in pool.slices.values():
             name = resource_slice.spec.node_name
@@ -390,7 +398,7 @@ class ClusterInventory:
             nodes[self.nodes[name].index] = None
         return nodes
 
-    def _loosen(self, nodes: Iterable[int]) -> None:
+    def _mark_relaxed(self, nodes: Iterable[int]) -> None:
         for node in nodes:
             self.relaxed_nodes.add(node)
             if node == EVERY_NODE:
@@ -398,18 +406,18 @@ class ClusterInventory:
             elif not self.nodes_with_free_devices >> node & 1:
                 self.nodes_with_free_devices |= 1 << node
 
-    def _rebuild(self, pool: PoolEntry) -> None:
-        """Forget the devices of the nodes that see the pool."""
-        nodes = self._reach(pool)
+    def _invalidate_nodes_of(self, pool: PoolEntry) -> None:
+        """Drop the inventories of the nodes that see the pool."""
+        nodes = self._nodes_of(pool)
         if self._built:
             for node in nodes:
                 if node == EVERY_NODE:
                     self._drop_inventories()
                 elif (entry := self.by_index[node]) is not None:
                     entry.inventory = None
-        self._loosen(nodes)
+        self._mark_relaxed(nodes)
 
-    def _start_afresh(self) -> None:
+    def _invalidate_everything(self) -> None:
         self.epoch += 1
         self.nodes_with_free_devices = self.existing_nodes
         self._drop_inventories()
@@ -424,11 +432,11 @@ def _has_counters(pool: PoolEntry) -> bool:
     return any(resource_slice.spec.shared_counters for resource_slice in pool.slices.values())
 
 
-def _place(resource_slice: ResourceSlice) -> tuple[str, str, str | None]:
+def _location(resource_slice: ResourceSlice) -> tuple[str, str, str | None]:
     return resource_slice.spec.driver, resource_slice.spec.pool.name, resource_slice.spec.node_name
 
 
-def _looks_same(one: Node, other: Node) -> bool:
+def _is_equivalent(one: Node, other: Node) -> bool:
     return (
         one.metadata.labels == other.metadata.labels
         and one.status.declared_features == other.status.declared_features

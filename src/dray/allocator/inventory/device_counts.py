@@ -1,8 +1,8 @@
-"""Counts the devices of each class by state; recounts only pools that changed.
+"""Counts of devices by class and state, updated only for pools that changed.
 
-A device counts once for each class whose selectors it matches, and for the class "" if for none. Of
-a pool, the newest generation counts. "Free" means that no claim holds the device: a partition may
-be free although its counters are used up by others.
+A device counts once for each class whose selectors it matches, and for the class "" if it matches
+none. Of a pool, the newest generation counts. "Free" means that no claim holds the device: a
+partition may be free although its counters are used up by others.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ STATES = (FREE, ALLOCATED, SHARED, TAINTED)
 
 
 class DeviceGroupKey(NamedTuple):
-    """Devices that are counted together."""
+    """The state and class of devices that are counted together."""
 
     state: str
     class_name: str
 
 
 _Class = tuple[str, Sequence[CachedSelector]]
-"""A name, and what a device must match."""
+"""A class name and its selectors."""
 
 
 class _Counted(NamedTuple):
@@ -46,68 +46,68 @@ class _Counted(NamedTuple):
 
 
 class DeviceCounts:
-    """Asks a fleet; remembers each pool's answer until slices, claims, classes or rules change."""
+    """Counts devices; a pool's counts are cached until slices, claims, classes or rules change."""
 
-    def __init__(self, fleet: ClusterInventory) -> None:
-        self._fleet = fleet
+    def __init__(self, cluster: ClusterInventory) -> None:
+        self._cluster = cluster
         self._pools: dict[PoolId, _Counted] = {}
         self._total: Counter[DeviceGroupKey] = Counter()
 
     def counts(self) -> dict[DeviceGroupKey, int]:
-        """The groups that have devices now, and those that had some before."""
-        entries = self._fleet.pools()
+        """Return the counts; groups that had devices before and have none now count 0."""
+        entries = self._cluster.pools()
         for pool_id in self._pools.keys() - entries.keys():
             self._total.subtract(self._pools.pop(pool_id).groups)
         classes = self._classes()
         for pool_id, entry in entries.items():
-            known = self._pools.get(pool_id)
-            if known is not None:
-                if self._is_current(known, entry):
+            cached = self._pools.get(pool_id)
+            if cached is not None:
+                if self._is_current(cached, entry):
                     continue
-                self._total.subtract(known.groups)
+                self._total.subtract(cached.groups)
             counted = self._count(pool_id, entry, classes)
             self._pools[pool_id] = counted
             self._total.update(counted.groups)
         return dict(self._total)
 
-    def _is_current(self, known: _Counted, entry: PoolEntry) -> bool:
+    def _is_current(self, cached: _Counted, entry: PoolEntry) -> bool:
         return (
-            known.version == entry.holdings.version
-            and known.epoch == self._fleet.epoch
-            and len(known.slices) == len(entry.slices)
-            and all(map(operator.is_, known.slices, entry.slices.values()))
+            cached.version == entry.holders.version
+            and cached.epoch == self._cluster.epoch
+            and len(cached.slices) == len(entry.slices)
+            and all(map(operator.is_, cached.slices, entry.slices.values()))
         )
 
     def _classes(self) -> list[_Class]:
-        find = self._fleet.selectors.selector
+        find = self._cluster.selectors.selector
         return [
             (
                 name,
                 [
                     find(selector.cel.expression)
-                    for selector in found.spec.selectors
+                    for selector in device_class.spec.selectors
                     if selector.cel
                 ],
             )
-            for name, found in self._fleet.classes.items()
+            for name, device_class in self._cluster.classes.items()
         ]
 
     def _count(self, pool_id: PoolId, entry: PoolEntry, classes: Sequence[_Class]) -> _Counted:
-        rules = taints.rules_for_pool(*pool_id, self._fleet.taint_rules())
+        rules = taints.rules_for_pool(*pool_id, self._cluster.taint_rules())
         candidates = list(_current_devices(entry))
-        states = [_state(candidate, entry.holdings, rules) for candidate in candidates]
+        states = [_state(candidate, entry.holders, rules) for candidate in candidates]
         groups = Counter[DeviceGroupKey]()
         for name, matching in _by_class(candidates, classes):
             for state, count in Counter(itertools.compress(states, matching)).items():
                 groups[DeviceGroupKey(state, name)] = count
         slices = tuple(entry.slices.values())
-        return _Counted(self._fleet.epoch, entry.holdings.version, slices, groups)
+        return _Counted(self._cluster.epoch, entry.holders.version, slices, groups)
 
 
 def _by_class(
     candidates: Sequence[Candidate], classes: Sequence[_Class]
 ) -> Iterator[tuple[str, Sequence[bool]]]:
-    """For each class which of the devices match it; at last which match none."""
+    """Yield for each class which devices match it; last, for "", which match none."""
     unmatched = [True] * len(candidates)
     for name, selectors in classes:
         columns = [

@@ -1,8 +1,7 @@
-"""Equal parts of slices, kept once.
+"""Equal parts of slices, stored once.
 
-Forty thousand GPUs of four models publish the same few attribute values and capacity maps. Whoever
-decodes slices hands them to an `Interner` before anybody else sees them; a device is then left with
-what is its own.
+Forty thousand GPUs of four models publish the same few attribute values and capacity maps. Slices
+pass through an `Interner` right after decoding, so that a device keeps only what is its own.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _force = msgspec.structs.force_setattr
 
 
 class Interner:
-    """Remembers what it has seen, up to a limit; then it begins anew."""
+    """A cache of equal parts; it is cleared when it reaches its limit."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -34,7 +33,7 @@ class Interner:
         self._consumptions: dict[Hashable, tuple[DeviceCounterConsumption, ...]] = {}
 
     def share(self, resource_slice: ResourceSlice) -> ResourceSlice:
-        """The slice itself, its equal parts replaced by those seen before."""
+        """Replace parts of the slice by equal ones seen before; return the slice itself."""
         for device in resource_slice.spec.devices:
             self._share_device(device)
         return resource_slice
@@ -48,28 +47,28 @@ class Interner:
             _force(device, "capacity", self._capacities.setdefault(key, device.capacity))
         if device.consumes_counters:
             consumed = device.consumes_counters
-            key = tuple([_consumption_key(each) for each in consumed])
+            key = tuple([_consumption_key(consumption) for consumption in consumed])
             _force(device, "consumes_counters", self._consumptions.setdefault(key, consumed))
 
     def _shared_attributes(
         self, published: dict[str, DeviceAttribute]
     ) -> dict[str, DeviceAttribute]:
-        known = self._attributes
-        if len(known) >= _ATTRIBUTES_LIMIT:
-            known.clear()
+        cached = self._attributes
+        if len(cached) >= _ATTRIBUTES_LIMIT:
+            cached.clear()
             self._attribute_maps.clear()
         is_new = False
         for name, attribute in published.items():
-            same = known.get(attribute)
+            same = cached.get(attribute)
             if same is None:
-                known[attribute] = attribute
+                cached[attribute] = attribute
                 is_new = True
             else:
                 published[name] = same
         if is_new:
-            # A map with a value of its own, such as a UUID, is not worth remembering.
+            # A map with a value of its own, such as a UUID, will not be seen again.
             return published
-        key = (tuple(published), tuple([id(each) for each in published.values()]))
+        key = (tuple(published), tuple([id(attribute) for attribute in published.values()]))
         return self._attribute_maps.setdefault(key, published)
 
 

@@ -1,8 +1,8 @@
-"""The devices of one node, numbered, with what is known about them.
+"""The devices of one node, numbered, with everything that checks need to know about them.
 
-An inventory is built when a node is first asked and stays until its slices, labels or taint rules
-change. What claims hold changes all the time; `catch_up` follows it device by device. Sets of
-devices are integers with one bit per device.
+An inventory is built when a node is first used and stays until its slices, labels or taint rules
+change. Allocations change all the time; `sync` follows them device by device. Sets of devices are
+integers with one bit per device, so that checks can work on many devices in one operation.
 """
 
 from __future__ import annotations
@@ -22,32 +22,42 @@ from dray.api.ids import ClaimKey, PoolId
 from dray.api.types.dra import Device, DeviceCapacity, DeviceTaintRule
 from dray.api.types.nodes import Node
 
-_REMEMBERED = 64
-"""How many ways to look at the devices of a node are remembered."""
+_CACHED_KEYS = 64
+"""Limit of cached groupings and of cached attributes per node."""
 
-Kinds = list[tuple[Hashable, int]]
-"""Devices that look alike to somebody: what they have in common, and which they are."""
+ShapeGroups = list[tuple[Hashable, int]]
+"""Devices by shape: the shape, and the set of devices that have it."""
 
 
 class NodePool:
-    """One pool of an inventory: its counters, and who holds its devices."""
+    """One pool of a node: its counters, and the holders of its devices."""
 
-    __slots__ = ("charged", "holdings", "ledger", "numbers", "pool", "present_groups", "seen")
+    __slots__ = (
+        "charged",
+        "counters",
+        "holders",
+        "indexes",
+        "pool",
+        "present_groups",
+        "synced_version",
+    )
 
-    def __init__(self, pool: PoolOnNode, holdings: PoolHolders) -> None:
+    def __init__(self, pool: PoolOnNode, holders: PoolHolders) -> None:
         self.pool = pool
-        self.holdings = holdings
-        self.ledger = PoolCounters(pool.counter_sets, self.devices()) if pool.counter_sets else None
+        self.holders = holders
+        self.counters = (
+            PoolCounters(pool.counter_sets, self.devices()) if pool.counter_sets else None
+        )
         self.present_groups: Mapping[str, compatibility_groups.Intersection] = {}
-        self.numbers: dict[str, int] = {}
-        """Device names to numbers in the inventory."""
+        self.indexes: dict[str, int] = {}
+        """Indexes in the inventory, by device name."""
         self.charged: dict[str, None] = {}
-        """The allocated devices that the ledger has been told of."""
-        self.seen = -1
-        """The version of the holdings that was followed last."""
+        """The allocated devices whose counters are subtracted."""
+        self.synced_version = -1
+        """The version of `holders` at the last sync."""
 
     def devices(self) -> Iterator[Device]:
-        """Those for the node, then those for other nodes: all draw from the same counters."""
+        """Yield the devices for the node, then those for other nodes that use the same counters."""
         for resource_slice in (*self.pool.slices, *self.pool.slices_elsewhere):
             yield from resource_slice.spec.devices
 
@@ -55,20 +65,20 @@ class NodePool:
 class NodeInventory:
     __slots__ = (
         "_capacities",
-        "_kinds",
+        "_shape_groups",
         "_value_masks",
         "_values",
         "devices",
         "everything",
         "features",
         "node",
+        "node_pools",
         "on_node",
         "partitions",
         "pools",
-        "sections",
+        "possibly_excluded",
         "shareable",
         "shared",
-        "suspects",
         "taken",
         "unusable",
         "version",
@@ -77,71 +87,73 @@ class NodeInventory:
     def __init__(
         self,
         node: Node,
-        gathered: Sequence[PoolOnNode],
-        holdings_of: Callable[[PoolId], PoolHolders],
+        pools_on_node: Sequence[PoolOnNode],
+        holders_of_pool: Callable[[PoolId], PoolHolders],
         rules: Sequence[DeviceTaintRule],
         features: Features,
     ) -> None:
         self.node = node
-        self.pools = gathered
+        self.pools = pools_on_node
         self.features = features
-        self.sections = [
-            NodePool(pool, holdings_of(pool.id)) for pool in gathered if pool.is_usable
+        self.node_pools = [
+            NodePool(pool, holders_of_pool(pool.id)) for pool in pools_on_node if pool.is_usable
         ]
         self.devices: list[Candidate] = []
         self.shareable = 0
         self.partitions = 0
-        """Devices that draw from counters."""
-        self.suspects = 0
-        """Devices that taints, gates or the node may keep away from some request."""
+        """Devices that draw from shared counters."""
+        self.possibly_excluded = 0
+        """Devices that taints, feature gates or the node may exclude for some request."""
         self.unusable = 0
-        """Devices on which no expression can be evaluated."""
-        for number, section in enumerate(self.sections):
-            self._number_devices(number, section, rules)
+        """Devices on which no CEL expression can be evaluated."""
+        for number, node_pool in enumerate(self.node_pools):
+            self._number_devices(number, node_pool, rules)
         self.everything = (1 << len(self.devices)) - 1
         self.on_node = self._selecting_this_node()
-        """By per-device node selection; everything where slices select nodes."""
+        """By per-device node selection; every device where the slice selects nodes."""
         self.taken = 0
-        """Held by claims for themselves alone."""
+        """Devices that claims hold as a whole."""
         self.shared = 0
-        """Of which claims hold shares."""
+        """Devices of which claims hold shares."""
         self.version = 0
-        """Counts what `catch_up` has followed."""
+        """Increases with every change of holders; results are cached with it."""
         self._capacities: list[tuple[Mapping[str, DeviceCapacity], int]] | None = None
-        self._kinds: dict[Hashable, Kinds] = {}
+        self._shape_groups: dict[Hashable, ShapeGroups] = {}
         self._values: dict[str, list[Value | None]] = {}
         self._value_masks: dict[str, dict[Value, int]] = {}
 
     def where(self, holds: Callable[[Candidate], bool]) -> int:
-        """The devices of which something is true."""
-        found = 0
+        """Return the set of devices for which `holds` returns True."""
+        devices = 0
         for candidate in self.devices:
             if holds(candidate):
-                found |= candidate.bit
-        return found
+                devices |= candidate.bit
+        return devices
 
     def members(self, devices: int) -> Iterator[Candidate]:
-        """The devices of a set, in order."""
+        """Yield the devices of a set, in order."""
         while devices:
             bit = devices & -devices
             devices ^= bit
             yield self.devices[bit.bit_length() - 1]
 
-    def kinds(self, key: Hashable, look: Callable[[Sequence[Candidate]], list[Hashable]]) -> Kinds:
-        """The devices grouped by what `look` sees in them; `key` stands for `look`."""
-        known = self._kinds.get(key)
-        if known is None:
-            found: dict[Hashable, int] = {}
-            for candidate, seen in zip(self.devices, look(self.devices), strict=True):
-                found[seen] = found.get(seen, 0) | candidate.bit
-            known = [(shapes.shared(shape), members) for shape, members in found.items()]
-            if len(self._kinds) >= _REMEMBERED:
-                self._kinds.clear()
-            self._kinds[key] = known
-        return known
+    def group_by_shape(
+        self, key: Hashable, read_shapes: Callable[[Sequence[Candidate]], list[Hashable]]
+    ) -> ShapeGroups:
+        """Group the devices by what `read_shapes` returns for them; `key` identifies the reader."""
+        cached = self._shape_groups.get(key)
+        if cached is None:
+            members: dict[Hashable, int] = {}
+            for candidate, shape in zip(self.devices, read_shapes(self.devices), strict=True):
+                members[shape] = members.get(shape, 0) | candidate.bit
+            cached = [(shapes.interned(shape), devices) for shape, devices in members.items()]
+            if len(self._shape_groups) >= _CACHED_KEYS:
+                self._shape_groups.clear()
+            self._shape_groups[key] = cached
+        return cached
 
     def capacities(self) -> list[tuple[Mapping[str, DeviceCapacity], int]]:
-        """The different capacity maps and which devices have them."""
+        """Return the distinct capacity maps, each with the devices that have it."""
         if self._capacities is None:
             self._capacities = self._distinct_capacities()
         return self._capacities
@@ -150,22 +162,22 @@ class NodeInventory:
         distinct: list[tuple[Mapping[str, DeviceCapacity], int]] = []
         for candidate in self.devices:
             capacity = candidate.device.capacity
-            for number, (known, members) in enumerate(distinct):
-                if known is capacity or known == capacity:
-                    distinct[number] = (known, members | candidate.bit)
+            for number, (other, members) in enumerate(distinct):
+                if other is capacity or other == capacity:
+                    distinct[number] = (other, members | candidate.bit)
                     break
             else:
                 distinct.append((capacity, candidate.bit))
         return distinct
 
     def value(self, candidate: Candidate, attribute: str) -> Value | None:
-        """A published attribute as constraints compare it."""
+        """Return a published attribute in the form that constraints compare, or None."""
         if attribute not in self._values:
             self._read(attribute)
         return self._values[attribute][candidate.index]
 
     def value_masks(self, attribute: str) -> Mapping[Value, int]:
-        """The devices that have each value of a published attribute."""
+        """Return the devices by value of a published attribute."""
         if attribute not in self._values:
             self._read(attribute)
         return self._value_masks[attribute]
@@ -176,100 +188,106 @@ class NodeInventory:
         )
         masks: dict[Value, int] = {}
         values: list[Value | None] = []
+        # Equal values become one object: comparing them is then a comparison of identities.
         same: dict[Value, Value] = {}
         for candidate in self.devices:
-            found = attributes.lookup(candidate.device, candidate.driver, attribute)
-            if found is None:
+            published = attributes.lookup(candidate.device, candidate.driver, attribute)
+            if published is None:
                 values.append(None)
                 continue
-            value = to_value(found)
+            value = to_value(published)
             value = same.setdefault(value, value)
             values.append(value)
             masks[value] = masks.get(value, 0) | candidate.bit
-        if len(self._values) >= _REMEMBERED:
+        if len(self._values) >= _CACHED_KEYS:
             self._values.clear()
             self._value_masks.clear()
         self._values[attribute] = values
         self._value_masks[attribute] = masks
 
     def _selecting_this_node(self) -> DeviceMatches:
-        accepted, failing = self.everything, 0
+        matching, failing = self.everything, 0
         for candidate in self.devices:
-            if not candidate.published_in.spec.per_device_node_selection:
+            if not candidate.resource_slice.spec.per_device_node_selection:
                 continue
             try:
                 if not pools.serves_node(candidate.device, self.node):
-                    accepted &= ~candidate.bit
+                    matching &= ~candidate.bit
             except rejections.AllocationError:
                 failing |= candidate.bit
-        return DeviceMatches(accepted & ~failing, failing)
+        return DeviceMatches(matching & ~failing, failing)
 
-    def holding_of(self, candidate: Candidate) -> DeviceHolders | None:
-        holdings = self.sections[candidate.section].holdings
-        return holdings.by_device.get(candidate.device.name)
+    def device_holders(self, candidate: Candidate) -> DeviceHolders | None:
+        holders = self.node_pools[candidate.pool_index].holders
+        return holders.by_device.get(candidate.device.name)
 
     def holders_of(self, candidate: Candidate) -> tuple[ClaimKey, ...]:
-        holding = self.holding_of(candidate)
-        return holding.holders() if holding else ()
+        holders = self.device_holders(candidate)
+        return holders.claims() if holders else ()
 
-    def holders_on(self, section: int, counter_set: str) -> tuple[ClaimKey, ...]:
-        """The claims with devices that draw from a counter set."""
-        held = self.sections[section].holdings.by_device
+    def holders_on(self, pool_index: int, counter_set: str) -> tuple[ClaimKey, ...]:
+        """Return the claims with devices that draw from a counter set."""
+        node_pool = self.node_pools[pool_index]
+        by_device = node_pool.holders.by_device
         holders: dict[ClaimKey, None] = {}
-        for device in self.sections[section].devices():
-            if device.name in held and any(
+        for device in node_pool.devices():
+            if device.name in by_device and any(
                 consumption.counter_set == counter_set for consumption in device.consumes_counters
             ):
-                holders.update(dict.fromkeys(held[device.name].holders()))
+                holders.update(dict.fromkeys(by_device[device.name].claims()))
         return tuple(holders)
 
-    def catch_up(self) -> None:
-        """Follow what claims have taken and released since the last time."""
-        for section in self.sections:
-            version = section.holdings.version
-            if section.seen != version:
-                self._follow(section)
-                section.seen = version
+    def sync(self) -> None:
+        """Take over what claims have taken and released since the last call."""
+        for node_pool in self.node_pools:
+            version = node_pool.holders.version
+            if node_pool.synced_version != version:
+                self._sync_pool(node_pool)
+                node_pool.synced_version = version
                 self.version += 1
 
-    def _follow(self, section: NodePool) -> None:
-        changed = section.holdings.changed_since(section.seen) if section.seen >= 0 else None
+    def _sync_pool(self, node_pool: NodePool) -> None:
+        changed = (
+            node_pool.holders.changed_since(node_pool.synced_version)
+            if node_pool.synced_version >= 0
+            else None
+        )
         if changed is None:
-            changed = {*section.holdings.by_device, *section.charged, *section.numbers}
+            changed = {*node_pool.holders.by_device, *node_pool.charged, *node_pool.indexes}
         for name in changed:
-            self._recheck(section, name)
+            self._sync_device(node_pool, name)
         if self.features.device_compatibility_groups:
-            held = section.holdings.by_device
-            section.present_groups = compatibility_groups.of_allocated(
-                device for device in section.devices() if device.name in held
+            by_device = node_pool.holders.by_device
+            node_pool.present_groups = compatibility_groups.of_allocated(
+                device for device in node_pool.devices() if device.name in by_device
             )
 
-    def _recheck(self, section: NodePool, name: str) -> None:
-        holding = section.holdings.by_device.get(name)
-        number = section.numbers.get(name)
+    def _sync_device(self, node_pool: NodePool, name: str) -> None:
+        holders = node_pool.holders.by_device.get(name)
+        number = node_pool.indexes.get(name)
         if number is not None:
             bit = 1 << number
-            self.taken = self.taken | bit if holding and holding.owners else self.taken & ~bit
-            self.shared = self.shared | bit if holding and holding.shares else self.shared & ~bit
-        if section.ledger is None:
+            self.taken = self.taken | bit if holders and holders.owners else self.taken & ~bit
+            self.shared = self.shared | bit if holders and holders.shares else self.shared & ~bit
+        if node_pool.counters is None:
             return
-        if holding and name not in section.charged:
-            section.ledger.charge(name)
-            section.charged[name] = None
-        elif not holding and name in section.charged:
-            section.ledger.refund(name)
-            del section.charged[name]
+        if holders and name not in node_pool.charged:
+            node_pool.counters.charge(name)
+            node_pool.charged[name] = None
+        elif not holders and name in node_pool.charged:
+            node_pool.counters.refund(name)
+            del node_pool.charged[name]
 
     def _number_devices(
-        self, number: int, section: NodePool, rules: Sequence[DeviceTaintRule]
+        self, number: int, node_pool: NodePool, rules: Sequence[DeviceTaintRule]
     ) -> None:
-        pool = section.pool.id
+        pool = node_pool.pool.id
         applying = taints.rules_for_pool(pool.driver, pool.pool, rules) if rules else ()
-        needs = section.ledger.needs if section.ledger else {}
+        needs = node_pool.counters.needs if node_pool.counters else {}
         index = len(self.devices)
-        for resource_slice in section.pool.slices:
+        for resource_slice in node_pool.pool.slices:
             for device in resource_slice.spec.devices:
-                section.numbers[device.name] = index
+                node_pool.indexes[device.name] = index
                 all_taints = device.taints
                 if applying:
                     all_taints = taints.with_rules(all_taints, device.name, applying)
@@ -289,8 +307,8 @@ class NodeInventory:
         if device.consumes_counters:
             self.partitions |= bit
             if not self.features.partitionable_devices:
-                self.suspects |= bit
-        if candidate.taints or candidate.published_in.spec.skip_node_operations:
-            self.suspects |= bit
+                self.possibly_excluded |= bit
+        if candidate.taints or candidate.resource_slice.spec.skip_node_operations:
+            self.possibly_excluded |= bit
         if not shapes.is_usable(device):
             self.unusable |= bit

@@ -1,7 +1,7 @@
-"""Slices to pools for one node: generation, completeness, validity, which nodes a device is for.
+"""The pools that one node sees: generation, completeness, validity, node selection.
 
-Follows structured/internal/incubating/pools_incubating.go GatherPools: the order of pools, slices
-and devices found here is the order in which the search visits devices.
+Follows structured/internal/incubating/pools_incubating.go GatherPools. The order of pools, slices
+and devices is the order in which the search visits devices.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from dray.api.types.meta import NodeSelector, NodeSelectorRequirement
 from dray.api.types.nodes import Node
 
 SlicesOfPool = Callable[[PoolId], Iterable[ResourceSlice]]
-"""Every slice of a pool in the cluster, of any generation and for any node."""
+"""Returns every slice of a pool in the cluster, of any generation and for any node."""
 
 
 class PoolOnNode(NamedTuple):
-    """A pool as one node sees it; an incomplete or invalid one has no slices."""
+    """A pool as seen by one node; an incomplete or invalid one has no slices."""
 
     id: PoolId
     slices: Sequence[ResourceSlice] = ()
-    """Those with devices for this node, by name."""
+    """Slices with devices for this node, sorted by name."""
     slices_elsewhere: Sequence[ResourceSlice] = ()
-    """Devices for other nodes, which draw from the same counters."""
+    """Slices with devices for other nodes, which draw from the same counters."""
     counter_sets: Mapping[str, CounterSet] = {}
     is_incomplete: bool = False
     invalid_reason: str = ""
@@ -40,26 +40,28 @@ class PoolOnNode(NamedTuple):
 
 
 class _Invalid(Exception):
-    """What is wrong with a pool."""
+    """A pool is invalid; the text is the reason."""
 
 
 def pools_of_node(
     node: Node, slices: Iterable[ResourceSlice], of_pool: SlicesOfPool, features: Features
 ) -> list[PoolOnNode]:
-    """The pools with devices for `node`, in the order of the search.
+    """Return the pools with devices for `node`, in the order of the search.
 
-    `slices` are those that may concern the node: first the ones that name it, then the ones that
-    name no node.
+    `slices` are those that the node may be able to reach: first the ones that name it, then the
+    ones that name no node. Raises AllocationError if a node selector is invalid.
     """
-    found: list[PoolOnNode] = []
+    pools: list[PoolOnNode] = []
     with_binding_conditions: list[PoolOnNode] = []
     for pool_id, relevant in sorted(_newest_generations(node, slices, features).items()):
         pool = _pool(pool_id, relevant, of_pool, features)
         if pool is None:
             continue
+        # Pools whose devices need binding conditions come last: such devices may become ready late
+        # or never. GatherPools sorts them so.
         is_last = any(device.binding_conditions for device in devices_of(pool))
-        (with_binding_conditions if is_last else found).append(pool)
-    return found + with_binding_conditions
+        (with_binding_conditions if is_last else pools).append(pool)
+    return pools + with_binding_conditions
 
 
 def devices_of(pool: PoolOnNode) -> Iterator[Device]:
@@ -68,14 +70,17 @@ def devices_of(pool: PoolOnNode) -> Iterator[Device]:
 
 
 def serves_node(device: Device, node: Node) -> bool:
-    """Whether a device that selects nodes by itself is for `node`; raises Failure."""
+    """Return whether a device with its own node selection is for `node`.
+
+    Raises AllocationError if its node selector is invalid.
+    """
     return _matches_node(node, device.node_name, device.all_nodes, device.node_selector)
 
 
 def knows_node_operations(features: Features) -> bool:
-    """Whether skipNodeOperations is looked at.
+    """Return whether skipNodeOperations is evaluated.
 
-    Only upstream's experimental allocator does, and that one runs if an alpha feature is on.
+    Only upstream's experimental allocator does so, which runs if an alpha feature is on.
     """
     return (
         features.optional_node_operations
@@ -177,7 +182,7 @@ def _compiled(selector: NodeSelector) -> node_selectors.NodeTest:
 
 
 def _printed(selector: NodeSelector) -> str:
-    """The selector as Go prints it."""
+    """Return the selector as Go prints it."""
     terms = "".join(
         f"NodeSelectorTerm{{MatchExpressions:{_printed_list(term.match_expressions)},"
         f"MatchFields:{_printed_list(term.match_fields)},}},"
@@ -198,24 +203,24 @@ def _printed_list(requirements: Iterable[NodeSelectorRequirement]) -> str:
 def _pool(
     pool_id: PoolId, relevant: list[ResourceSlice], of_pool: SlicesOfPool, features: Features
 ) -> PoolOnNode | None:
-    """The pool of these slices, or None if a newer generation replaces it elsewhere."""
-    wanted = relevant[0].spec.pool.resource_slice_count
-    everything = relevant
-    if len(relevant) != wanted:
+    """Return the pool of these slices, or None if a newer generation exists on other nodes."""
+    expected_count = relevant[0].spec.pool.resource_slice_count
+    all_slices = relevant
+    if len(relevant) != expected_count:
         generation = relevant[0].spec.pool.generation
-        everything = list(of_pool(pool_id))
-        if any(resource_slice.spec.pool.generation > generation for resource_slice in everything):
+        all_slices = list(of_pool(pool_id))
+        if any(resource_slice.spec.pool.generation > generation for resource_slice in all_slices):
             return None
-        everything = [
+        all_slices = [
             resource_slice
-            for resource_slice in everything
+            for resource_slice in all_slices
             if resource_slice.spec.pool.generation == generation
             and (features.device_compatibility_groups or not _uses_groups(resource_slice))
         ]
-        if len(everything) != wanted:
+        if len(all_slices) != expected_count:
             return PoolOnNode(pool_id, is_incomplete=True)
     try:
-        return _complete_pool(pool_id, relevant, everything, features)
+        return _complete_pool(pool_id, relevant, all_slices, features)
     except _Invalid as reason:
         return PoolOnNode(pool_id, invalid_reason=str(reason))
 
@@ -223,7 +228,7 @@ def _pool(
 def _complete_pool(
     pool_id: PoolId,
     relevant: list[ResourceSlice],
-    everything: list[ResourceSlice],
+    all_slices: list[ResourceSlice],
     features: Features,
 ) -> PoolOnNode:
     ordered = sorted(relevant, key=lambda resource_slice: resource_slice.metadata.name)
@@ -232,7 +237,7 @@ def _complete_pool(
         return PoolOnNode(pool_id, ordered)
     names = {resource_slice.metadata.name for resource_slice in ordered}
     elsewhere = [
-        resource_slice for resource_slice in everything if resource_slice.metadata.name not in names
+        resource_slice for resource_slice in all_slices if resource_slice.metadata.name not in names
     ]
     with_devices = [
         resource_slice for resource_slice in ordered if not resource_slice.spec.shared_counters

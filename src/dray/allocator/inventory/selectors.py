@@ -1,7 +1,7 @@
-"""Class and request selectors and derived attributes, answered once per distinct device shape.
+"""Class and request selectors and derived attributes, evaluated once per device shape.
 
-A compiled expression knows what it reads. Devices that agree on that have one answer, kept here for
-the whole fleet. Answers have three values: yes, no, and the error that evaluation gives.
+A compiled expression lists the paths that it reads. Devices that agree in these have one result,
+which is cached for the whole cluster. A result is True, False, or the text of an evaluation error.
 """
 
 from __future__ import annotations
@@ -26,65 +26,65 @@ _MISSING_KEY_HINT = (
 
 
 class CachedSelector:
-    """One expression and its answers so far."""
+    """One selector and its cached results."""
 
-    __slots__ = ("_answers", "_compiled", "_read", "paths")
+    __slots__ = ("_compiled", "_read", "_results", "paths")
 
     def __init__(self, compiled: cel.Selector) -> None:
         self._compiled = compiled
         self.paths = () if compiled.error else tuple(sorted(compiled.reads))
-        """What the expression reads; devices that agree on it have one answer."""
+        """The paths that the expression reads; devices that agree in them have one result."""
         self._read = shapes.reader(self.paths)
-        self._answers: dict[Hashable, bool | str] = {}
+        self._results: dict[Hashable, bool | str] = {}
 
     def matches(self, inventory: NodeInventory) -> DeviceMatches:
         if self._compiled.error is not None:
             return DeviceMatches(0, inventory.everything)
-        accepted, failing = 0, inventory.unusable
-        for shape, members in inventory.kinds(self.paths, self._read):
-            answer = self._answers.get(shape)
-            if answer is None:
+        matching, failing = 0, inventory.unusable
+        for shape, members in inventory.group_by_shape(self.paths, self._read):
+            result = self._results.get(shape)
+            if result is None:
                 usable = members & ~failing
                 if not usable:
                     continue
-                answer = self._remember(shape, next(inventory.members(usable)))
-            if answer is True:
-                accepted |= members
-            elif answer is not False:
+                result = self._cache(shape, next(inventory.members(usable)))
+            if result is True:
+                matching |= members
+            elif result is not False:
                 failing |= members
-        return DeviceMatches(accepted & ~failing, failing)
+        return DeviceMatches(matching & ~failing, failing)
 
-    def answer(self, candidate: Candidate) -> bool | str:
-        """Whether the device matches, or the error that evaluating the expression gives."""
+    def result(self, candidate: Candidate) -> bool | str:
+        """Return whether the device matches, or the text of the evaluation error."""
         if self._compiled.error is not None:
             return self._compiled.error.detail
         if not shapes.is_usable(candidate.device):
             return self._evaluate(candidate)
         (shape,) = self._read([candidate])
-        known = self._answers.get(shape)
-        return self._remember(shape, candidate) if known is None else known
+        cached = self._results.get(shape)
+        return self._cache(shape, candidate) if cached is None else cached
 
     def accepts(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """For each device whether it matches; an error is a no."""
+        """Return for each device whether it matches; an error counts as no match."""
         if self._compiled.error is not None:
             return [False] * len(candidates)
-        found = []
+        matches = []
         for candidate, shape in zip(candidates, self._read(candidates), strict=True):
-            answer = self._answers.get(shape)
-            found.append((self._remember(shape, candidate) if answer is None else answer) is True)
-        return found
+            result = self._results.get(shape)
+            matches.append((self._cache(shape, candidate) if result is None else result) is True)
+        return matches
 
     def failure_on(self, candidate: Candidate) -> str:
-        """What upstream says after the number of the selector."""
+        """Return upstream's message for an error, after the number of the selector."""
         if self._compiled.error is not None:
             return f": CEL compile error: {self._compiled.error.detail}"
-        return f" on device {candidate.id}: CEL runtime error: {self.answer(candidate)}"
+        return f" on device {candidate.id}: CEL runtime error: {self.result(candidate)}"
 
-    def _remember(self, shape: Hashable, candidate: Candidate) -> bool | str:
-        if len(self._answers) >= _SHAPES_LIMIT:
-            self._answers.clear()
-        answer = self._answers[shape] = self._evaluate(candidate)
-        return answer
+    def _cache(self, shape: Hashable, candidate: Candidate) -> bool | str:
+        if len(self._results) >= _SHAPES_LIMIT:
+            self._results.clear()
+        result = self._results[shape] = self._evaluate(candidate)
+        return result
 
     def _evaluate(self, candidate: Candidate) -> bool | str:
         try:
@@ -94,7 +94,7 @@ class CachedSelector:
 
 
 class CachedDerivedAttribute:
-    """One expression that gives an attribute, and its values so far."""
+    """One derived attribute and its cached values."""
 
     __slots__ = ("_compiled", "_read", "_to_value", "_values")
 
@@ -105,7 +105,10 @@ class CachedDerivedAttribute:
         self._values: dict[Hashable, Value | str] = {}
 
     def value(self, candidate: Candidate, name: str) -> Value:
-        """The value as constraints compare it; raises Failure in upstream's words."""
+        """Return the value as constraints compare it.
+
+        Raises AllocationError if the expression cannot be compiled or evaluated.
+        """
         if self._compiled.error is not None:
             detail = self._compiled.error.detail
             raise rejections.AllocationError(f"compile derived attribute {name} failed: {detail}")
@@ -129,7 +132,7 @@ class CachedDerivedAttribute:
 
 
 class Selectors:
-    """The expressions in use, compiled for the gates that are on."""
+    """The expressions in use, compiled for the feature gates that are on."""
 
     def __init__(self, features: Features) -> None:
         self._features = features
@@ -137,11 +140,11 @@ class Selectors:
         self._derived: dict[str, CachedDerivedAttribute] = {}
 
     def selector(self, expression: str) -> CachedSelector:
-        known = self._selectors.get(expression)
-        if known is None:
+        cached = self._selectors.get(expression)
+        if cached is None:
             if len(self._selectors) >= _EXPRESSIONS_LIMIT:
                 self._selectors.clear()
-            known = self._selectors[expression] = CachedSelector(
+            cached = self._selectors[expression] = CachedSelector(
                 cel.compile_selector(
                     expression,
                     stored=True,
@@ -149,15 +152,15 @@ class Selectors:
                     list_type_attributes=self._features.list_type_attributes,
                 )
             )
-        return known
+        return cached
 
     def derived(self, expression: str) -> CachedDerivedAttribute:
-        known = self._derived.get(expression)
-        if known is None:
+        cached = self._derived.get(expression)
+        if cached is None:
             if len(self._derived) >= _EXPRESSIONS_LIMIT:
                 self._derived.clear()
             compares_lists = self._features.list_type_attributes
-            known = self._derived[expression] = CachedDerivedAttribute(
+            cached = self._derived[expression] = CachedDerivedAttribute(
                 cel.compile_derived_attribute(
                     expression,
                     stored=True,
@@ -166,7 +169,7 @@ class Selectors:
                 ),
                 compares_lists,
             )
-        return known
+        return cached
 
 
 def _view(candidate: Candidate) -> cel.DeviceView:
@@ -174,7 +177,8 @@ def _view(candidate: Candidate) -> cel.DeviceView:
 
 
 def _with_hint(error: str) -> str:
-    """Upstream helps with one kind of error (cel/errors.go EnhanceRuntimeError)."""
+    # As upstream: EnhanceRuntimeError in
+    # https://github.com/kubernetes/kubernetes/blob/release-1.37/staging/src/k8s.io/dynamic-resource-allocation/cel/errors.go
     if "no such key:" in error and _MISSING_KEY_HINT not in error:
         return error + _MISSING_KEY_HINT
     return error

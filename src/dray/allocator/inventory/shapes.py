@@ -1,7 +1,7 @@
-"""Shapes: what an expression reads of a device, as a value that can be compared.
+"""Shapes: the values that an expression reads of a device, as one hashable value.
 
-Devices of equal shape have equal answers. Reading a few fields of a device is much cheaper than
-showing it to an expression, and a fleet has few shapes.
+An expression has the same result for devices of equal shape. Reading a few fields of a device is
+much cheaper than evaluating an expression, and a cluster has few shapes.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dray.api.formats import semver
 from dray.api.types.dra import Device, DeviceAttribute
 
 Path = tuple[str, ...]
-"""(device, attributes, DOMAIN, ID) and the like; a shorter path means all below it."""
+"""Such as (device, attributes, DOMAIN, ID); a shorter path includes everything below it."""
 
 WHOLE_DEVICE: Path = ("device",)
 
 Reader = Callable[[Sequence[Candidate]], list[Hashable]]
-"""Devices to what is read of each."""
+"""Returns the shape of each device."""
 
 
 def reader(paths: Iterable[Path]) -> Reader:
-    """What reads the shapes for an expression that looks at `paths`, given in order."""
+    """Return the reader of shapes for an expression that reads `paths`, in that order."""
     columns = [_column(path) for path in paths]
 
     def read(devices: Sequence[Candidate]) -> list[Hashable]:
@@ -34,19 +34,19 @@ def reader(paths: Iterable[Path]) -> Reader:
     return read
 
 
-_SHARED_LIMIT = 1 << 12
-_shared: dict[Hashable, Hashable] = {}
+_INTERNED_LIMIT = 1 << 12
+_interned: dict[Hashable, Hashable] = {}
 
 
-def shared(shape: Hashable) -> Hashable:
-    """An equal shape that others use too: thousands of nodes have the same few."""
-    if len(_shared) >= _SHARED_LIMIT:
-        _shared.clear()
-    return _shared.setdefault(shape, shape)
+def interned(shape: Hashable) -> Hashable:
+    """Return an equal shape that is used elsewhere: thousands of nodes have the same few."""
+    if len(_interned) >= _INTERNED_LIMIT:
+        _interned.clear()
+    return _interned.setdefault(shape, shape)
 
 
 def is_usable(device: Device) -> bool:
-    """Whether expressions can be evaluated on a device: every attribute has to have a value."""
+    """Return whether expressions can be evaluated on a device: every attribute has a value."""
     for attribute in device.attributes.values():
         if (
             attribute.string_value is None
@@ -92,7 +92,7 @@ def _column(path: Path) -> Reader:
 
 
 def _attribute(domain: str, identifier: str) -> Reader:
-    """A driver may publish its own attributes with or without its domain."""
+    """Return the reader of an attribute; a driver may publish its own without its domain."""
     name = f"{domain}/{identifier}"
 
     def read(devices: Sequence[Candidate]) -> list[Hashable]:
@@ -110,12 +110,12 @@ def _capacity(domain: str, identifier: str) -> Reader:
     name = f"{domain}/{identifier}"
 
     def read(devices: Sequence[Candidate]) -> list[Hashable]:
-        found: list[Hashable] = []
+        amounts: list[Hashable] = []
         for device in devices:
             own = device.device.capacity.get(identifier) if device.driver == domain else None
             qualified = device.device.capacity.get(name)
-            found.append((own and own.value, qualified and qualified.value))
-        return found
+            amounts.append((own and own.value, qualified and qualified.value))
+        return amounts
 
     return read
 

@@ -14,7 +14,7 @@ from dray.api.types.dra import Device, DeviceAttribute
 
 
 class Value(NamedTuple):
-    """What a constraint compares; no kind means a form it cannot compare."""
+    """An attribute value in the form that constraints compare; no kind: it cannot be compared."""
 
     kind: str
     members: frozenset[Hashable]
@@ -27,9 +27,10 @@ INCOMPARABLE = Value("", frozenset())
 
 
 def lookup(device: Device, driver: str, name: str) -> DeviceAttribute | None:
-    """The attribute of that fully qualified name; the driver's own may be published without domain.
+    """Return the attribute of a qualified name, or None.
 
-    Follows incubating/allocator_incubating.go lookupAttribute.
+    The driver may publish its own attributes without their domain. Follows
+    incubating/allocator_incubating.go lookupAttribute.
     """
     attribute = device.attributes.get(name)
     if attribute is not None:
@@ -53,7 +54,10 @@ def scalar_value(attribute: DeviceAttribute) -> Value:
 
 
 def set_value(attribute: DeviceAttribute) -> Value:
-    """Follows experimental/allocator_experimental.go attributeAsSet."""
+    """Return the members of a list, or a scalar as the only member.
+
+    Follows experimental/allocator_experimental.go attributeAsSet.
+    """
     for kind, members in (
         ("int", attribute.int_values),
         ("bool", attribute.bool_values),

@@ -1,7 +1,6 @@
-"""What the search puts together: a device of a node, numbered, and the slot it may fill.
+"""Devices and slots, which the search pairs, and the interface of checks on such pairs.
 
-Every concept of the allocator is a `Check` on such pairs; `search` runs the checks, and that is all
-it knows.
+Every DRA rule that depends on other picks is a `Check`. The search runs them and knows no rule.
 """
 
 from __future__ import annotations
@@ -19,69 +18,69 @@ from dray.api.types.dra import Device, DeviceTaint, ResourceSlice
 
 
 class Candidate(msgspec.Struct, eq=False, gc=False):
-    """A device as one node sees it. Its number is its place in upstream's visiting order."""
+    """A device of one node. Its index is its place in upstream's visiting order."""
 
     index: int
     bit: int
-    section: int
-    """The number of the device's pool on the node."""
+    pool_index: int
+    """The index of the device's pool on the node."""
     driver: str
-    published_in: ResourceSlice
+    resource_slice: ResourceSlice
     device: Device
     taints: tuple[DeviceTaint, ...] = ()
-    """Its own and those that rules add."""
+    """The device's own taints and those of DeviceTaintRules."""
     need: int = 0
-    """The counters that it takes, packed (see `counters`)."""
+    """The counters that it consumes, packed (see `checks.counters`)."""
     is_shareable: bool = False
     """Several claims may hold shares of it."""
 
     @property
     def id(self) -> DeviceId:
-        return DeviceId(self.driver, self.published_in.spec.pool.name, self.device.name)
+        return DeviceId(self.driver, self.resource_slice.spec.pool.name, self.device.name)
 
 
 class Slot:
-    """One device that is wanted: the `ordinal`-th of a request, or of a subrequest."""
+    """A place for one device: the `ordinal`-th of a request or subrequest."""
 
-    __slots__ = ("claim", "is_admin", "option", "ordinal")
+    __slots__ = ("alternative", "claim", "is_admin", "ordinal")
 
-    def __init__(self, claim: int, option: Alternative, ordinal: int) -> None:
+    def __init__(self, claim: int, alternative: Alternative, ordinal: int) -> None:
         self.claim = claim
-        self.option = option
+        self.alternative = alternative
         self.ordinal = ordinal
-        self.is_admin = bool(option.admin_access)
+        self.is_admin = bool(alternative.admin_access)
 
 
 class DeviceMatches(NamedTuple):
-    """Which devices something accepts, and on which it fails."""
+    """The devices that match, and those on which evaluation returns an error."""
 
-    accepted: int
+    matching: int
     failing: int = 0
 
 
 class Check(Protocol):
-    """One DRA concept. A refused device leaves no trace."""
+    """One DRA rule. A rejected device leaves the state of the check as it was."""
 
     name: rejections.CheckName
     applies_to: int
-    """The devices for which `take` has anything to do."""
+    """The devices on which the rule bears; `take` is not called for others."""
 
     def take(
         self, slot: Slot, device: Candidate, trail: Trail
     ) -> rejections.DeviceRejection | None:
-        """Claim `device` for `slot`, or say why not."""
+        """Take `device` for `slot` and return None, or return why not."""
 
-    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
-        """The candidates that `take` would not refuse now, found quickly and without reasons.
+    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
+        """Return the candidates that `take` would not reject now, quickly and without reasons.
 
-        May keep some that it would refuse, never drops one that it would take. Zero if fewer than
-        `wanted` of them can be taken together.
+        May keep some that it would reject, never drops one that it would take. Returns 0 if fewer
+        than `needed` of them can be taken together.
         """
 
     def can_conflict(
         self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
     ) -> bool:
-        """Whether `picked` for `other` can be a reason to refuse a candidate for `slot`."""
+        """Return whether `picked` for `other` can be a reason to reject a candidate for `slot`."""
 
     def state_key(self, device: Candidate) -> Hashable:
-        """What the picks so far mean for a device, to tell it from others that look the same."""
+        """Return what the picks so far mean for a device; it differs where the check does."""

@@ -1,8 +1,8 @@
-"""The vocabulary of refusal.
+"""Why devices and requests are rejected, as data, and the errors of an allocation.
 
-A `Verdict` says which check refuses what, with the objects and numbers behind it; words are made
-elsewhere. Checks give device verdicts, proofs and the search give request verdicts. A `Failure` is
-something else: input that makes the question meaningless, worded as upstream words it.
+A `Rejection` names the check, the objects and the numbers; texts are made elsewhere. Checks return
+device rejections; proofs and the search return request rejections. An `AllocationError` is
+something else: input that cannot be evaluated, in upstream's words.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class CheckName(enum.StrEnum):
 
 
 class Rejection(msgspec.Struct, frozen=True, tag_field="rejection", tag=True):
-    """A reason to say no."""
+    """A reason why something cannot be allocated."""
 
 
 class DeviceRejection(Rejection, frozen=True):
-    """One check's no to one device."""
+    """One check rejects one device."""
 
     device: DeviceId
 
@@ -79,13 +79,13 @@ class NodeMismatch(DeviceRejection, frozen=True):
 
 
 class CapacityMissing(DeviceRejection, frozen=True):
-    """The device does not have the capacity that is asked for."""
+    """The device does not have the requested capacity."""
 
     capacity: str
 
 
 class CapacityAgainstPolicy(DeviceRejection, frozen=True):
-    """The amount, rounded, is not one that the device hands out."""
+    """The device's request policy does not allow the amount, after rounding."""
 
     capacity: str
     needed: str
@@ -159,14 +159,14 @@ class AttributeRepeated(DeviceRejection, frozen=True):
 
 
 class RequestRejection(Rejection, frozen=True):
-    """A no to a whole request; `claim` is the position among the claims asked for."""
+    """A whole request is rejected; `claim` is the position of its claim in the search."""
 
     claim: int
     request: str
 
 
 class TooFewDevices(RequestRejection, frozen=True):
-    """Fewer devices than needed pass the checks that look at a device alone."""
+    """Fewer devices are eligible and free than the request needs."""
 
     needed: int
     matching: int
@@ -202,19 +202,19 @@ class NoMatchForAllMode(RequestRejection, frozen=True):
 
 
 class TooManyResults(RequestRejection, frozen=True):
-    """The alternatives chosen so far leave no room in the allocation result."""
+    """The chosen alternatives need more devices than one claim may have."""
 
     needed: int
 
 
 class NoCombination(RequestRejection, frozen=True):
-    """The search ended; `last` is what stopped its furthest attempt."""
+    """The search found no combination; `last` stopped its deepest attempt."""
 
     last: DeviceRejection | None = None
 
 
 class NoDevices(Rejection, frozen=True):
-    """The node has no device that is free."""
+    """The node has no free device."""
 
 
 _CHECK_OF: dict[type[DeviceRejection], CheckName] = {
@@ -238,9 +238,9 @@ _CHECK_OF: dict[type[DeviceRejection], CheckName] = {
 
 
 class AllocationError(Exception):
-    """The claims cannot be allocated by anybody, or not on this node if `on_node_only`.
+    """The claims cannot be allocated on any node, or not on this one if `on_node_only`.
 
-    A remembered failure serves every claim of one signature, so it holds the claim's position and
+    A cached error is raised for every claim of one signature, so it has the claim's position, and
     `text` needs the claims. `request` names a request, a subrequest or a constraint as upstream
     does.
     """
@@ -260,7 +260,7 @@ class AllocationError(Exception):
         self.on_node_only = on_node_only
 
     def text(self, claims: Sequence[ResourceClaim]) -> str:
-        """Upstream's message."""
+        """Return upstream's message."""
         if self.claim is None:
             return self.detail
         where = f", {self.request}" if self.request else ""
@@ -268,10 +268,10 @@ class AllocationError(Exception):
 
 
 class SearchTimeout(AllocationError):
-    """`should_stop` said so: the time limit of the search."""
+    """The search reached its time limit: `should_stop` returned True."""
 
 
 def object_reference(claim: ResourceClaim) -> str:
-    """The claim as upstream's messages name it (klog.KObj)."""
+    """Return the claim's name for upstream's messages (klog.KObj)."""
     namespace, name = claim.metadata.namespace, claim.metadata.name
     return f"{namespace}/{name}" if namespace else name

@@ -1,8 +1,8 @@
-"""Claims to requests that have to be satisfied, and their signature.
+"""Claims parsed into requests with their alternatives, and the signature of claims.
 
-The pods of one Deployment ask the same question with other names. `signature` gives equal keys to
-equal questions; `parse` reads one claim's question. What depends on a node or on the gates is
-checked in `problems`.
+The pods of one Deployment have claims that differ only in their names. `signature` returns the same
+key for them, so that results can be cached. Whatever depends on a node or on feature gates is
+checked in `dray.allocator.problem`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Alternative(msgspec.Struct, frozen=True, eq=False):
     name: RequestName
     device_class: str
     selectors: tuple[str | None, ...]
-    """Expressions; None stands for a selector of a kind we do not know."""
+    """CEL expressions; None for a selector of an unknown kind."""
     mode: str
     count: int
     tolerations: tuple[DeviceToleration, ...]
@@ -49,19 +49,19 @@ class Alternative(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def own_name(self) -> str:
-        """Upstream's messages name a subrequest without its parent."""
+        """Return the name for upstream's messages: that of a subrequest is without its parent."""
         return self.name.sub or self.name.parent
 
 
 class Request(msgspec.Struct, frozen=True, eq=False):
     name: str
-    options: tuple[Alternative, ...]
+    alternatives: tuple[Alternative, ...]
     is_prioritized: bool
-    """firstAvailable: the first option that works is taken."""
+    """firstAvailable: the first alternative that fits is used."""
 
 
 class ParsedClaim(msgspec.Struct, frozen=True, eq=False):
-    """What one claim asks for."""
+    """The spec of one claim, in the form that the allocator works with."""
 
     requests: tuple[Request, ...]
     constraints: tuple[DeviceConstraint, ...]
@@ -72,40 +72,41 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def signature(claims: Sequence[ResourceClaim]) -> Signature:
-    """Equal for claims that ask for the same, whatever they are called."""
+    """Return a key that is equal for claims with equal specs, whatever their names."""
     return tuple([_encode(claim.spec.devices) for claim in claims])
 
 
-def parse_claim(asked: DeviceClaim) -> ParsedClaim:
+def parse_claim(spec: DeviceClaim) -> ParsedClaim:
     return ParsedClaim(
-        tuple(_request(request) for request in asked.requests), asked.constraints, asked.config
+        tuple(_request(request) for request in spec.requests), spec.constraints, spec.config
     )
 
 
 def _request(request: DeviceRequest) -> Request:
     if request.first_available:
-        options = tuple(
-            _option(RequestName(request.name, sub.name), sub) for sub in request.first_available
+        alternatives = tuple(
+            _alternative(RequestName(request.name, sub.name), sub)
+            for sub in request.first_available
         )
-        return Request(request.name, options, is_prioritized=True)
+        return Request(request.name, alternatives, is_prioritized=True)
     exactly = request.exactly or ExactDeviceRequest()
-    option = _option(RequestName(request.name), exactly, exactly.admin_access)
-    return Request(request.name, (option,), is_prioritized=False)
+    alternative = _alternative(RequestName(request.name), exactly, exactly.admin_access)
+    return Request(request.name, (alternative,), is_prioritized=False)
 
 
-def _option(
+def _alternative(
     name: RequestName,
-    asked: ExactDeviceRequest | DeviceSubRequest,
+    spec: ExactDeviceRequest | DeviceSubRequest,
     admin_access: bool | None = None,
 ) -> Alternative:
     return Alternative(
         name,
-        asked.device_class_name,
-        tuple(selector.cel.expression if selector.cel else None for selector in asked.selectors),
-        asked.allocation_mode,
-        asked.count,
-        asked.tolerations,
-        asked.capacity.requests if asked.capacity else None,
-        {derived.name: derived.expression for derived in asked.derived_attributes},
+        spec.device_class_name,
+        tuple(selector.cel.expression if selector.cel else None for selector in spec.selectors),
+        spec.allocation_mode,
+        spec.count,
+        spec.tolerations,
+        spec.capacity.requests if spec.capacity else None,
+        {derived.name: derived.expression for derived in spec.derived_attributes},
         admin_access,
     )

@@ -1,7 +1,7 @@
 """The undo log of a search.
 
-Whoever changes search state pushes the inverse; backtracking unwinds to a mark. A refused device
-leaves no trace because the trail is unwound to the mark taken before it was tried.
+A check that changes its state pushes the inverse first; backtracking unwinds to a mark. A rejected
+device leaves the state as it was, because the trail is unwound to the mark taken before the try.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ from typing import Any
 
 
 class Trail:
+    """A stack of calls, each of which takes back one change."""
+
     __slots__ = ("_inverses",)
 
     def __init__(self) -> None:
         self._inverses: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
 
     def push(self, undo: Callable[..., Any], *arguments: Any) -> None:
-        """Remember that `undo(*arguments)` takes back what the caller is about to do."""
+        """Record that `undo(*arguments)` takes back the change that follows this call."""
+        # Called before the change, while the arguments are still the old value.
         self._inverses.append((undo, arguments))
 
     def mark(self) -> int:
         return len(self._inverses)
 
     def unwind(self, mark: int) -> None:
-        """Take back everything since `mark`, the latest change first."""
+        """Take back every change since `mark`, the latest first."""
         inverses = self._inverses
         while len(inverses) > mark:
             undo, arguments = inverses.pop()

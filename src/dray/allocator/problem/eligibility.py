@@ -1,8 +1,9 @@
-"""The checks that look at a device alone, asked of a whole node at once or of one device.
+"""The checks that look at a device alone, for all devices of a node at once or for one device.
 
 In upstream's order (isSelectable, then allocateDevice): binding conditions, class selectors,
 request selectors, per-device node selection, the part of capacity that other claims cannot change;
-these may fail. Then those that only refuse: node operations, partitions without their gate, taints.
+evaluating these may raise errors. Then those that only reject: node operations, partitions without
+their feature gate, taints.
 """
 
 from __future__ import annotations
@@ -19,76 +20,76 @@ from dray.allocator.problem.resolution import ResolvedAlternative
 from dray.api import well_known
 
 Demands = list[tuple[int, capacity.Demand]]
-"""What an option takes of each kind of device."""
+"""The demands of an alternative, each with the devices that it is for."""
 
 
 def selected_devices(resolved: ResolvedAlternative, inventory: NodeInventory) -> DeviceMatches:
-    """Which devices class and request select on the node."""
-    accepted, failing = inventory.everything, 0
+    """Return the devices of the node that the class and the request select."""
+    matching, failing = inventory.everything, 0
     if not pools.has_binding_conditions(inventory.features):
-        accepted = inventory.where(lambda each: not each.device.binding_conditions)
-    for test in resolved.tests:
-        answer = test.selector.matches(inventory)
-        failing |= accepted & answer.failing
-        accepted &= answer.accepted
+        matching = inventory.where(lambda candidate: not candidate.device.binding_conditions)
+    for located in resolved.selectors:
+        matches = located.selector.matches(inventory)
+        failing |= matching & matches.failing
+        matching &= matches.matching
     on_node = inventory.on_node
-    return DeviceMatches(accepted & on_node.accepted, failing | (accepted & on_node.failing))
+    return DeviceMatches(matching & on_node.matching, failing | (matching & on_node.failing))
 
 
 def capacity_demands(
-    option: Alternative, inventory: NodeInventory, selected: int
+    alternative: Alternative, inventory: NodeInventory, selected: int
 ) -> tuple[Demands, DeviceMatches]:
-    """What the option takes of the selected devices, and which of them could ever give it."""
-    found: Demands = []
-    accepted = failing = 0
+    """Return the demands on the selected devices, and which of them are large enough."""
+    demands: Demands = []
+    matching = failing = 0
     fractional = inventory.features.fractional_capacity_range
-    for capacities, having in inventory.capacities():
-        members = having & selected
+    for capacities, members_of_shape in inventory.capacities():
+        members = members_of_shape & selected
         if not members:
             continue
         try:
-            demand = capacity.demand(option.capacity, capacities, fractional=fractional)
+            demand = capacity.demand(alternative.capacity, capacities, fractional=fractional)
         except capacity.CapacityError:
             failing |= members
             continue
         if demand is not None and not capacity.exceeds(demand, capacities, fractional=fractional):
-            accepted |= members
-            found.append((members, demand))
-    return found, DeviceMatches(accepted, failing)
+            matching |= members
+            demands.append((members, demand))
+    return demands, DeviceMatches(matching, failing)
 
 
-def excluded_devices(option: Alternative, inventory: NodeInventory) -> int:
-    """The devices that gates, the node or taints keep away."""
-    found = 0
-    for device in inventory.members(inventory.suspects):
-        if next(_bars(option, inventory, device), None) is not None:
-            found |= device.bit
-    return found
+def excluded_devices(alternative: Alternative, inventory: NodeInventory) -> int:
+    """Return the devices that feature gates, the node or taints exclude."""
+    demands = 0
+    for device in inventory.members(inventory.possibly_excluded):
+        if next(_exclusions(alternative, inventory, device), None) is not None:
+            demands |= device.bit
+    return demands
 
 
 def failure(
     resolved: ResolvedAlternative, inventory: NodeInventory, device: Candidate
 ) -> rejections.AllocationError:
-    """What goes wrong on a device that `matches` or `demands` called failing."""
-    for test in resolved.tests:
-        if test.selector.matches(inventory).failing & device.bit:
-            detail = f"selector #{test.number}{test.selector.failure_on(device)}"
-            if test.device_class is None:
+    """Return the error on a device that `selected_devices` or `capacity_demands` calls failing."""
+    for located in resolved.selectors:
+        if located.selector.matches(inventory).failing & device.bit:
+            detail = f"selector #{located.number}{located.selector.failure_on(device)}"
+            if located.device_class is None:
                 return rejections.AllocationError(detail, claim=resolved.claim)
-            return rejections.AllocationError(f"class {test.device_class}: {detail}")
-    option = resolved.option
+            return rejections.AllocationError(f"class {located.device_class}: {detail}")
+    alternative = resolved.parsed
     try:
         pools.serves_node(device.device, inventory.node)
-        _demand(option, inventory, device)
-    except rejections.AllocationError as found:
-        return found
+        _demand(alternative, inventory, device)
+    except rejections.AllocationError as error:
+        return error
     except capacity.CapacityError as error:
-        # Upstream names the device in full, except where it looks for all devices.
-        name = device.device.name if option.is_all else str(device.id)
+        # Upstream writes the full id of a device, except for allocationMode All.
+        name = device.device.name if alternative.is_all else str(device.id)
         return rejections.AllocationError(
             f"checking capacity for device {name}: {error}",
             claim=resolved.claim,
-            request=f"request {option.own_name}",
+            request=f"request {alternative.own_name}",
         )
     raise AssertionError(f"nothing fails on {device.id}")
 
@@ -96,55 +97,55 @@ def failure(
 def device_rejections(
     resolved: ResolvedAlternative, inventory: NodeInventory, device: Candidate
 ) -> Iterator[rejections.DeviceRejection]:
-    """What each check has against a device, in order; a check that fails is passed over."""
+    """Yield the rejections of a device in order; checks that raise errors are left out."""
     conditions = device.device.binding_conditions
     if conditions and not pools.has_binding_conditions(inventory.features):
         yield rejections.BindingConditionsDisabled(device.id, conditions)
-    for test in resolved.tests:
-        if test.selector.answer(device) is False:
+    for located in resolved.selectors:
+        if located.selector.result(device) is False:
             yield rejections.SelectorNotMatched(
-                device.id, test.number, test.text, test.device_class
+                device.id, located.number, located.text, located.device_class
             )
-    if not (inventory.on_node.accepted | inventory.on_node.failing) & device.bit:
+    if not (inventory.on_node.matching | inventory.on_node.failing) & device.bit:
         yield rejections.NodeMismatch(device.id, inventory.node.metadata.name)
     if inventory.features.consumable_capacity:
-        yield from _capacity_refusal(resolved.option, inventory, device)
-    yield from _bars(resolved.option, inventory, device)
+        yield from _capacity_rejections(resolved.parsed, inventory, device)
+    yield from _exclusions(resolved.parsed, inventory, device)
 
 
 def _demand(
-    option: Alternative, inventory: NodeInventory, device: Candidate
+    alternative: Alternative, inventory: NodeInventory, device: Candidate
 ) -> capacity.Demand | None:
     return capacity.demand(
-        option.capacity,
+        alternative.capacity,
         device.device.capacity,
         fractional=inventory.features.fractional_capacity_range,
     )
 
 
-def _capacity_refusal(
-    option: Alternative, inventory: NodeInventory, device: Candidate
+def _capacity_rejections(
+    alternative: Alternative, inventory: NodeInventory, device: Candidate
 ) -> Iterator[rejections.DeviceRejection]:
     try:
-        demand = _demand(option, inventory, device)
+        demand = _demand(alternative, inventory, device)
     except capacity.CapacityError:
         return
-    verdict = capacity.refusal(
+    rejection = capacity.rejection(
         device.id,
-        option.capacity,
+        alternative.capacity,
         device.device.capacity,
         demand,
         fractional=inventory.features.fractional_capacity_range,
     )
-    if verdict is not None:
-        yield verdict
+    if rejection is not None:
+        yield rejection
 
 
-def _bars(
-    option: Alternative, inventory: NodeInventory, device: Candidate
+def _exclusions(
+    alternative: Alternative, inventory: NodeInventory, device: Candidate
 ) -> Iterator[rejections.DeviceRejection]:
     features = inventory.features
-    operations = device.published_in.spec.skip_node_operations
+    operations = device.resource_slice.spec.skip_node_operations
     if operations and pools.knows_node_operations(features):
         declared = inventory.node.status.declared_features
         lacks_feature = well_known.OPTIONAL_NODE_OPERATIONS not in declared
@@ -153,6 +154,6 @@ def _bars(
     if device.device.consumes_counters and not features.partitionable_devices:
         yield rejections.CountersDisabled(device.id)
     if device.taints and features.device_taints:
-        taint = taints.first_untolerated(device.taints, option.tolerations)
+        taint = taints.first_untolerated(device.taints, alternative.tolerations)
         if taint is not None:
             yield rejections.TaintNotTolerated(device.id, taint)

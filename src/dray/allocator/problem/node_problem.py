@@ -1,8 +1,9 @@
-"""Claims meet a node: what each request could use there, before anything is picked.
+"""The search problem of one node: what each request could use there, before anything is picked.
 
-What looks at a device alone has become a set of devices here; what depends on other picks is left
-to the checks that `search` runs. Upstream evaluates "All" at once, in the order of the requests, so
-failures come in that order (incubating/allocator_incubating.go Allocate, validateDeviceRequest).
+The checks that look at a device alone are done here and become sets of devices; those that depend
+on other picks are left to the search. Upstream evaluates allocationMode All before the search, in
+the order of the requests, so errors come in that order (incubating/allocator_incubating.go
+Allocate, validateDeviceRequest).
 """
 
 from __future__ import annotations
@@ -22,41 +23,41 @@ from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 
 
 class NodeAlternative:
-    """One option of a request on one node."""
+    """One alternative of a request on one node."""
 
     __slots__ = (
-        "accepted",
+        "all_mode_devices",
         "claim",
         "count",
         "demands",
+        "eligible",
         "failing",
         "is_constrained",
-        "option",
+        "parsed",
         "resolved",
         "selected",
         "slots",
-        "wanted",
     )
 
     def __init__(self, resolved: ResolvedAlternative) -> None:
         self.resolved = resolved
         self.claim = resolved.claim
-        self.option = resolved.option
-        self.accepted = 0
-        """Devices that pass every check which looks at a device alone."""
+        self.parsed = resolved.parsed
+        self.eligible = 0
+        """Devices that pass every check that looks at a device alone."""
         self.selected = 0
-        """Devices that pass those of them which may fail."""
+        """Devices that pass those of these checks whose evaluation may raise an error."""
         self.failing = 0
-        """Devices on which a selector or a capacity fails once the search comes to them."""
+        """Devices on which a selector or a capacity raises an error when the search visits them."""
         self.demands: eligibility.Demands = []
-        self.wanted: Sequence[Candidate] | None = None
-        """allocationMode All: these devices, no others."""
-        self.count = max(self.option.count, 0)
+        self.all_mode_devices: Sequence[Candidate] | None = None
+        """allocationMode All: exactly these devices."""
+        self.count = max(self.parsed.count, 0)
         self.slots = resolved.slots
         self.is_constrained = False
 
     def demand(self, device: Candidate) -> capacity.Demand:
-        """What the option takes of a device that it accepts, where the gate for shares is on."""
+        """Return what the alternative takes of an eligible device; needs DRAConsumableCapacity."""
         for members, demand in self.demands:
             if members & device.bit:
                 return demand
@@ -64,75 +65,82 @@ class NodeAlternative:
 
 
 class NodeRequest:
-    """One request on one node: its options in order of preference."""
+    """One request on one node: its alternatives in order of preference."""
 
-    __slots__ = ("claim", "is_prioritized", "name", "plans")
+    __slots__ = ("alternatives", "claim", "is_prioritized", "name")
 
-    def __init__(self, resolved: ResolvedRequest, plans: Sequence[NodeAlternative]) -> None:
+    def __init__(self, resolved: ResolvedRequest, alternatives: Sequence[NodeAlternative]) -> None:
         self.claim = resolved.claim
         self.name = resolved.request.name
         self.is_prioritized = resolved.request.is_prioritized
-        self.plans = plans
+        self.alternatives = alternatives
 
 
 class NodeProblem:
     """All claims of a pod on one node."""
 
-    __slots__ = ("claims", "constraints", "inventory", "may_fail", "single", "steps")
+    __slots__ = ("claims", "constraints", "inventory", "may_fail", "requests", "single_alternative")
 
     def __init__(
         self,
         inventory: NodeInventory,
         claims: Sequence[ResolvedClaim],
-        steps: Sequence[NodeRequest],
+        requests: Sequence[NodeRequest],
     ) -> None:
         self.inventory = inventory
         self.claims = claims
-        self.steps = steps
+        self.requests = requests
         self.constraints: constraints.Constraints | None = None
-        self.single = _single_plan(steps)
-        """The only option of the only request, if that asks for one device."""
+        self.single_alternative = _single_alternative(requests)
+        """The only alternative of the only request, if it needs one device; else None."""
         self.may_fail = False
-        """The search may come upon a failure, so no branch of it may be left out."""
+        """The search may visit a device that raises an error, so no branch may be left out."""
 
-    def plans(self) -> Iterator[NodeAlternative]:
-        for step in self.steps:
-            yield from step.plans
+    def alternatives(self) -> Iterator[NodeAlternative]:
+        for request in self.requests:
+            yield from request.alternatives
 
-    def demand(self, option: Alternative, device: Candidate) -> capacity.Demand:
-        for plan in self.plans():
-            if plan.option is option:
-                return plan.demand(device)
-        raise LookupError(option.name)
+    def demand(self, parsed: Alternative, device: Candidate) -> capacity.Demand:
+        for alternative in self.alternatives():
+            if alternative.parsed is parsed:
+                return alternative.demand(device)
+        raise LookupError(parsed.name)
 
     def equivalence_key(self, device: Candidate) -> Hashable:
-        """Equal for devices that no request and no check can tell apart by what they are."""
+        """Return a key that is equal for devices that no request and no check can tell apart.
+
+        The picks so far are not in it; `CheckSequence.state_keys` adds them.
+        """
         bit = device.bit
-        looks: list[Hashable] = [
-            (bool(plan.selected & bit), bool(plan.accepted & bit)) for plan in self.plans()
+        key: list[Hashable] = [
+            (bool(alternative.selected & bit), bool(alternative.eligible & bit))
+            for alternative in self.alternatives()
         ]
         if self.constraints is not None:
-            looks += [
-                self.constraints.profile(plan.option, device)
-                for plan in self.plans()
-                if plan.accepted & bit
+            key += [
+                self.constraints.constrained_values(alternative.parsed, device)
+                for alternative in self.alternatives()
+                if alternative.eligible & bit
             ]
         if device.is_shareable:
             kinds = enumerate(self.inventory.capacities())
-            looks.append(next(number for number, (_, members) in kinds if members & bit))
+            key.append(next(number for number, (_, members) in kinds if members & bit))
         if device.device.consumes_counters:
-            looks += [device.section, device.need]
-            looks += [
+            key += [device.pool_index, device.need]
+            key += [
                 (counter.counter_set, frozenset(counter.compatibility_groups))
                 for counter in device.device.consumes_counters
             ]
-        return tuple(looks)
+        return tuple(key)
 
 
 def build(
     inventory: NodeInventory, claims: Sequence[ResolvedClaim], selectors: Selectors
 ) -> NodeProblem:
-    """Raises Failure as upstream would before it picks the first device."""
+    """Build the search problem of one node.
+
+    Raises AllocationError for the first invalid request, in request order.
+    """
     return _Builder(inventory, selectors).build(claims)
 
 
@@ -145,126 +153,138 @@ class _Builder:
         self._selectors = selectors
 
     def build(self, claims: Sequence[ResolvedClaim]) -> NodeProblem:
-        steps: list[NodeRequest] = []
+        requests: list[NodeRequest] = []
         applying: dict[Alternative, list[constraints.Constraint]] = {}
         for claim in claims:
-            of_claim = [self._step(request) for request in claim.requests]
+            of_claim = [self._request(request) for request in claim.requests]
             _require_few_results(of_claim)
             _raise_if(claim.failure)
             if claim.parsed.constraints:
                 self._apply_constraints(claim, of_claim, applying)
-            steps += of_claim
-        problem = NodeProblem(self._inventory, claims, steps)
+            requests += of_claim
+        problem = NodeProblem(self._inventory, claims, requests)
         if applying:
             problem.constraints = constraints.Constraints(applying, self._value, self._value_masks)
-        problem.may_fail = any(self._may_fail(plan, applying) for plan in problem.plans())
+        problem.may_fail = any(
+            self._may_fail(alternative, applying) for alternative in problem.alternatives()
+        )
         return problem
 
-    def _step(self, resolved: ResolvedRequest) -> NodeRequest:
+    def _request(self, resolved: ResolvedRequest) -> NodeRequest:
         _raise_if(resolved.failure)
-        return NodeRequest(resolved, [self._plan(option) for option in resolved.options])
+        return NodeRequest(
+            resolved, [self._alternative(parsed) for parsed in resolved.alternatives]
+        )
 
-    def _plan(self, resolved: ResolvedAlternative) -> NodeAlternative:
+    def _alternative(self, resolved: ResolvedAlternative) -> NodeAlternative:
         _raise_if(resolved.failure)
-        plan = NodeAlternative(resolved)
-        selected, plan.failing = eligibility.selected_devices(resolved, self._inventory)
+        alternative = NodeAlternative(resolved)
+        selected, alternative.failing = eligibility.selected_devices(resolved, self._inventory)
         if self._features.consumable_capacity:
-            plan.demands, able = eligibility.capacity_demands(
-                plan.option, self._inventory, selected
+            alternative.demands, able = eligibility.capacity_demands(
+                alternative.parsed, self._inventory, selected
             )
-            selected &= able.accepted
-            plan.failing |= able.failing
-        plan.selected = selected
-        plan.accepted = selected & ~eligibility.excluded_devices(plan.option, self._inventory)
-        if plan.option.is_all:
-            self._want_all(plan)
-        return plan
+            selected &= able.matching
+            alternative.failing |= able.failing
+        alternative.selected = selected
+        alternative.eligible = selected & ~eligibility.excluded_devices(
+            alternative.parsed, self._inventory
+        )
+        if alternative.parsed.is_all:
+            self._set_all_mode_devices(alternative)
+        return alternative
 
-    def _want_all(self, plan: NodeAlternative) -> None:
-        plan.wanted = list(self._all_devices(plan))
-        plan.count = len(plan.wanted)
-        slots = range(min(plan.count, ALLOCATION_RESULTS_MAX_SIZE))
-        plan.slots = [Slot(plan.claim, plan.option, ordinal) for ordinal in slots]
+    def _set_all_mode_devices(self, alternative: NodeAlternative) -> None:
+        alternative.all_mode_devices = list(self._all_devices(alternative))
+        alternative.count = len(alternative.all_mode_devices)
+        slots = range(min(alternative.count, ALLOCATION_RESULTS_MAX_SIZE))
+        alternative.slots = [
+            Slot(alternative.claim, alternative.parsed, ordinal) for ordinal in slots
+        ]
 
-    def _all_devices(self, plan: NodeAlternative) -> Iterator[Candidate]:
-        """Upstream goes from pool to pool, so a pool that fails hides what comes after it."""
-        of_section: dict[int, list[Candidate]] = {}
-        for device in self._inventory.members(plan.selected | plan.failing):
-            of_section.setdefault(device.section, []).append(device)
-        section = -1
+    def _all_devices(self, alternative: NodeAlternative) -> Iterator[Candidate]:
+        """Yield the devices for allocationMode All.
+
+        Upstream goes from pool to pool, so an unusable pool is reported before errors on devices
+        of later pools, and after those of earlier ones.
+        """
+        by_pool: dict[int, list[Candidate]] = {}
+        for device in self._inventory.members(alternative.selected | alternative.failing):
+            by_pool.setdefault(device.pool_index, []).append(device)
+        pool_index = -1
         for pool in self._inventory.pools:
             if not pool.is_usable:
                 state = "being updated" if pool.is_incomplete else "invalid"
                 raise rejections.AllocationError(
                     f"asks for all devices, but resource pool {pool.id} is currently {state}",
-                    claim=plan.claim,
-                    request=f"request {plan.option.own_name}",
+                    claim=alternative.claim,
+                    request=f"request {alternative.parsed.own_name}",
                 )
-            section += 1
-            for device in of_section.get(section, ()):
-                if plan.failing & device.bit:
-                    raise eligibility.failure(plan.resolved, self._inventory, device)
+            pool_index += 1
+            for device in by_pool.get(pool_index, ()):
+                if alternative.failing & device.bit:
+                    raise eligibility.failure(alternative.resolved, self._inventory, device)
                 yield device
 
     def _apply_constraints(
         self,
         claim: ResolvedClaim,
-        steps: Sequence[NodeRequest],
+        requests: Sequence[NodeRequest],
         applying: dict[Alternative, list[constraints.Constraint]],
     ) -> None:
         lists = self._features.list_type_attributes
         for number, constraint in enumerate(claim.parsed.constraints):
             state = constraints.build(number, constraint, compares_lists=lists)
-            assert state is not None, "one of unknown kind is a failure of the claim"
-            for step in steps:
-                for plan in step.plans:
-                    if constraints.applies_to(constraint, plan.option):
-                        applying.setdefault(plan.option, []).append(state)
-                        plan.is_constrained = True
+            assert state is not None, "resolution rejects constraints of unknown kind"
+            for request in requests:
+                for alternative in request.alternatives:
+                    if constraints.applies_to(constraint, alternative.parsed):
+                        applying.setdefault(alternative.parsed, []).append(state)
+                        alternative.is_constrained = True
 
     def _may_fail(
         self,
-        plan: NodeAlternative,
+        alternative: NodeAlternative,
         applying: Mapping[Alternative, Sequence[constraints.Constraint]],
     ) -> bool:
-        if plan.wanted is not None:
-            # A constraint that keeps one of all devices away is a failure, not a no.
-            return plan.is_constrained
-        if plan.failing:
+        if alternative.all_mode_devices is not None:
+            # A constraint that excludes one of all devices is an error, not a rejection.
+            return alternative.is_constrained
+        if alternative.failing:
             return True
-        if not (plan.is_constrained and plan.option.derived):
+        if not (alternative.is_constrained and alternative.parsed.derived):
             return False
         return any(
-            self._fails_to_derive(plan, state.attribute)
-            for state in applying[plan.option]
-            if state.attribute in plan.option.derived
+            self._fails_to_derive(alternative, state.attribute)
+            for state in applying[alternative.parsed]
+            if state.attribute in alternative.parsed.derived
         )
 
-    def _fails_to_derive(self, plan: NodeAlternative, attribute: str) -> bool:
+    def _fails_to_derive(self, alternative: NodeAlternative, attribute: str) -> bool:
         try:
-            for device in self._inventory.members(plan.accepted):
-                self._value(plan.option, device, attribute)
+            for device in self._inventory.members(alternative.eligible):
+                self._value(alternative.parsed, device, attribute)
         except rejections.AllocationError:
             return True
         return False
 
-    def _value(self, option: Alternative, device: Candidate, attribute: str) -> Value | None:
-        expression = option.derived.get(attribute)
+    def _value(self, parsed: Alternative, device: Candidate, attribute: str) -> Value | None:
+        expression = parsed.derived.get(attribute)
         if expression is None:
             return self._inventory.value(device, attribute)
         return self._selectors.derived(expression).value(device, attribute)
 
-    def _value_masks(self, option: Alternative, attribute: str) -> Mapping[Value, int] | None:
-        if attribute in option.derived or self._features.list_type_attributes:
+    def _value_masks(self, parsed: Alternative, attribute: str) -> Mapping[Value, int] | None:
+        if attribute in parsed.derived or self._features.list_type_attributes:
             return None
         return self._inventory.value_masks(attribute)
 
 
-def _single_plan(steps: Sequence[NodeRequest]) -> NodeAlternative | None:
-    if len(steps) != 1 or len(steps[0].plans) != 1:
+def _single_alternative(requests: Sequence[NodeRequest]) -> NodeAlternative | None:
+    if len(requests) != 1 or len(requests[0].alternatives) != 1:
         return None
-    (plan,) = steps[0].plans
-    return plan if plan.count == 1 and plan.wanted is None else None
+    (alternative,) = requests[0].alternatives
+    return alternative if alternative.count == 1 and alternative.all_mode_devices is None else None
 
 
 def _raise_if(failure: rejections.AllocationError | None) -> None:
@@ -272,11 +292,13 @@ def _raise_if(failure: rejections.AllocationError | None) -> None:
         raise failure.with_traceback(None)
 
 
-def _require_few_results(steps: Sequence[NodeRequest]) -> None:
-    needed = sum([min([plan.count for plan in step.plans]) for step in steps])
+def _require_few_results(requests: Sequence[NodeRequest]) -> None:
+    needed = sum(
+        [min([alternative.count for alternative in request.alternatives]) for request in requests]
+    )
     if needed > ALLOCATION_RESULTS_MAX_SIZE:
         raise rejections.AllocationError(
             f"number of requested devices {needed} exceeds the claim limit of "
             f"{ALLOCATION_RESULTS_MAX_SIZE}",
-            claim=steps[0].claim,
+            claim=requests[0].claim,
         )

@@ -1,7 +1,7 @@
-"""Questions meet the fleet: classes looked up, expressions compiled, gates respected.
+"""Claims with their classes looked up and their expressions compiled, once for all nodes.
 
-What is wrong with a claim by itself is found here, once for all nodes. It is a value until a node
-is asked, because upstream comes upon it only after what that node shows for the requests before it
+Errors of a claim by itself are found here and kept as values. They are raised when a node is
+searched: upstream reports an error of an earlier request on that node first
 (incubating/allocator_incubating.go Allocate, validateDeviceRequest).
 """
 
@@ -23,7 +23,7 @@ Classes = Mapping[str, DeviceClass]
 
 
 class LocatedSelector(NamedTuple):
-    """A selector and where it stands; without a class it is the request's."""
+    """A selector and its place in a class, or in the request if `device_class` is None."""
 
     selector: CachedSelector
     text: str
@@ -33,32 +33,33 @@ class LocatedSelector(NamedTuple):
 
 class ResolvedAlternative(NamedTuple):
     claim: int
-    option: Alternative
+    parsed: Alternative
     device_class: DeviceClass
-    tests: Sequence[LocatedSelector]
+    selectors: Sequence[LocatedSelector]
     slots: Sequence[Slot]
-    """For an exact count; how many "All" needs depends on the node."""
+    """For an exact count; allocationMode All gets its slots on the node."""
     failure: AllocationError | None = None
 
 
 class ResolvedRequest(NamedTuple):
     claim: int
     request: Request
-    options: Sequence[ResolvedAlternative]
+    alternatives: Sequence[ResolvedAlternative]
     failure: AllocationError | None = None
-    """What is wrong before any option is looked at."""
+    """An error that upstream reports before it evaluates any alternative."""
 
 
 class ResolvedClaim(NamedTuple):
     parsed: ParsedClaim
     requests: Sequence[ResolvedRequest]
     failure: AllocationError | None = None
-    """What is wrong with a constraint."""
+    """An error in a constraint."""
 
     def least_devices(self) -> int:
-        """How many devices the claim needs at least, "All" aside."""
+        """Return how many devices the claim needs at least, without allocationMode All."""
         return sum(
-            min(resolved.option.count for resolved in request.options) for request in self.requests
+            min(resolved.parsed.count for resolved in request.alternatives)
+            for request in self.requests
         )
 
 
@@ -80,36 +81,42 @@ class _Resolver:
         return ResolvedClaim(parsed, resolved, _constraint_failure(number, parsed))
 
     def _request(self, claim: int, request: Request) -> ResolvedRequest:
-        options = [self._option(claim, option) for option in request.options]
+        alternatives = [
+            self._alternative(claim, alternative) for alternative in request.alternatives
+        ]
         failure = next(_request_failures(claim, request, self._features), None)
-        return ResolvedRequest(claim, request, options, failure)
+        return ResolvedRequest(claim, request, alternatives, failure)
 
-    def _option(self, claim: int, option: Alternative) -> ResolvedAlternative:
-        device_class = self._classes.get(option.device_class)
-        failure = next(_option_failures(claim, option, device_class, self._features), None)
+    def _alternative(self, claim: int, alternative: Alternative) -> ResolvedAlternative:
+        device_class = self._classes.get(alternative.device_class)
+        failure = next(
+            _alternative_failures(claim, alternative, device_class, self._features), None
+        )
         if device_class is None:
             device_class = DeviceClass()
-        tests = [] if failure else self._tests(option, device_class)
-        count = 0 if option.is_all else min(option.count, ALLOCATION_RESULTS_MAX_SIZE)
-        slots = [Slot(claim, option, ordinal) for ordinal in range(count)]
-        return ResolvedAlternative(claim, option, device_class, tests, slots, failure)
+        selectors = [] if failure else self._selectors_of(alternative, device_class)
+        count = 0 if alternative.is_all else min(alternative.count, ALLOCATION_RESULTS_MAX_SIZE)
+        slots = [Slot(claim, alternative, ordinal) for ordinal in range(count)]
+        return ResolvedAlternative(claim, alternative, device_class, selectors, slots, failure)
 
-    def _tests(self, option: Alternative, device_class: DeviceClass) -> list[LocatedSelector]:
+    def _selectors_of(
+        self, alternative: Alternative, device_class: DeviceClass
+    ) -> list[LocatedSelector]:
         name = device_class.metadata.name
         of_class = [
             selector.cel.expression if selector.cel else ""
             for selector in device_class.spec.selectors
         ]
-        tests = [
+        selectors = [
             LocatedSelector(self._selectors.selector(text), text, number, name)
             for number, text in enumerate(of_class)
         ]
-        tests += [
+        selectors += [
             LocatedSelector(self._selectors.selector(text), text, number)
-            for number, text in enumerate(option.selectors)
+            for number, text in enumerate(alternative.selectors)
             if text is not None
         ]
-        return tests
+        return selectors
 
 
 def _request_failures(
@@ -124,41 +131,43 @@ def _request_failures(
     if features.consumable_capacity:
         return
     kind = "subrequest" if request.is_prioritized else "request"
-    for option in request.options:
-        if option.capacity is not None:
+    for alternative in request.alternatives:
+        if alternative.capacity is not None:
             yield AllocationError(
                 "has capacity requests, but the DRAConsumableCapacity feature is disabled",
                 claim=claim,
-                request=f"{kind} {option.own_name}",
+                request=f"{kind} {alternative.own_name}",
             )
 
 
-def _option_failures(
-    claim: int, option: Alternative, device_class: DeviceClass | None, features: Features
+def _alternative_failures(
+    claim: int, alternative: Alternative, device_class: DeviceClass | None, features: Features
 ) -> Iterator[AllocationError]:
-    for where, complaint in _complaints(option, device_class, features):
-        yield AllocationError(complaint, claim=claim, request=f"request {option.own_name}{where}")
+    for where, message in _alternative_errors(alternative, device_class, features):
+        yield AllocationError(
+            message, claim=claim, request=f"request {alternative.own_name}{where}"
+        )
 
 
-def _complaints(
-    option: Alternative, device_class: DeviceClass | None, features: Features
+def _alternative_errors(
+    alternative: Alternative, device_class: DeviceClass | None, features: Features
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with a request by itself, the first thing first, and where in it."""
-    if option.derived and not features.derived_attributes:
+    """Yield the errors of a request by itself, in upstream's order: the place and the message."""
+    if alternative.derived and not features.derived_attributes:
         yield "", "cannot handle request with derived attributes, the feature is disabled"
-    for index, selector in enumerate(option.selectors):
+    for index, selector in enumerate(alternative.selectors):
         if selector is None:
             yield f", selector #{index}", "CEL expression empty (unsupported selector type?)"
-    if option.admin_access is not None and not features.admin_access:
+    if alternative.admin_access is not None and not features.admin_access:
         yield "", "admin access is requested, but the feature is disabled"
-    name = option.device_class
+    name = alternative.device_class
     if not name:
         yield "", "missing device class name (unsupported request type?)"
     if device_class is None:
         missing = f'deviceclass.resource.k8s.io "{name}" not found'
         yield "", f"could not retrieve device class {name}: {missing}"
-    if option.mode not in (requests.EXACT_COUNT, requests.ALL):
-        yield "", f"unsupported count mode {option.mode}"
+    if alternative.mode not in (requests.EXACT_COUNT, requests.ALL):
+        yield "", f"unsupported count mode {alternative.mode}"
 
 
 def _constraint_failure(claim: int, parsed: ParsedClaim) -> AllocationError | None:

@@ -1,10 +1,10 @@
-"""The search: a loop over positions and checks, with no knowledge of any single concept.
+"""Backtracking search over positions and checks; no single DRA rule is known here.
 
-Upstream's answer is the first complete combination in its visiting order
-(incubating/allocator_incubating.go allocateOne). Branches that cannot hold an answer are left out,
-which never changes the answer: a dead end jumps back to the picks that caused it, devices that are
-alike are tried once, and candidates are narrowed as a set before they are tried one by one. Where
-some device could make upstream fail, nothing is left out, for the failure is the answer.
+The result is the first complete combination in upstream's visiting order
+(incubating/allocator_incubating.go allocateOne). Branches without a solution are left out, which
+never changes the result: a dead end jumps back to the picks that caused it, interchangeable devices
+are tried once, and candidates are filtered as a set before they are tried one by one. Where some
+device could make upstream return an error, nothing is left out: the error is the result.
 """
 
 from __future__ import annotations
@@ -22,32 +22,37 @@ from dray.allocator.search.results import Pick, Solution
 from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 
 _ANY = -1
+# Most searches end within a few positions, and a proof costs them more than it saves. One that is
+# still running after 64 may be stuck in a very large tree, where a proof or look-ahead pays.
 _POSITIONS_BEFORE_PROOF = 64
-"""How many positions to try before counting whether there can be a solution at all."""
 
 
 class Position(NamedTuple):
-    """A decision to make: which option of a request, or which device for a slot."""
+    """A decision to make: which alternative of a request, or which device for a slot."""
 
-    step: int
-    plan: NodeAlternative | None = None
-    """None where an option has to be chosen."""
+    request_index: int
+    alternative: NodeAlternative | None = None
+    """None where an alternative has to be chosen."""
     ordinal: int = 0
     allowed: int = _ANY
     """Within a request devices are combined, not permuted: only later ones may follow."""
 
 
 class _Frame:
-    """A position on the stack, its alternatives, and the lower frames its dead ends are due to."""
+    """A position on the stack, and the positions that may follow it.
 
-    __slots__ = ("alternatives", "conflicts", "depth", "mark", "pick")
+    Bit d of `conflicts` is set if the decision of the frame at depth d may be a reason for a dead
+    end below this frame. Bits may be set needlessly, never left out.
+    """
+
+    __slots__ = ("conflicts", "depth", "mark", "next_positions", "pick")
 
     def __init__(self, depth: int, mark: int) -> None:
         self.depth = depth
         self.mark = mark
         self.conflicts = 0
         self.pick: Pick | None = None
-        self.alternatives: Iterator[Position] = iter(())
+        self.next_positions: Iterator[Position] = iter(())
 
 
 class Search:
@@ -62,47 +67,52 @@ class Search:
     ) -> None:
         self.problem = problem
         self._inventory = problem.inventory
-        self._steps = problem.steps
+        self._requests = problem.requests
         self._checks = check_sequence.CheckSequence(problem)
         self._prunes = not problem.may_fail
         self._order = order
         self._should_stop = should_stop
         self._trail = Trail()
         self._frames: list[_Frame] = []
-        self._chosen: list[NodeAlternative] = [step.plans[0] for step in problem.steps]
+        self._chosen: list[NodeAlternative] = [
+            request.alternatives[0] for request in problem.requests
+        ]
         self._choices: dict[int, int] = {}
-        """Depths at which options of prioritized requests were chosen, by step."""
+        """Depths at which alternatives of prioritized requests were chosen, by request."""
         self._equivalence_keys: dict[int, Hashable] = {}
         self._positions = 0
         self._looks_ahead = False
         self._usable: Mapping[NodeAlternative, int] = {}
-        """Devices that can still be of use, where that is known to be fewer than are accepted."""
+        """Devices that can be part of a solution, where these are fewer than the eligible ones."""
         self._furthest = -1
-        self.refusal: rejections.RequestRejection | None = None
-        """What stopped the furthest attempt, after a search without solution."""
+        self.rejection: rejections.RequestRejection | None = None
+        """After a search without solution: what stopped the deepest attempt."""
 
     def run(self) -> Solution | None:
-        """The first solution, or None; raises Failure. Leaves no trace either way."""
-        single = self.problem.single
+        """Return the first solution, or None. Raises AllocationError where upstream would.
+
+        The state of the checks is the same afterwards, whatever the outcome.
+        """
+        single = self.problem.single_alternative
         try:
             return self._run() if single is None else self._pick_for(single)
         finally:
             self._trail.unwind(0)
 
-    def _pick_for(self, plan: NodeAlternative) -> Solution | None:
-        """One device for one request, the most frequent question, needs no stack."""
-        self._stop_in_time()
-        slot, applying = plan.slots[0], self._checks.of(plan)
-        candidates = plan.accepted | plan.failing
+    def _pick_for(self, alternative: NodeAlternative) -> Solution | None:
+        """Search for one device for one request: by far the most frequent case, without a stack."""
+        self._raise_if_out_of_time()
+        slot, applying = alternative.slots[0], self._checks.of(alternative)
+        candidates = alternative.eligible | alternative.failing
         if self._prunes:
-            candidates = _narrowed(applying, slot, candidates, 1)
-        for device in self._ordered(plan, candidates):
+            candidates = _filtered(applying, slot, candidates, 1)
+        for device in self._ordered(alternative, candidates):
             if self._take(0, slot, device, applying) is None:
-                return Solution((Pick(plan, device),), (plan,))
-        self.refusal = self._refusal(0, slot, plan, plan.accepted)
+                return Solution((Pick(alternative, device),), (alternative,))
+        self.rejection = self._rejection(0, slot, alternative, alternative.eligible)
         return None
 
-    def _stop_in_time(self) -> None:
+    def _raise_if_out_of_time(self) -> None:
         if self._should_stop is not None and self._should_stop():
             raise rejections.SearchTimeout("filter operation aborted: context deadline exceeded")
 
@@ -110,7 +120,7 @@ class Search:
         frames = self._frames
         position: Position | None = self._enter(0)
         while position is not None:
-            if position.step == len(self._steps):
+            if position.request_index == len(self._requests):
                 picks = [frame.pick for frame in frames if frame.pick]
                 return Solution(picks, tuple(self._chosen))
             self._push(position)
@@ -124,240 +134,280 @@ class Search:
         return None
 
     def _is_impossible(self) -> bool:
-        """Stop to think: prove that there is no solution, or which devices can be part of one."""
+        """Return whether counting shows that there is no solution; if not, turn on look-ahead."""
         proof = infeasibility.find_infeasibility(self.problem)
         if proof is not None:
-            self.refusal = proof
+            self.rejection = proof
             return True
         self._usable = infeasibility.usable_devices(self.problem)
         self._looks_ahead = True
         return False
 
     def _advance(self) -> Position | None:
-        """The next alternative of the highest frame that has one."""
+        """Return the next position of the highest frame that has one, or None."""
         frames = self._frames
         while frames:
             frame = frames[-1]
             self._trail.unwind(frame.mark)
             frame.pick = None
-            position = next(frame.alternatives, None)
+            position = next(frame.next_positions, None)
             if position is not None:
                 return position
             self._jump_back(frame.conflicts)
         return None
 
     def _jump_back(self, conflicts: int) -> None:
-        """Give up the highest frame and all between it and the latest one that it is due to."""
+        """Drop the highest frame and all others above the latest one in `conflicts`."""
+        # Conflict-directed backjumping. Frames above the target are no reason for the dead end, so
+        # any other decision there would end in it again: no solution is lost. The target takes over
+        # the other reasons, for when it runs out of candidates, one of them has to change.
         target = conflicts.bit_length() - 1
         del self._frames[target + 1 :]
         if self._frames:
             self._frames[target].conflicts |= conflicts ^ (1 << target)
 
     def _push(self, position: Position) -> None:
-        self._stop_in_time()
+        self._raise_if_out_of_time()
         self._positions += 1
         frame = _Frame(len(self._frames), self._trail.mark())
-        if position.plan is None:
-            self._choices[position.step] = frame.depth
-            frame.alternatives = self._options(position.step)
-        elif position.plan.wanted is not None:
-            frame.alternatives = self._wanted(frame, position, position.plan)
+        if position.alternative is None:
+            self._choices[position.request_index] = frame.depth
+            frame.next_positions = self._alternatives(position.request_index)
+        elif position.alternative.all_mode_devices is not None:
+            frame.next_positions = self._all_mode_devices(frame, position, position.alternative)
         else:
-            frame.alternatives = self._devices(frame, position, position.plan)
+            frame.next_positions = self._devices(frame, position, position.alternative)
         self._frames.append(frame)
 
-    def _enter(self, step: int) -> Position:
-        """The first decision from a request on."""
-        if step == len(self._steps) or self._steps[step].is_prioritized:
-            return Position(step)
-        return self._begin(step, self._steps[step].plans[0])
+    def _enter(self, request_index: int) -> Position:
+        """Return the first position of a request, or of the next one that needs a decision."""
+        if request_index == len(self._requests) or self._requests[request_index].is_prioritized:
+            return Position(request_index)
+        return self._begin(request_index, self._requests[request_index].alternatives[0])
 
-    def _begin(self, step: int, plan: NodeAlternative) -> Position:
-        self._chosen[step] = plan
-        if plan.count == 0 and plan.wanted is None:
-            return self._enter(step + 1)
-        return Position(step, plan)
+    def _begin(self, request_index: int, alternative: NodeAlternative) -> Position:
+        self._chosen[request_index] = alternative
+        if alternative.count == 0 and alternative.all_mode_devices is None:
+            return self._enter(request_index + 1)
+        return Position(request_index, alternative)
 
-    def _after(self, position: Position, plan: NodeAlternative, later: int) -> Position:
-        if position.ordinal + 1 < plan.count:
-            return Position(position.step, plan, position.ordinal + 1, later)
-        return self._enter(position.step + 1)
+    def _after(self, position: Position, alternative: NodeAlternative, later: int) -> Position:
+        if position.ordinal + 1 < alternative.count:
+            return Position(position.request_index, alternative, position.ordinal + 1, later)
+        return self._enter(position.request_index + 1)
 
-    def _options(self, step: int) -> Iterator[Position]:
-        for plan in self._steps[step].plans:
-            yield self._begin(step, plan)
+    def _alternatives(self, request_index: int) -> Iterator[Position]:
+        for alternative in self._requests[request_index].alternatives:
+            yield self._begin(request_index, alternative)
 
     def _devices(
-        self, frame: _Frame, position: Position, plan: NodeAlternative
+        self, frame: _Frame, position: Position, alternative: NodeAlternative
     ) -> Iterator[Position]:
-        """Every candidate for a slot that passes all checks."""
-        if self._choices and self._exceeds_limit(frame, position, plan):
+        """Take each candidate that passes all checks; yield the position after it."""
+        if self._choices and self._exceeds_limit(frame, position, alternative):
             return
-        slot = plan.slots[position.ordinal]
-        applying = self._checks.of(plan)
-        candidates = (self._usable.get(plan, plan.accepted) | plan.failing) & position.allowed
+        slot = alternative.slots[position.ordinal]
+        applying = self._checks.of(alternative)
+        candidates = (
+            self._usable.get(alternative, alternative.eligible) | alternative.failing
+        ) & position.allowed
         if self._prunes:
-            candidates = _narrowed(applying, slot, candidates, plan.count - position.ordinal)
+            candidates = _filtered(applying, slot, candidates, alternative.count - position.ordinal)
         later = candidates
+        # If one device has not led to a solution, an interchangeable one will not either: swapping
+        # the two in that solution would have given one with the first device.
         tried: set[Hashable] = set()
-        for device in self._ordered(plan, candidates):
+        for device in self._ordered(alternative, candidates):
             later ^= device.bit
             if tried and self._interchange_key(device) in tried:
                 continue
             if self._take(frame.mark, slot, device, applying) is not None:
                 continue
-            frame.pick = Pick(plan, device)
+            frame.pick = Pick(alternative, device)
             if self._looks_ahead and self._blocks_later_requests(frame, position, later):
                 self._trail.unwind(frame.mark)
                 frame.pick = None
             else:
-                yield self._after(position, plan, later)
+                yield self._after(position, alternative, later)
             if self._prunes:
                 tried.add(self._interchange_key(device))
-        self._record_conflicts(frame, position, plan, plan.accepted)
+        self._record_conflicts(frame, position, alternative, alternative.eligible)
 
-    def _wanted(
-        self, frame: _Frame, position: Position, plan: NodeAlternative
+    def _all_mode_devices(
+        self, frame: _Frame, position: Position, alternative: NodeAlternative
     ) -> Iterator[Position]:
-        """allocationMode All: the one device that comes next, or nothing."""
-        wanted = plan.wanted or ()
-        if wanted and self._choices and self._exceeds_limit(frame, position, plan):
+        """Take the next device of allocationMode All; yield the position after it."""
+        needed = alternative.all_mode_devices or ()
+        if needed and self._choices and self._exceeds_limit(frame, position, alternative):
             return
-        for device in wanted[position.ordinal : position.ordinal + 1]:
-            if not plan.accepted & device.bit:
+        # There is no choice: all devices are needed, so each position has one candidate. The range
+        # is empty if no device matches at all.
+        for device in needed[position.ordinal : position.ordinal + 1]:
+            if not alternative.eligible & device.bit:
                 break
-            slot = plan.slots[position.ordinal]
-            verdict = self._take(frame.mark, slot, device, self._checks.of(plan))
-            if verdict is None:
-                frame.pick = Pick(plan, device)
-                yield self._after(position, plan, _ANY)
-            elif verdict.check is rejections.CheckName.CONSTRAINTS:
-                raise _cannot_have_all(plan, device)
-        self._record_conflicts(frame, position, plan, plan.selected)
+            slot = alternative.slots[position.ordinal]
+            rejection = self._take(frame.mark, slot, device, self._checks.of(alternative))
+            if rejection is None:
+                frame.pick = Pick(alternative, device)
+                yield self._after(position, alternative, _ANY)
+            elif rejection.check is rejections.CheckName.CONSTRAINTS:
+                # Upstream returns an error and tries no other alternative, allocateDevice in
+                # https://github.com/kubernetes/kubernetes/blob/release-1.37/staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/allocator_incubating.go
+                raise _cannot_have_all(alternative, device)
+        self._record_conflicts(frame, position, alternative, alternative.selected)
 
     def _take(
         self, mark: int, slot: Slot, device: Candidate, applying: Iterable[Check]
     ) -> rejections.DeviceRejection | None:
-        """Claim the device with every check, or say why not and go back to the mark."""
+        """Take the device in every check; return the first rejection after unwinding to `mark`."""
         for check in applying:
             if not check.applies_to & device.bit:
                 continue
-            verdict = check.take(slot, device, self._trail)
-            if verdict is not None:
+            rejection = check.take(slot, device, self._trail)
+            if rejection is not None:
                 self._trail.unwind(mark)
-                return verdict
+                return rejection
         return None
 
-    def _ordered(self, plan: NodeAlternative, candidates: int) -> Iterable[Candidate]:
+    def _ordered(self, alternative: NodeAlternative, candidates: int) -> Iterable[Candidate]:
         members = self._inventory.members(candidates)
-        return members if self._order is None else self._order(self._inventory, plan, members)
+        return (
+            members if self._order is None else self._order(self._inventory, alternative, members)
+        )
 
-    def _exceeds_limit(self, frame: _Frame, position: Position, plan: NodeAlternative) -> bool:
-        """Whether the options chosen so far leave no room; then only other options can help."""
+    def _exceeds_limit(
+        self, frame: _Frame, position: Position, alternative: NodeAlternative
+    ) -> bool:
+        """Return whether the chosen alternatives need more devices than a claim may have."""
+        # The sum depends on alternatives and not on devices, so it is checked once for each
+        # request, and only another choice of alternatives can help.
         if position.ordinal:
             return False
-        steps = [step for step in range(position.step + 1) if self._steps[step].claim == plan.claim]
-        needed = sum(self._chosen[step].count for step in steps)
+        requests = [
+            request_index
+            for request_index in range(position.request_index + 1)
+            if self._requests[request_index].claim == alternative.claim
+        ]
+        needed = sum(self._chosen[request_index].count for request_index in requests)
         if needed <= ALLOCATION_RESULTS_MAX_SIZE:
             return False
-        for step in steps:
-            if self._steps[step].is_prioritized:
-                frame.conflicts |= 1 << self._choices[step]
+        for request_index in requests:
+            if self._requests[request_index].is_prioritized:
+                frame.conflicts |= 1 << self._choices[request_index]
         return True
 
     def _record_conflicts(
-        self, frame: _Frame, position: Position, plan: NodeAlternative, candidates: int
+        self, frame: _Frame, position: Position, alternative: NodeAlternative, candidates: int
     ) -> None:
-        """Note which lower frames may be the reason that there are no more alternatives."""
-        if frame.depth > self._furthest and plan.slots:
+        """Record which lower frames may be the reason that no candidate is left."""
+        if frame.depth > self._furthest and alternative.slots:
             self._furthest = frame.depth
-            remaining = candidates & plan.accepted & position.allowed
-            slot = plan.slots[position.ordinal]
-            self.refusal = self._refusal(frame.mark, slot, plan, remaining)
+            remaining = candidates & alternative.eligible & position.allowed
+            slot = alternative.slots[position.ordinal]
+            self.rejection = self._rejection(frame.mark, slot, alternative, remaining)
         if not self._prunes:
+            # All lower frames: backtrack step by step. A jump could pass over a device on which
+            # upstream returns an error.
             frame.conflicts = (1 << frame.depth) - 1
             return
+        # The previous device of the request decides which ones may follow (`Position.allowed`).
         if position.ordinal:
             frame.conflicts |= 1 << (frame.depth - 1)
-        if self._steps[position.step].is_prioritized:
-            frame.conflicts |= 1 << self._choices[position.step]
-        frame.conflicts |= self._causes(frame, plan, candidates)
+        if self._requests[position.request_index].is_prioritized:
+            frame.conflicts |= 1 << self._choices[position.request_index]
+        frame.conflicts |= self._causes(frame, alternative, candidates)
 
-    def _causes(self, frame: _Frame, plan: NodeAlternative, candidates: int) -> int:
-        """The lower frames whose picks may keep candidates away from an option."""
+    def _causes(self, frame: _Frame, alternative: NodeAlternative, candidates: int) -> int:
+        """Return the lower frames whose picks may keep candidates away from an alternative."""
         causes = 0
-        for lower in self._frames[: frame.depth if plan.slots else 0]:
+        for lower in self._frames[: frame.depth if alternative.slots else 0]:
             if lower.pick is not None and any(
                 check.can_conflict(
-                    plan.slots[0], candidates, lower.pick.plan.option, lower.pick.device
+                    alternative.slots[0],
+                    candidates,
+                    lower.pick.alternative.parsed,
+                    lower.pick.device,
                 )
-                for check in self._checks.of(plan)
+                for check in self._checks.of(alternative)
             ):
                 causes |= 1 << lower.depth
         return causes
 
     def _blocks_later_requests(self, frame: _Frame, position: Position, allowed: int) -> bool:
-        """Whether later requests cannot be served after the picks so far; notes due to which."""
-        steps = self._steps[position.step + 1 :]
-        for step in steps:
-            if all(self._is_starved(plan) for plan in step.plans):
-                for plan in step.plans:
-                    frame.conflicts |= self._causes(frame, plan, plan.accepted)
+        """Return whether the picks so far leave too little for later requests; record conflicts."""
+        requests = self._requests[position.request_index + 1 :]
+        for request in requests:
+            if all(self._is_starved(alternative) for alternative in request.alternatives):
+                for alternative in request.alternatives:
+                    frame.conflicts |= self._causes(frame, alternative, alternative.eligible)
                 return True
-        if self._exceeds_remaining(position, allowed, steps):
+        if self._exceeds_remaining(position, allowed, requests):
+            # A count over all picks does not tell which of them are too many.
             frame.conflicts |= (1 << frame.depth) - 1
             return True
         return False
 
     def _exceeds_remaining(
-        self, position: Position, allowed: int, steps: Sequence[NodeRequest]
+        self, position: Position, allowed: int, requests: Sequence[NodeRequest]
     ) -> bool:
-        """Whether what is left of a request and all later ones need more devices than there are."""
-        current = self._chosen[position.step]
+        """Return whether this request and all later ones need more devices than are left."""
+        current = self._chosen[position.request_index]
         needed, devices = current.count - position.ordinal - 1, allowed
-        for step in steps:
-            needed += min([plan.count for plan in step.plans])
-            for plan in step.plans:
-                devices |= self._usable.get(plan, plan.accepted)
-        plans = [current, *[plan for step in steps for plan in step.plans]]
-        if devices & self._inventory.shareable or any(plan.option.admin_access for plan in plans):
+        for request in requests:
+            needed += min([alternative.count for alternative in request.alternatives])
+            for alternative in request.alternatives:
+                devices |= self._usable.get(alternative, alternative.eligible)
+        alternatives = [
+            current,
+            *[alternative for request in requests for alternative in request.alternatives],
+        ]
+        # The count holds for devices that are used once. Shareable ones, and any device under
+        # admin access, may be used again.
+        if devices & self._inventory.shareable or any(
+            alternative.parsed.admin_access for alternative in alternatives
+        ):
             return False
         return self._checks.max_takeable(devices) < needed
 
-    def _is_starved(self, plan: NodeAlternative) -> bool:
-        if plan.wanted is not None or not plan.slots:
+    def _is_starved(self, alternative: NodeAlternative) -> bool:
+        if alternative.all_mode_devices is not None or not alternative.slots:
             return False
-        candidates = self._usable.get(plan, plan.accepted)
-        return not _narrowed(self._checks.of(plan), plan.slots[0], candidates, plan.count)
+        candidates = self._usable.get(alternative, alternative.eligible)
+        return not _filtered(
+            self._checks.of(alternative), alternative.slots[0], candidates, alternative.count
+        )
 
-    def _refusal(
-        self, mark: int, slot: Slot, plan: NodeAlternative, candidates: int
+    def _rejection(
+        self, mark: int, slot: Slot, alternative: NodeAlternative, candidates: int
     ) -> rejections.NoCombination:
-        """Why the first device that could have come next does not, if possible a free one."""
+        """Return the rejection with the reason against the first candidate, best a free one."""
         last = None
         candidates = candidates & ~self._inventory.taken or candidates
         for device in self._inventory.members(candidates & -candidates):
-            last = self._take(mark, slot, device, self._checks.of(plan))
+            last = self._take(mark, slot, device, self._checks.of(alternative))
             self._trail.unwind(mark)
-        return rejections.NoCombination(plan.claim, str(plan.option.name), last)
+        return rejections.NoCombination(alternative.claim, str(alternative.parsed.name), last)
 
     def _interchange_key(self, device: Candidate) -> Hashable:
-        """Equal for devices of which one leads to a solution only if the other does."""
-        look = self._equivalence_keys.get(device.index)
-        if look is None:
-            look = self._equivalence_keys[device.index] = self.problem.equivalence_key(device)
-        return look, self._checks.traces(device)
+        """Return a key that is equal for interchangeable devices.
+
+        No check can tell such devices apart, neither by what they are nor by the picks so far.
+        """
+        key = self._equivalence_keys.get(device.index)
+        if key is None:
+            key = self._equivalence_keys[device.index] = self.problem.equivalence_key(device)
+        return key, self._checks.state_keys(device)
 
 
-def _narrowed(applying: Iterable[Check], slot: Slot, candidates: int, wanted: int) -> int:
+def _filtered(applying: Iterable[Check], slot: Slot, candidates: int, needed: int) -> int:
     for check in applying:
-        candidates = check.filter_candidates(slot, candidates, wanted)
-    return candidates if candidates.bit_count() >= wanted else 0
+        candidates = check.filter_candidates(slot, candidates, needed)
+    return candidates if candidates.bit_count() >= needed else 0
 
 
-def _cannot_have_all(plan: NodeAlternative, device: Candidate) -> rejections.AllocationError:
+def _cannot_have_all(alternative: NodeAlternative, device: Candidate) -> rejections.AllocationError:
     return rejections.AllocationError(
         f"cannot add device {device.id} because a claim constraint would not be satisfied",
-        claim=plan.claim,
-        request=f"request {plan.option.own_name}",
+        claim=alternative.claim,
+        request=f"request {alternative.parsed.own_name}",
     )

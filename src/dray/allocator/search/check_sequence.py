@@ -1,7 +1,6 @@
-"""The checks of a search, in upstream's order: one line for each DRA concept.
+"""The checks of a search, in upstream's order.
 
-Only the concepts that can matter for the problem at hand take part. The explain engine asks the
-same checks.
+Only the rules that can matter for a problem take part. Explanations use the same checks.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
 
 
 class EvaluationErrorCheck:
-    """Fails on the devices on which a selector or a capacity of one option fails."""
+    """Raises the error of a device on which a selector or a capacity cannot be evaluated."""
 
     name = rejections.CheckName.REQUEST_SELECTORS
-    __slots__ = ("_plan", "_problem", "applies_to")
+    __slots__ = ("_alternative", "_problem", "applies_to")
 
-    def __init__(self, problem: NodeProblem, plan: NodeAlternative) -> None:
+    def __init__(self, problem: NodeProblem, alternative: NodeAlternative) -> None:
         self._problem = problem
-        self._plan = plan
-        self.applies_to = plan.failing
+        self._alternative = alternative
+        self.applies_to = alternative.failing
 
     def take(
         self, slot: Slot, device: Candidate, trail: Trail
     ) -> rejections.DeviceRejection | None:
-        raise eligibility.failure(self._plan.resolved, self._problem.inventory, device)
+        raise eligibility.failure(self._alternative.resolved, self._problem.inventory, device)
 
-    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         return candidates
 
     def can_conflict(
@@ -50,49 +49,50 @@ class EvaluationErrorCheck:
 
 
 class CheckSequence:
-    """The state that one search works on."""
+    """The checks of one search, with the state that its picks change."""
 
-    __slots__ = ("_by_plan", "_capacity", "_counters", "_groups", "_problem", "_usage")
+    __slots__ = ("_by_alternative", "_capacity", "_counters", "_groups", "_problem", "_usage")
 
     def __init__(self, problem: NodeProblem) -> None:
         inventory = problem.inventory
         self._problem = problem
-        self._by_plan: dict[NodeAlternative, Sequence[Check]] = {}
+        self._by_alternative: dict[NodeAlternative, Sequence[Check]] = {}
         self._usage = UsageCheck(inventory.taken, len(problem.claims), inventory.holders_of)
         self._capacity = _capacity(problem) if inventory.shareable | inventory.shared else []
         self._groups = _groups(inventory) if inventory.partitions else []
         self._counters = _counters(inventory) if inventory.partitions else []
 
-    def of(self, plan: NodeAlternative) -> Sequence[Check]:
-        """The checks for one option, in order."""
-        known = self._by_plan.get(plan)
-        if known is None:
-            known = self._by_plan[plan] = self._in_order(plan)
-        return known
+    def of(self, alternative: NodeAlternative) -> Sequence[Check]:
+        """Return the checks for one alternative, in order."""
+        cached = self._by_alternative.get(alternative)
+        if cached is None:
+            cached = self._by_alternative[alternative] = self._in_order(alternative)
+        return cached
 
-    def _in_order(self, plan: NodeAlternative) -> Sequence[Check]:
+    def _in_order(self, alternative: NodeAlternative) -> Sequence[Check]:
         first: list[Check] = [self._usage]
-        if plan.failing:
-            first.append(EvaluationErrorCheck(self._problem, plan))
+        if alternative.failing:
+            first.append(EvaluationErrorCheck(self._problem, alternative))
         last: list[Check] = []
-        if plan.is_constrained and self._problem.constraints is not None:
+        if alternative.is_constrained and self._problem.constraints is not None:
             last.append(self._problem.constraints)
-        if plan.wanted is None:
+        if alternative.all_mode_devices is None:
             return [*first, *self._capacity, *self._groups, *self._counters, *last]
-        # Upstream looks at the capacity of "all" devices last (allocateDevice).
+        # allocationMode All: upstream checks capacity after constraints, allocateDevice in
+        # https://github.com/kubernetes/kubernetes/blob/release-1.37/staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/allocator_incubating.go
         return [*first, *self._groups, *self._counters, *last, *self._capacity]
 
     def max_takeable(self, devices: int) -> int:
-        """An upper bound of how many of some free devices can be taken together, each once."""
+        """Return an upper bound of how many free devices can be taken together, each once."""
         free = devices & ~self._usage.picked & ~self._problem.inventory.taken
         return min(
             [free.bit_count(), *[counters.max_takeable(free) for counters in self._counters]]
         )
 
-    def traces(self, device: Candidate) -> Hashable:
-        """What the picks so far mean for a device."""
-        touched: list[Check] = [self._usage, *self._capacity, *self._groups, *self._counters]
-        return tuple([check.state_key(device) for check in touched])
+    def state_keys(self, device: Candidate) -> Hashable:
+        """Return what the picks so far mean for a device."""
+        checks: list[Check] = [self._usage, *self._capacity, *self._groups, *self._counters]
+        return tuple([check.state_key(device) for check in checks])
 
 
 def _capacity(problem: NodeProblem) -> list[Check]:
@@ -100,7 +100,7 @@ def _capacity(problem: NodeProblem) -> list[Check]:
     if not inventory.features.consumable_capacity:
         return []
     shares = inventory.shareable | inventory.shared
-    return [Capacity(inventory.devices, shares, inventory.holding_of, problem.demand)]
+    return [Capacity(inventory.devices, shares, inventory.device_holders, problem.demand)]
 
 
 def _groups(inventory: NodeInventory) -> list[Check]:
@@ -108,7 +108,7 @@ def _groups(inventory: NodeInventory) -> list[Check]:
         return []
     return [
         Groups(
-            [section.present_groups for section in inventory.sections],
+            [node_pool.present_groups for node_pool in inventory.node_pools],
             partitions=inventory.partitions,
             shared=inventory.shared,
             holders_on=inventory.holders_on,
@@ -122,7 +122,7 @@ def _counters(inventory: NodeInventory) -> list[CounterCheck]:
     return [
         CounterCheck(
             inventory.devices,
-            [section.ledger for section in inventory.sections],
+            [node_pool.counters for node_pool in inventory.node_pools],
             partitions=inventory.partitions,
             shared=inventory.shared,
             holders_on=inventory.holders_on,

@@ -1,4 +1,4 @@
-"""Policies beyond upstream: in which order a request tries the devices that it may use.
+"""Device order policies beyond upstream: the order in which a request tries its candidates.
 
 A policy orders candidates and nothing else; every check stays as it is. Without one, devices are
 tried in upstream's order.
@@ -14,34 +14,34 @@ from dray.allocator.problem.node_problem import NodeAlternative
 from dray.api.formats import quantity
 
 Order = Callable[[NodeInventory, NodeAlternative, Iterable[Candidate]], Iterable[Candidate]]
-"""The candidates of an option on a node, best first."""
+"""Returns the candidates of an alternative on a node, best first."""
 
 
 def best_fit(
-    inventory: NodeInventory, plan: NodeAlternative, devices: Iterable[Candidate]
+    inventory: NodeInventory, alternative: NodeAlternative, devices: Iterable[Candidate]
 ) -> list[Candidate]:
-    """The smallest device first: by the counters it draws, then by its capacities."""
-    return sorted(devices, key=lambda device: (_draw(inventory, device), _size(device)))
+    """Order devices by size, the smallest first: by counters, then by capacities."""
+    return sorted(devices, key=lambda device: (_share_consumed(inventory, device), _size(device)))
 
 
 def pack(
-    inventory: NodeInventory, plan: NodeAlternative, devices: Iterable[Candidate]
+    inventory: NodeInventory, alternative: NodeAlternative, devices: Iterable[Candidate]
 ) -> list[Candidate]:
-    """Where most is in use already first, so that whole devices stay free."""
+    """Order devices by use, the most used first, so that whole devices stay free."""
     return sorted(devices, key=lambda device: -_use(inventory, device))
 
 
 def spread(
-    inventory: NodeInventory, plan: NodeAlternative, devices: Iterable[Candidate]
+    inventory: NodeInventory, alternative: NodeAlternative, devices: Iterable[Candidate]
 ) -> list[Candidate]:
-    """Where least is in use first."""
+    """Order devices by use, the least used first."""
     return sorted(devices, key=lambda device: _use(inventory, device))
 
 
 def least_stranding(
-    inventory: NodeInventory, plan: NodeAlternative, devices: Iterable[Candidate]
+    inventory: NodeInventory, alternative: NodeAlternative, devices: Iterable[Candidate]
 ) -> list[Candidate]:
-    """The partition first that makes the least of the others impossible."""
+    """Order partitions by what they make impossible for others, the least first."""
     return sorted(devices, key=lambda device: _stranded(inventory, device))
 
 
@@ -54,21 +54,21 @@ BY_NAME: Mapping[str, Order] = {
 
 
 def _size(device: Candidate) -> int:
-    return sum(quantity.parse(each.value).nano for each in device.device.capacity.values())
+    return sum(quantity.parse(capacity.value).nano for capacity in device.device.capacity.values())
 
 
-def _draw(inventory: NodeInventory, device: Candidate) -> float:
-    """How much of what is there a partition takes, over all its counters."""
-    ledger = inventory.sections[device.section].ledger
-    return ledger.portion(device.need) if ledger and device.need else 0.0
+def _share_consumed(inventory: NodeInventory, device: Candidate) -> float:
+    """Return the fraction of its pool's counters that a partition takes, summed."""
+    counters = inventory.node_pools[device.pool_index].counters
+    return counters.portion(device.need) if counters and device.need else 0.0
 
 
 def _use(inventory: NodeInventory, device: Candidate) -> float:
-    """How much of the device, or of the counters that it draws from, is in use."""
-    ledger = inventory.sections[device.section].ledger
-    if ledger and device.need:
-        return ledger.portion_used(device.need)
-    holding = inventory.holding_of(device)
+    """Return the fraction in use of the device, or of the counters that it draws from."""
+    counters = inventory.node_pools[device.pool_index].counters
+    if counters and device.need:
+        return counters.portion_used(device.need)
+    holding = inventory.device_holders(device)
     if holding is None:
         return 0.0
     return sum(
@@ -80,16 +80,16 @@ def _use(inventory: NodeInventory, device: Candidate) -> float:
 
 
 def _stranded(inventory: NodeInventory, device: Candidate) -> float:
-    """How much is lost: the size of all partitions that are possible now and not afterwards."""
-    ledger = inventory.sections[device.section].ledger
-    if ledger is None or not device.need:
+    """Return the size of all partitions that are possible now and would not be afterwards."""
+    counters = inventory.node_pools[device.pool_index].counters
+    if counters is None or not device.need:
         return 0.0
-    left = ledger.left - device.need
+    left = counters.left - device.need
     free = inventory.partitions & ~inventory.taken & ~device.bit
     return sum(
-        ledger.portion(other.need)
+        counters.portion(other.need)
         for other in inventory.members(free)
-        if other.section == device.section
-        and ledger.allows(ledger.left, other.need)
-        and not ledger.allows(left, other.need)
+        if other.pool_index == device.pool_index
+        and counters.allows(counters.left, other.need)
+        and not counters.allows(left, other.need)
     )

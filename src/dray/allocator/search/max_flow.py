@@ -1,7 +1,7 @@
-"""Can all requests be served at once, if each device has so many seats?
+"""Decide whether all requests can be served at once, with a limit on the uses of each device.
 
-A maximum flow from requests to devices: necessary for a solution, and quick to decide where trying
-every combination is not.
+This is a maximum flow from requests to devices: necessary for a solution, and quick to decide where
+trying every combination is not.
 """
 
 from __future__ import annotations
@@ -11,62 +11,79 @@ from collections.abc import Callable, Sequence
 
 
 def has_assignment(
-    wishes: Sequence[int], counts: Sequence[int], seats: Callable[[int], int]
+    eligible: Sequence[int], counts: Sequence[int], uses_of: Callable[[int], int]
 ) -> bool:
-    """Whether each request gets its count of different devices out of its wishes, a set of them."""
-    hall = _FlowNetwork(wishes, seats)
-    return all(hall.augment(request) for request, count in enumerate(counts) for _ in range(count))
+    """Return whether every request can get `counts` different devices of its set `eligible`.
+
+    `uses_of` returns how many requests may use a device, given its bit.
+    """
+    network = _FlowNetwork(eligible, uses_of)
+    return all(
+        network.augment(request) for request, count in enumerate(counts) for _ in range(count)
+    )
 
 
 class _FlowNetwork:
-    def __init__(self, wishes: Sequence[int], seats: Callable[[int], int]) -> None:
-        self._wishes = wishes
-        self._uses = [0] * len(wishes)
-        """The devices that each request has."""
-        self._sitting: dict[int, list[int]] = {}
-        """The requests on each device, by its bit."""
+    """An assignment of devices to requests that grows by one device at a time."""
+
+    def __init__(self, eligible: Sequence[int], uses_of: Callable[[int], int]) -> None:
+        self._eligible = eligible
+        self._assigned = [0] * len(eligible)
+        """The devices of each request."""
+        self._users: dict[int, list[int]] = {}
+        """The requests that use a device, by its bit."""
         self._full = 0
-        self._seats = seats
+        """The devices that cannot be used once more."""
+        self._uses_of = uses_of
 
     def augment(self, request: int) -> bool:
-        """Find one more device for a request, moving others where they have a choice."""
-        came_from: dict[int, tuple[int, int]] = {}
-        waiting = deque([(request, 0)])
+        """Assign one more device to a request, reassigning others; return whether that is possible.
+
+        A breadth-first search for an augmenting path: from a request to a full device, from there
+        to a request that could give it up for another device, and so on to a device that is free.
+        """
+        reached_from: dict[int, tuple[int, int]] = {}
+        queue = deque([(request, 0)])
+        # The devices of one step are one set of bits, so a step costs a few operations on integers
+        # and not one for each pair of request and device.
         seen = 0
-        while waiting:
-            mover, leaving = waiting.popleft()
-            options = self._wishes[mover] & ~self._uses[mover] & ~seen
-            free = options & ~self._full
+        while queue:
+            mover, leaving = queue.popleft()
+            candidates = self._eligible[mover] & ~self._assigned[mover] & ~seen
+            free = candidates & ~self._full
             if free:
-                self._move(free & -free, mover, leaving, came_from)
+                self._reassign(free & -free, mover, leaving, reached_from)
                 return True
-            seen |= options
-            while options:
-                bit = options & -options
-                options ^= bit
-                came_from[bit] = (mover, leaving)
-                waiting.extend((other, bit) for other in self._sitting[bit])
+            seen |= candidates
+            while candidates:
+                bit = candidates & -candidates
+                candidates ^= bit
+                reached_from[bit] = (mover, leaving)
+                queue.extend((other, bit) for other in self._users[bit])
+        # Without such a path the flow is maximal (Ford and Fulkerson): no assignment serves all
+        # requests so far and this one too.
         return False
 
-    def _move(
-        self, bit: int, mover: int, leaving: int, came_from: dict[int, tuple[int, int]]
+    def _reassign(
+        self, bit: int, mover: int, leaving: int, reached_from: dict[int, tuple[int, int]]
     ) -> None:
+        """Walk the path back to its start: each request takes a device and leaves another one."""
         while True:
-            self._sit(mover, bit)
+            self._assign(mover, bit)
             if not leaving:
                 return
-            self._stand_up(mover, leaving)
+            self._unassign(mover, leaving)
             bit = leaving
-            mover, leaving = came_from[bit]
+            mover, leaving = reached_from[bit]
 
-    def _sit(self, request: int, bit: int) -> None:
-        sitting = self._sitting.setdefault(bit, [])
-        sitting.append(request)
-        self._uses[request] |= bit
-        if len(sitting) >= self._seats(bit):
+    def _assign(self, request: int, bit: int) -> None:
+        users = self._users.setdefault(bit, [])
+        users.append(request)
+        self._assigned[request] |= bit
+        if len(users) >= self._uses_of(bit):
             self._full |= bit
 
-    def _stand_up(self, request: int, bit: int) -> None:
-        self._sitting[bit].remove(request)
-        self._uses[request] &= ~bit
+    def _unassign(self, request: int, bit: int) -> None:
+        self._users[bit].remove(request)
+        self._assigned[request] &= ~bit
         self._full &= ~bit

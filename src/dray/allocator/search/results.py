@@ -1,4 +1,4 @@
-"""Picks to AllocationResult: devices, configuration, node selector.
+"""Build AllocationResults from picks: devices, configuration, node selector.
 
 Follows incubating/allocator_incubating.go, the end of Allocate and createNodeSelector.
 """
@@ -30,17 +30,19 @@ FROM_CLAIM = "FromClaim"
 
 
 class Pick(NamedTuple):
-    """A device and the option it was picked for."""
+    """A device and the alternative it was picked for."""
 
-    plan: NodeAlternative
+    alternative: NodeAlternative
     device: Candidate
 
 
 class Solution(NamedTuple):
+    """A complete assignment of devices to all requests."""
+
     picks: Sequence[Pick]
-    """The devices of all claims, in the order they were picked."""
+    """The devices of all claims, in the order of the picks."""
     chosen: Sequence[NodeAlternative]
-    """One option for each request of each claim, in order."""
+    """The alternative of each request of each claim, in order."""
 
 
 class NodeSelectorUnsupported(rejections.AllocationError):
@@ -52,13 +54,16 @@ class NodeSelectorUnsupported(rejections.AllocationError):
 def build(
     problem: NodeProblem, solution: Solution, new_share_id: Callable[[], str]
 ) -> list[AllocationResult]:
-    """One result for each claim; raises Failure if a slice selects nodes in more than one way."""
+    """Return one result for each claim.
+
+    Raises NodeSelectorUnsupported if the node selector of a slice has several terms.
+    """
     results = []
     for claim in range(len(problem.claims)):
         picks, chosen = solution
         if len(problem.claims) > 1:
-            picks = [pick for pick in picks if pick.plan.claim == claim]
-            chosen = [plan for plan in chosen if plan.claim == claim]
+            picks = [pick for pick in picks if pick.alternative.claim == claim]
+            chosen = [alternative for alternative in chosen if alternative.claim == claim]
         features = problem.inventory.features
         devices = tuple([_device(pick, features, new_share_id) for pick in picks])
         config = _configuration(problem.claims[claim].parsed.config, chosen)
@@ -70,19 +75,21 @@ def build(
 def _device(
     pick: Pick, features: Features, new_share_id: Callable[[], str]
 ) -> DeviceRequestAllocationResult:
-    plan, candidate = pick
-    option, device, spec = plan.option, candidate.device, candidate.published_in.spec
+    alternative, candidate = pick
+    parsed, device, spec = alternative.parsed, candidate.device, candidate.resource_slice.spec
     binds = pools.has_binding_conditions(features)
     consumed = {}
     if candidate.is_shareable:
-        consumed = {name: str(amount.taken) for name, amount in plan.demand(candidate).items()}
+        consumed = {
+            name: str(amount.taken) for name, amount in alternative.demand(candidate).items()
+        }
     return DeviceRequestAllocationResult(
-        request=str(option.name),
+        request=str(parsed.name),
         driver=spec.driver,
         pool=spec.pool.name,
         device=device.name,
-        admin_access=True if option.admin_access else None,
-        tolerations=option.tolerations,
+        admin_access=True if parsed.admin_access else None,
+        tolerations=parsed.tolerations,
         binding_conditions=device.binding_conditions if binds else (),
         binding_failure_conditions=device.binding_failure_conditions if binds else (),
         share_id=new_share_id() if candidate.is_shareable else None,
@@ -100,18 +107,20 @@ class _Entry(NamedTuple):
 
 
 def _configuration(
-    of_claim: Sequence[DeviceClaimConfiguration], chosen: Sequence[NodeAlternative]
+    claim_config: Sequence[DeviceClaimConfiguration], chosen: Sequence[NodeAlternative]
 ) -> tuple[DeviceAllocationConfiguration, ...]:
     entries = _class_entries(chosen)
-    if not (entries or of_claim):
+    if not (entries or claim_config):
         return ()
-    for config in of_claim:
-        if not config.requests or any(_is_meant(plan, config.requests) for plan in chosen):
+    for config in claim_config:
+        if not config.requests or any(
+            _is_named(alternative, config.requests) for alternative in chosen
+        ):
             entries.append(_Entry(FROM_CLAIM, list(config.requests), config.opaque))
     return tuple(
         DeviceAllocationConfiguration(
             source,
-            () if all(_is_meant(plan, names) for plan in chosen) else tuple(names),
+            () if all(_is_named(alternative, names) for alternative in chosen) else tuple(names),
             opaque,
         )
         for source, names, opaque in entries
@@ -119,35 +128,35 @@ def _configuration(
 
 
 def _class_entries(chosen: Sequence[NodeAlternative]) -> list[_Entry]:
-    """The configuration of each class once, for all requests of that class."""
+    """Return the configuration of each class once, for all requests of that class."""
     by_class: dict[str, list[_Entry]] = {}
-    for plan in chosen:
-        if not plan.resolved.device_class.spec.config:
+    for alternative in chosen:
+        if not alternative.resolved.device_class.spec.config:
             continue
-        name = str(plan.option.name)
-        known = by_class.get(plan.option.device_class)
-        if known is None:
-            by_class[plan.option.device_class] = [
+        name = str(alternative.parsed.name)
+        existing = by_class.get(alternative.parsed.device_class)
+        if existing is None:
+            by_class[alternative.parsed.device_class] = [
                 _Entry(FROM_CLASS, [name], config.opaque)
-                for config in plan.resolved.device_class.spec.config
+                for config in alternative.resolved.device_class.spec.config
             ]
         else:
-            for entry in known:
+            for entry in existing:
                 entry.requests.append(name)
     return [entry for entries in by_class.values() for entry in entries]
 
 
-def _is_meant(plan: NodeAlternative, names: Sequence[str]) -> bool:
-    name = plan.option.name
+def _is_named(alternative: NodeAlternative, names: Sequence[str]) -> bool:
+    name = alternative.parsed.name
     return name.parent in names or (bool(name.sub) and str(name) in names)
 
 
 def _node_selector(claim: int, picks: Sequence[Pick], node: str) -> NodeSelector | None:
-    """Where the allocation can be used; None if everywhere."""
+    """Return the nodes where the allocation can be used, or None for all nodes."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for _, candidate in picks:
-        spec, device = candidate.published_in.spec, candidate.device
+        spec, device = candidate.resource_slice.spec, candidate.device
         chooser = device if spec.per_device_node_selection else spec
         if chooser.node_name is not None or device.binds_to_node:
             return _only(node)
@@ -170,11 +179,11 @@ def _only(node: str) -> NodeSelector:
 
 
 def _add_new(
-    requirements: Sequence[NodeSelectorRequirement], known: list[NodeSelectorRequirement]
+    requirements: Sequence[NodeSelectorRequirement], existing: list[NodeSelectorRequirement]
 ) -> None:
     for requirement in requirements:
-        if not any(_is_same(requirement, other) for other in known):
-            known.append(requirement)
+        if not any(_is_same(requirement, other) for other in existing):
+            existing.append(requirement)
 
 
 def _is_same(one: NodeSelectorRequirement, other: NodeSelectorRequirement) -> bool:

@@ -1,4 +1,4 @@
-"""An object as Go would write it after reading it: what a Kubernetes API server answers.
+"""The canonical form of objects: as Go writes an object that it has read.
 
 Unknown fields are gone, null is absent, quantities and times have their one canonical form, and
 empty values are left out or written out as the Go type of the field says (`resources: {}` in a
@@ -36,25 +36,27 @@ Writer = Callable[[Any], Any]
 
 
 def write(type_name: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    """`value` in canonical form, as a new object."""
+    """Return `value` in canonical form, as a new object."""
     written: dict[str, Any] = _struct_writer(type_name, True)(value)
     return written
 
 
 def write_field(type_name: str, name: str, value: Any) -> Any:
-    """What `write` makes of one field of an object; null where the field has no value."""
+    """Return one field of an object as `write` has it, or null if the field has no value."""
     writer = _field_writers(type_name, True).fields[name].write
     return value if writer is None or value is None else writer(value)
 
 
 def without_nulls(type_name: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    """The canonical form less the fields that are null: what the wire structs are made from."""
+    """Return the canonical form without null fields, as wire structs need it."""
     written: dict[str, Any] = _struct_writer(type_name, False)(value)
     return written
 
 
 class _FieldWriter(NamedTuple):
-    """How one field is written.
+    """The writer of one field.
+
+    `write` is None if the value does not change, `absent` if a field without a value is left out.
 
     `write` is None where a value is written as it is, `absent` where a field without a value is
     left out.
@@ -77,7 +79,10 @@ class _StructWriter(NamedTuple):
 
 @functools.cache
 def _writer(type: Type, nulls: bool) -> Writer | None:
-    """What turns a value other than null into what Go writes; None where that is the value."""
+    """Return the function that turns a value other than null into Go's form.
+
+    None if nothing changes.
+    """
     match type.form:
         case Form.STRUCT:
             return _struct_writer(type.name, nulls)
@@ -140,7 +145,7 @@ def _field_writer(field: Field, nulls: bool) -> _FieldWriter:
 
 
 def _drops_empty(field: Field) -> bool:
-    """Whether an empty value is the same as none."""
+    """Return whether an empty value is the same as none."""
     if field.type.is_pointer:
         return False
     if field.type.form in _SCALAR_ZEROS:
@@ -149,7 +154,7 @@ def _drops_empty(field: Field) -> bool:
 
 
 def _absent(field: Field, nulls: bool) -> Callable[[], Any] | None:
-    """Makes what is written for null and for no value; None where that is nothing."""
+    """Return a factory of the form of null and of absent values, or None if nothing is written."""
     zero = _zero(field.type, nulls)
     # To Go, `omitempty` says nothing about structures, nor about types with a form of their own.
     can_be_empty = (
@@ -164,7 +169,7 @@ def _absent(field: Field, nulls: bool) -> Callable[[], Any] | None:
 
 
 def _zero(type: Type, nulls: bool) -> Callable[[], Any]:
-    """Makes what Go writes for the type's zero value."""
+    """Return a factory of what Go writes for the type's zero value."""
     if _is_null(type):
         return lambda: None
     if type.form is Form.STRUCT:
@@ -175,7 +180,7 @@ def _zero(type: Type, nulls: bool) -> Callable[[], Any]:
 
 
 def _is_null(type: Type) -> bool:
-    """Whether Go writes the type's zero value as null."""
+    """Return whether Go writes the type's zero value as null."""
     has_zero = type.form in _SCALAR_ZEROS or type.form in _OTHER_ZEROS
     return type.is_pointer or not (has_zero or type.form is Form.STRUCT)
 
@@ -203,7 +208,7 @@ def _list_writer(type: Type, nulls: bool) -> Writer:
 
 
 def _element_writers(type: Type, nulls: bool) -> tuple[Writer | None, Callable[[], Any]]:
-    """For the elements of a list or a map, in which null stands for the zero value."""
+    """Return the writers for the elements of a list or map, in which null is the zero value."""
     assert type.element is not None, type
     return _writer(type.element, nulls), _zero(type.element, nulls)
 
@@ -219,13 +224,13 @@ def _canonical_quantity(text: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _time_text(value: str, layout: str) -> str | None:
-    """The time in UTC; Go's zero time is written as null."""
+    """Return the time in UTC; Go's zero time is written as null."""
     time = gotime.parse(value, layout)
     return None if gotime.write(time) == _ZERO_TIME else gotime.write(time, layout)
 
 
 def prune_nulls(value: Any) -> Any:
-    """The value without the members that are null, at any depth; nothing is filled in."""
+    """Return the value without the members that are null, at any depth; nothing is filled in."""
     if isinstance(value, dict):
         return {key: prune_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Does an object fit its type: unknown, repeated and mistyped fields, in Go's words.
+"""Checks objects against their types: unknown, repeated and mistyped fields, in Go's words.
 
 Kubernetes decodes requests with a fork of Go's encoding/json (sigs.k8s.io/json). This module finds
 what that decoder would complain about, everywhere and not only at the first place, with the path of
@@ -42,13 +42,13 @@ class FieldProblem(NamedTuple):
 
 
 def check(type_name: str, value: object) -> list[FieldProblem]:
-    """Everything that keeps `value` from being a well-formed object of the type."""
-    found = _struct_checker(type_name)(value)
-    return [finding.to_problem() for finding in found] if found else []
+    """Return everything that keeps `value` from being a well-formed object of the type."""
+    errors = _struct_checker(type_name)(value)
+    return [finding.to_problem() for finding in errors] if errors else []
 
 
 def refusal(problems: Sequence[FieldProblem]) -> str:
-    """What the API server answers in strict mode; empty when there is nothing to refuse.
+    """Return the API server's message in strict mode, or an empty string for a valid object.
 
     A malformed value stops Go's decoder at once, a mistyped one is remembered until the end, and
     only when there is neither do unknown and repeated fields count.
@@ -62,15 +62,18 @@ def refusal(problems: Sequence[FieldProblem]) -> str:
 
 
 def strict_messages(problems: Sequence[FieldProblem]) -> list[str]:
-    """What only strict mode refuses, and what the warnings say otherwise."""
+    """Return the messages that are errors in strict mode and warnings otherwise."""
     messages = (problem.message for problem in problems if problem.kind in ("unknown", "repeated"))
     return list(dict.fromkeys(messages))[:_MAXIMUM_STRICT_PROBLEMS]
 
 
 def without_unknown(type_name: str, value: dict[str, Any]) -> dict[str, Any]:
-    """The object less the fields that its type does not have; it must be well formed otherwise."""
-    known: dict[str, Any] = _known_part(field_types.type_named(type_name), value)
-    return known
+    """Return the object less the fields that its type does not have.
+
+    It must be well formed otherwise.
+    """
+    kept: dict[str, Any] = _known_part(field_types.type_named(type_name), value)
+    return kept
 
 
 def _known_part(type_: Type, value: Any) -> Any:
@@ -135,7 +138,10 @@ def _at_key(kind: ProblemKind, words: str, key: str) -> _Finding:
 def _mistyped(
     value: object, go_type: str, *, kind: ProblemKind = "mistyped", literal: bool = False
 ) -> list[_Finding]:
-    """What Go says of a value of the wrong JSON type; numbers are quoted where numbers are due."""
+    """Return Go's error for a value of the wrong JSON type.
+
+    Numbers are quoted where one is expected.
+    """
     what = _json_type(value)
     if literal and what == "number":
         what = f"number {json.dumps(value)}"
@@ -222,7 +228,7 @@ def _integer_checker(type_: Type, limit: int) -> Checker:
 
 
 class _Fields(NamedTuple):
-    """How a structure checks its fields; of `settled` ones the Python type says all."""
+    """The checks of a structure's fields; `settled` ones are checked by their Python type alone."""
 
     settled: Mapping[str, type]
     checkers: Mapping[str, Checker]
@@ -257,10 +263,10 @@ def _struct_checker(struct: str) -> Checker:
             checker = checkers.get(key)
             if checker is None:
                 findings.append(_unknown(key))
-            elif found := checker(item):
-                for finding in found:
+            elif errors := checker(item):
+                for finding in errors:
                     finding.under_field(go_name, field_types.fields(struct)[key])
-                findings += found
+                findings += errors
         if isinstance(value, gojson.ObjectWithDuplicateKeys):
             findings += [_repeated(key) for key in value if key in value.repeated & checkers.keys()]
         return findings
@@ -285,10 +291,10 @@ def _map_checker(type_: Type) -> Checker:
             return None if value is None else _mistyped(value, type_.go)
         findings: list[_Finding] = []
         for key, item in value.items():
-            if found := check_element(item):
-                for finding in found:
+            if errors := check_element(item):
+                for finding in errors:
                     finding.under_key(key)
-                findings += found
+                findings += errors
         if isinstance(value, gojson.ObjectWithDuplicateKeys):
             findings += [_repeated(key) for key in value if key in value.repeated]
         return findings
@@ -304,10 +310,10 @@ def _list_checker(type_: Type) -> Checker:
             return None if value is None else _mistyped(value, type_.go)
         findings: list[_Finding] = []
         for index, item in enumerate(value):
-            if found := check_element(item):
-                for finding in found:
+            if errors := check_element(item):
+                for finding in errors:
                     finding.under_index(index)
-                findings += found
+                findings += errors
         return findings
 
     return check_list
@@ -322,7 +328,7 @@ def _check_int_or_string(value: Any) -> list[_Finding] | None:
 
 
 def _check_quantity(value: Any) -> list[_Finding] | None:
-    """Go strips the quotes and parses whatever is left, be it a number or an object."""
+    """Check a quantity as Go does: it strips the quotes and parses the rest, even of an object."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value)
@@ -366,7 +372,10 @@ def _check_bytes(value: Any) -> list[_Finding] | None:
 
 
 def _first_bad_byte(text: str) -> int | None:
-    """Where base64 goes wrong, as Go, encoding/base64, decodeQuantum counts; None if nowhere."""
+    """Return the offset of the first bad byte of base64, or None.
+
+    As Go, encoding/base64, decodeQuantum.
+    """
     padding = text.lstrip(_BASE64_DIGITS)
     digits = len(text) - len(padding)
     in_last_quantum = digits % 4

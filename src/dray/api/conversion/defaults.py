@@ -16,7 +16,7 @@ from dray.api.types.meta import JsonObject
 
 
 def fill(stored: JsonObject, now: str) -> None:
-    """Write the defaults of its kind into `stored`; `now` is what a taint added now says."""
+    """Write the defaults of its kind into `stored`; `now` is the time of taints added now."""
     filler = _BY_KIND.get((stored["apiVersion"], stored["kind"]))
     if filler:
         filler(stored, now)

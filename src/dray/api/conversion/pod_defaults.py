@@ -16,21 +16,21 @@ from dray.api.types.meta import JsonObject
 
 
 def absent(target: JsonObject, **values: Any) -> None:
-    """Set the fields that are absent: what is a pointer in Go."""
+    """Set the fields that are absent: those that are pointers in Go."""
     for name, value in values.items():
         if target.get(name) is None:
             target[name] = value
 
 
 def zero(target: JsonObject, **values: Any) -> None:
-    """Set the fields that are absent or have a zero value: what is no pointer in Go."""
+    """Set the fields that are absent or zero: those that are not pointers in Go."""
     for name, value in values.items():
         if not target.get(name):
             target[name] = value
 
 
 def child(target: JsonObject, name: str) -> JsonObject:
-    """The object at that field; made if there is none."""
+    """Return the object at a field; create it if it is absent."""
     inner = target.get(name)
     if inner is None:
         inner = target[name] = {}
@@ -38,20 +38,20 @@ def child(target: JsonObject, name: str) -> JsonObject:
 
 
 def inside(target: JsonObject | None, *names: str) -> JsonObject | None:
-    """The object at that path, if there is one."""
+    """Return the object at a path, or None if it is absent."""
     for name in names:
         target = target.get(name) if target else None
     return target
 
 
 def items(target: JsonObject | None, name: str) -> list[JsonObject]:
-    """The objects in the list at that field."""
+    """Return the objects in the list at that field."""
     listed = target.get(name) if target else None
-    return [each for each in listed if isinstance(each, dict)] if listed else []
+    return [item for item in listed if isinstance(item, dict)] if listed else []
 
 
 def round_resources(target: JsonObject | None, *names: str) -> None:
-    """Quantities of resources have at most three decimals; more are rounded up."""
+    """Round quantities of resources up to three decimals."""
     for name in names:
         resources = (target.get(name) if target else None) or {}
         for resource, amount in resources.items():
@@ -226,7 +226,7 @@ def _fill_volume(volume: JsonObject) -> None:
 
 
 def fill_volume_source(source: JsonObject) -> None:
-    """Of a pod's volume, or of the spec of a PersistentVolume: both name the kinds alike."""
+    """Fill a volume of a pod, or the spec of a PersistentVolume: both have the same field names."""
     for kind, values in _ABSENT_IN_VOLUME.items():
         if source.get(kind) is not None:
             absent(source[kind], **values)

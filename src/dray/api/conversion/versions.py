@@ -1,4 +1,4 @@
-"""Old versions of the API ⇄ the one that is stored, on dicts.
+"""Conversion of dicts between old versions of the API and the stored one.
 
 The only code that knows old versions. Objects are stored as resource.k8s.io/v1 (a
 ResourcePoolStatusRequest exists as v1alpha3 only) and events as core/v1; a client sees each in
@@ -31,14 +31,14 @@ _KINDS_WITH_ONE_VERSION = frozenset(("ResourcePoolStatusRequest",))
 
 
 def storage_version(api_version: str, kind: str) -> str:
-    """The apiVersion as which an object of that apiVersion and kind is stored."""
+    """Return the apiVersion as which an object of that apiVersion and kind is stored."""
     if kind in _KINDS_WITH_ONE_VERSION:
         return api_version
     return _STORED_AS.get(api_version, api_version)
 
 
 def to_storage(wire: JsonObject) -> JsonObject:
-    """An object as a client sent it → as it is stored."""
+    """Convert an object from a client's version to the stored one."""
     api_version, kind = wire["apiVersion"], wire["kind"]
     stored_version = storage_version(api_version, kind)
     if stored_version == api_version:
@@ -48,7 +48,7 @@ def to_storage(wire: JsonObject) -> JsonObject:
 
 
 def from_storage(stored: JsonObject, api_version: str) -> JsonObject:
-    """An object as it is stored → as a client of `api_version` sees it."""
+    """Convert a stored object to `api_version`."""
     if stored["apiVersion"] == api_version:
         return stored
     convert = _FROM_STORAGE.get((api_version, stored["kind"]), _unchanged)
@@ -56,7 +56,7 @@ def from_storage(stored: JsonObject, api_version: str) -> JsonObject:
 
 
 def has_storage_fields(api_version: str, kind: str) -> bool:
-    """Whether that version shows an object with the very fields that are stored."""
+    """Return whether that version shows an object with the very fields that are stored."""
     return (api_version, kind) not in _FROM_STORAGE
 
 
@@ -75,7 +75,7 @@ _NOT_DEPRECATED = frozenset(
 
 
 def deprecation(api_version: str, kind: str) -> str:
-    """What a client is told who still uses a version that will go; empty if it stays."""
+    """Return the warning for clients of a deprecated version, or an empty string."""
     releases = _DEPRECATED.get(api_version)
     if releases is None or (api_version, kind) in _NOT_DEPRECATED:
         return ""
@@ -88,7 +88,7 @@ def _unchanged(wire: JsonObject) -> JsonObject:
 
 
 def _at(path: tuple[str, ...], change: Callable[[Any], Any]) -> Callable[[JsonObject], JsonObject]:
-    """Change what stands at `path`; where nothing stands, nothing is changed."""
+    """Apply a change to the value at `path`, if there is one."""
     if not path:
         return change
     name, change_inside = path[0], _at(path[1:], change)
@@ -101,7 +101,7 @@ def _at(path: tuple[str, ...], change: Callable[[Any], Any]) -> Callable[[JsonOb
     return change_field
 
 
-def _each(change: Callable[[JsonObject], JsonObject]) -> Callable[[Any], Any]:
+def _each_item(change: Callable[[JsonObject], JsonObject]) -> Callable[[Any], Any]:
     def change_items(items: Any) -> Any:
         if not isinstance(items, list):
             return items
@@ -125,7 +125,10 @@ _FLAT_REQUEST_FIELDS = frozenset(
 
 
 def _flat_request_to_exactly(request: JsonObject) -> JsonObject:
-    """As pkg/apis/resource/v1beta1/conversion.go, hasAnyMainRequestFieldsSet, decides."""
+    """Move the fields of a request below `exactly`.
+
+    See pkg/apis/resource/v1beta1/conversion.go, hasAnyMainRequestFieldsSet.
+    """
     is_exact = not request.get("firstAvailable")
     exactly = {
         name: value
@@ -159,7 +162,7 @@ def _flat_device_to_basic(device: JsonObject) -> JsonObject:
 
 
 def _without_zero_node(spec: JsonObject) -> JsonObject:
-    """v1beta1 says "no node" with an empty name, v1 with none."""
+    """Drop an empty node name: v1beta1 writes "no node" so, v1 leaves the field out."""
     return {
         name: value
         for name, value in spec.items()
@@ -168,12 +171,12 @@ def _without_zero_node(spec: JsonObject) -> JsonObject:
 
 
 def _slice_to_storage(wire: JsonObject) -> JsonObject:
-    flattened = _at(("spec", "devices"), _each(_basic_to_flat_device))(wire)
+    flattened = _at(("spec", "devices"), _each_item(_basic_to_flat_device))(wire)
     return _at(("spec",), _without_zero_node)(flattened)
 
 
 def _slice_from_storage(stored: JsonObject) -> JsonObject:
-    wrapped = _at(("spec", "devices"), _each(_flat_device_to_basic))(stored)
+    wrapped = _at(("spec", "devices"), _each_item(_flat_device_to_basic))(stored)
     return _at(("spec",), _without_zero_node)(wrapped)
 
 
@@ -197,17 +200,17 @@ _REQUESTS = ("spec", "devices", "requests")
 _TEMPLATE_REQUESTS = ("spec", "spec", "devices", "requests")
 
 _TO_STORAGE: Mapping[tuple[str, str], Callable[[JsonObject], JsonObject]] = {
-    (_RESOURCE_V1BETA1, "ResourceClaim"): _at(_REQUESTS, _each(_flat_request_to_exactly)),
+    (_RESOURCE_V1BETA1, "ResourceClaim"): _at(_REQUESTS, _each_item(_flat_request_to_exactly)),
     (_RESOURCE_V1BETA1, "ResourceClaimTemplate"): _at(
-        _TEMPLATE_REQUESTS, _each(_flat_request_to_exactly)
+        _TEMPLATE_REQUESTS, _each_item(_flat_request_to_exactly)
     ),
     (_RESOURCE_V1BETA1, "ResourceSlice"): _slice_to_storage,
     (_EVENTS_V1, "Event"): _renamed(_CORE_EVENT_FIELD),
 }
 _FROM_STORAGE: Mapping[tuple[str, str], Callable[[JsonObject], JsonObject]] = {
-    (_RESOURCE_V1BETA1, "ResourceClaim"): _at(_REQUESTS, _each(_exactly_to_flat_request)),
+    (_RESOURCE_V1BETA1, "ResourceClaim"): _at(_REQUESTS, _each_item(_exactly_to_flat_request)),
     (_RESOURCE_V1BETA1, "ResourceClaimTemplate"): _at(
-        _TEMPLATE_REQUESTS, _each(_exactly_to_flat_request)
+        _TEMPLATE_REQUESTS, _each_item(_exactly_to_flat_request)
     ),
     (_RESOURCE_V1BETA1, "ResourceSlice"): _slice_from_storage,
     (_EVENTS_V1, "Event"): _renamed(_EVENTS_FIELD),
@@ -215,7 +218,7 @@ _FROM_STORAGE: Mapping[tuple[str, str], Callable[[JsonObject], JsonObject]] = {
 
 
 def storage_field(api_version: str, kind: str, field: str) -> str:
-    """The stored name of a field that a field selector of `api_version` names."""
+    """Return the stored name of a field that a field selector of `api_version` names."""
     if (api_version, kind) != (_EVENTS_V1, "Event"):
         return field
     first, dot, rest = field.partition(".")

@@ -76,7 +76,7 @@ _decoder = json.JSONDecoder(object_pairs_hook=_object_of, parse_constant=_refuse
 
 
 def escaped(json_text: bytes) -> bytes:
-    """JSON with the characters escaped that Go escapes, though it need not.
+    """Escape the characters in JSON that Go escapes without need.
 
     Clients in Go compare parts of objects that have no type byte by byte with what they wrote.
     """

@@ -18,7 +18,7 @@ _ESCAPES = {
 
 
 def quote(text: str) -> str:
-    """`text` as the verb %q prints it."""
+    """Return `text` as the verb %q prints it."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return f'"{"".join(map(_escape, text))}"'
@@ -35,24 +35,24 @@ def _escape(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def value(thing: object) -> str:
-    """Decoded JSON as `%v` prints it: `map[a:1 b:[x y]]`."""
-    if isinstance(thing, dict):
-        pairs = (f"{key}:{value(thing[key])}" for key in sorted(thing))
+def value(item: object) -> str:
+    """Return decoded JSON as `%v` prints it: `map[a:1 b:[x y]]`."""
+    if isinstance(item, dict):
+        pairs = (f"{key}:{value(item[key])}" for key in sorted(item))
         return f"map[{' '.join(pairs)}]"
-    if isinstance(thing, list):
-        return f"[{' '.join(map(value, thing))}]"
-    if thing is None:
+    if isinstance(item, list):
+        return f"[{' '.join(map(value, item))}]"
+    if item is None:
         return "<nil>"
-    return str(thing).lower() if isinstance(thing, bool) else str(thing)
+    return str(item).lower() if isinstance(item, bool) else str(item)
 
 
 def quoted_list(texts: Iterable[str]) -> str:
-    """`texts` as messages list the values that are allowed."""
+    """Return `texts` as messages list the supported values."""
     return ", ".join(map(quote, texts))
 
 
 def aggregate(messages: Iterable[str]) -> str:
-    """Several errors as one text, each once, as apimachinery, util/errors, Aggregate words them."""
+    """Join several errors, each once, as apimachinery, util/errors, Aggregate does."""
     distinct = list(dict.fromkeys(messages))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

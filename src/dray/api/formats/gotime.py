@@ -60,7 +60,7 @@ _LAYOUTS = {
 
 
 def parse(text: str, layout: str = SECONDS) -> datetime.datetime:
-    """The time, or TimeError. As Go, time/format.go, parse."""
+    """Parse a time as Go, time/format.go, parse does. Raises TimeError."""
     groups: list[str | None] = []
     rest = text
     for element in _LAYOUTS[layout]:
@@ -97,7 +97,7 @@ def _assemble(text: str, groups: list[str | None]) -> datetime.datetime:
 
 @functools.lru_cache(maxsize=64)
 def write(time: datetime.datetime, layout: str = SECONDS) -> str:
-    """The time as Go writes it into JSON: in UTC, without what the layout has no place for."""
+    """Format a time as Go writes it into JSON: in UTC, cut to the layout's precision."""
     utc = time if time.tzinfo is datetime.UTC else time.astimezone(datetime.UTC)
     written = utc.isoformat(timespec="microseconds" if layout == MICROSECONDS else "seconds")
     return f"{written.removesuffix('+00:00')}Z"

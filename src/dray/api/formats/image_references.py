@@ -27,7 +27,7 @@ _MAXIMUM_PATH_BYTES = 255
 
 
 class ImageReference(NamedTuple):
-    """Where an image is and which one; `tag` is empty only where a digest says which."""
+    """Registry, repository, tag and digest of an image; `tag` is empty only with a digest."""
 
     domain: str
     path: str
@@ -37,7 +37,7 @@ class ImageReference(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def parse(text: str) -> ImageReference | None:
-    """What `text` refers to; None if it is no reference."""
+    """Parse an image reference. Returns None if `text` is not one."""
     if _BARE_DIGEST.fullmatch(text):
         return None
     domain, remainder = _split_domain(text)

@@ -1,4 +1,4 @@
-"""Ids as types, and the rules for names: DNS labels, subdomains, qualified names, C identifiers.
+"""Rules for names: DNS labels, subdomains, qualified names, C identifiers.
 
 Every `..._errors` function lists what is wrong with a value, in the words of Kubernetes
 (apimachinery, util/validation and api/validate/content); an empty list means the value is fine.
@@ -127,7 +127,7 @@ def length_errors(value: str, max_bytes: int, unit: LengthUnit = "characters") -
 
 @functools.lru_cache(maxsize=4096)
 def _accepts_remembered(form: _Format, value: str) -> bool:
-    """Objects are full of the same names; long ones are not worth the room."""
+    """Cache the result for short names, which objects repeat often."""
     return form.accepts(value)
 
 
@@ -141,7 +141,7 @@ def _format_errors(value: str, form: _Format, max_bytes: int, unit: LengthUnit) 
 
 
 def dns_label_errors(value: str, unit: LengthUnit = "characters") -> list[str]:
-    """RFC 1123 label: Kubernetes' short name."""
+    """Check an RFC 1123 label: Kubernetes' short name."""
     errors = _format_errors(value, _DNS_LABEL, DNS_LABEL_MAX_BYTES, unit)
     if errors and _DNS_SUBDOMAIN.accepts(value) and not _DNS_LABEL.accepts(value):
         errors[-1] = "must not contain dots"
@@ -149,12 +149,12 @@ def dns_label_errors(value: str, unit: LengthUnit = "characters") -> list[str]:
 
 
 def dns_subdomain_errors(value: str, unit: LengthUnit = "characters") -> list[str]:
-    """RFC 1123 subdomain: Kubernetes' long name."""
+    """Check an RFC 1123 subdomain: Kubernetes' long name."""
     return _format_errors(value, _DNS_SUBDOMAIN, DNS_SUBDOMAIN_MAX_BYTES, unit)
 
 
 def caseless_dns_subdomain_errors(value: str) -> list[str]:
-    """RFC 1123 subdomain that may have upper case letters, as driver names may."""
+    """Check an RFC 1123 subdomain that may have upper case letters, as driver names may."""
     return _format_errors(value, _CASELESS_DNS_SUBDOMAIN, DNS_SUBDOMAIN_MAX_BYTES, "bytes")
 
 
@@ -163,12 +163,12 @@ def underscore_dns_subdomain_errors(value: str) -> list[str]:
 
 
 def dns_1035_label_errors(value: str) -> list[str]:
-    """RFC 1035 label, the names of services: like a DNS label, but starts with a letter."""
+    """Check an RFC 1035 label, as of services: a DNS label that starts with a letter."""
     return _format_errors(value, _DNS_1035_LABEL, DNS_LABEL_MAX_BYTES, "characters")
 
 
 def qualified_name_errors(value: str) -> list[str]:
-    """A label key: a name with an optional DNS subdomain and '/' before it."""
+    """Check a label key: a name with an optional DNS subdomain and '/' before it."""
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
         return [_TOO_MANY_SLASHES]
@@ -201,19 +201,19 @@ def percent_errors(value: str) -> list[str]:
 
 
 def http_path_errors(value: str) -> list[str]:
-    """The part after the '/' of a domain-prefixed path such as a signer or finalizer name."""
+    """Check the part after the '/' of a domain-prefixed path such as a signer or finalizer name."""
     return [] if _HTTP_PATH.accepts(value) else [_HTTP_PATH.complaint]
 
 
 def path_segment_errors(value: str) -> list[str]:
-    """What would break an object's address."""
+    """Check a name for characters that would break an object's URL."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return path_segment_prefix_errors(value)
 
 
 def path_segment_prefix_errors(value: str) -> list[str]:
-    """`path_segment_errors` of a value to which something will be appended."""
+    """Check a value to which something will be appended as `path_segment_errors` does."""
     errors = [f"may not contain '{character}'" for character in "/%" if character in value]
     if "\0" in value:
         # Kubernetes takes it, and no tool can name the object afterwards.
@@ -222,7 +222,7 @@ def path_segment_prefix_errors(value: str) -> list[str]:
 
 
 def generated_name_example(prefix: str) -> str:
-    """A name that is valid if and only if names made from this `generateName` are.
+    """Return a name that is valid if and only if names made from this `generateName` are.
 
     One character shorter than the prefix when that ends with a dash, as in apimachinery,
     api/validation, maskTrailingDash: so a prefix may be one character too long.
@@ -231,7 +231,7 @@ def generated_name_example(prefix: str) -> str:
 
 
 def relaxed_environment_variable_errors(value: str) -> list[str]:
-    """What the API server asks of a container's variables: printable ASCII without '='."""
+    """Check a container's variable name: printable ASCII without '='."""
     if not value:
         return ["environment variable name must be non-empty"]
     if value.isascii() and value.isprintable() and "=" not in value:
@@ -243,7 +243,7 @@ def relaxed_environment_variable_errors(value: str) -> list[str]:
 
 
 def config_key_errors(value: str) -> list[str]:
-    """The keys of a ConfigMap or Secret."""
+    """Check a key of a ConfigMap or Secret."""
     errors = _format_errors(value, _CONFIG_KEY, DNS_SUBDOMAIN_MAX_BYTES, "characters")
     return errors + _parent_directory_errors(value)
 

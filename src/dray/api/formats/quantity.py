@@ -40,7 +40,7 @@ class QuantityError(ValueError):
 
 
 class Format(enum.Enum):
-    """Which suffixes the canonical text uses."""
+    """The suffixes of a quantity's canonical text."""
 
     DECIMAL_EXPONENT = "DecimalExponent"
     BINARY_SI = "BinarySI"
@@ -99,11 +99,11 @@ class Quantity:
         return self.nano >= other.nano
 
     def compare(self, other: Quantity) -> int:
-        """-1, 0 or 1 as this quantity is less than, equal to or greater than `other`."""
+        """Return -1, 0 or 1 if this quantity is less than, equal to or greater than `other`."""
         return (self.nano > other.nano) - (self.nano < other.nano)
 
     def __add__(self, other: Quantity) -> Quantity:
-        """The sum, in this quantity's format, or in the other's when this one is zero."""
+        """Return the sum, in this quantity's format, or in the other's when this one is zero."""
         return self._plus(other.nano, other)
 
     def __sub__(self, other: Quantity) -> Quantity:
@@ -132,7 +132,7 @@ class Quantity:
         return (self.nano > 0) - (self.nano < 0)
 
     def is_integer(self) -> bool:
-        """Whether upstream can give this as an int64: "1000m" and "0.5Mi" it cannot."""
+        """Return whether upstream can give this as an int64: "1000m" and "0.5Mi" it cannot."""
         return self.as_int64() is not None
 
     def as_int64(self) -> int | None:
@@ -142,7 +142,7 @@ class Quantity:
         return value if _fits(value) else None
 
     def as_float(self) -> float:
-        """The nearest float upstream finds: two rounded factors, infinite beyond the range."""
+        """Return upstream's float: the product of two rounded factors, or infinity."""
         try:
             base = float(_at(self.nano, self.exponent))
         except OverflowError:
@@ -150,14 +150,16 @@ class Quantity:
         return base * _power_of_ten(self.exponent) if self.exponent else base
 
     def value(self) -> int:
-        """The value in whole units, rounded up; see `scaled_value`."""
+        """Return the value in whole units, rounded up; see `scaled_value`."""
         return self.scaled_value(UNIT)
 
     def milli_value(self) -> int:
         return self.scaled_value(MILLI)
 
     def scaled_value(self, scale: int) -> int:
-        """The value in units of 10**scale as an int64, rounded up; overflows as upstream does.
+        """Return the value in units of 10**scale as an int64, rounded up.
+
+        Overflows as upstream does.
 
         Negative numbers round away from zero while they are held as integers (amount.go
         AsScaledInt64); as decimals they are truncated and then raised (scale_int.go scaledValue).
@@ -185,7 +187,7 @@ class Quantity:
         return self.text if self.text is not None else self.canonical_text()
 
     def canonical_text(self) -> str:
-        """No fraction, no lost precision, the largest possible suffix.
+        """Format without fraction or loss of precision, with the largest possible suffix.
 
         Upstream loses the suffix beyond 999E and 1023Ei ("1000E" becomes "1"); here it stays.
         """
@@ -203,7 +205,7 @@ ZERO = Quantity(0, Format.DECIMAL_SI, text="0")
 
 
 def of(value: int, result_format: Format = Format.DECIMAL_SI) -> Quantity:
-    """A whole number of units that fits 64 bits."""
+    """Return the quantity of a whole number of units that fits 64 bits."""
     return Quantity(value * _UNIT_NANO, result_format)
 
 
@@ -212,7 +214,7 @@ def of_milli(value: int, result_format: Format = Format.DECIMAL_SI) -> Quantity:
 
 
 def parse(text: str) -> Quantity:
-    """The quantity that `text` says; raises `QuantityError`."""
+    """Parse a quantity. Raises QuantityError."""
     return _parse(text)
 
 
@@ -235,7 +237,7 @@ def _parse(text: str) -> Quantity:
 
 
 class _Number(NamedTuple):
-    """What stands before the suffix; `whole` has no leading zeros."""
+    """The digits before the suffix; `whole` has no leading zeros."""
 
     text: str
     sign: int
@@ -292,7 +294,7 @@ def _parse_binary(number: _Number, exponent: int) -> Quantity:
 
 
 def _rounded_to_nano(unscaled: int, exponent: int) -> int:
-    """`unscaled * 10**exponent` in nano units, rounded away from zero."""
+    """Return `unscaled * 10**exponent` in nano units, rounded away from zero."""
     if exponent >= NANO:
         return unscaled * _ten_to(exponent - NANO)
     if NANO - exponent > _MAXIMUM_DIGITS:
@@ -323,7 +325,7 @@ def _binary_text(value: int) -> str:
 
 
 def _digits(number: int) -> str:
-    """`str(number)` without the interpreter's limit on its length."""
+    """Return `str(number)` without the interpreter's limit on its length."""
     return str(number) if number.bit_length() < 10000 else format(decimal.Decimal(number), "f")
 
 
@@ -332,7 +334,7 @@ def _ten_to(power: int) -> int:
 
 
 def _at(nano: int, exponent: int) -> int:
-    """`nano` as a multiple of 10**exponent; exact where a quantity with that exponent holds it."""
+    """Return `nano` as a multiple of 10**exponent; exact if the quantity has that exponent."""
     return nano // _ten_to(exponent - NANO)
 
 
@@ -345,7 +347,7 @@ def _wrap(number: int) -> int:
 
 
 def _scale_up(value: int, power: int) -> int:
-    """`value * 10**power`; past 64 bits it wraps or is zero (math.go positiveScaleInt64)."""
+    """Return `value * 10**power`; past 64 bits it wraps or is zero (math.go positiveScaleInt64)."""
     product = value * _ten_to(power)
     if _fits(product):
         return product
@@ -353,7 +355,7 @@ def _scale_up(value: int, power: int) -> int:
 
 
 def _power_of_ten(exponent: int) -> float:
-    """Go's math.Pow10: the product of two table entries."""
+    """Return Go's math.Pow10: the product of two table entries."""
     if exponent > 308:
         return math.inf
     if exponent < 0:

@@ -58,7 +58,7 @@ class Version:
         return self.key >= other.key
 
     def compare(self, other: Version) -> int:
-        """-1, 0 or 1 as this version comes before, with or after `other`."""
+        """Return -1, 0 or 1 if this version is before, equal to or after `other`."""
         return (self.key > other.key) - (self.key < other.key)
 
     def __str__(self) -> str:
@@ -91,12 +91,12 @@ def _parse(text: str) -> Version:
 
 
 def parse(text: str) -> Version:
-    """The version that `text` says; raises `VersionError`."""
+    """Parse a version. Raises VersionError."""
     return _parse(text)
 
 
 def parse_normalized(text: str) -> Version:
-    """As `parse`, after a leading "v" and leading zeros are dropped and missing numbers are zero.
+    """Parse a version without a leading "v" and leading zeros; missing numbers are zero.
 
     See apiserver, cel/library/semverlib.go, normalizeAndParse.
     """
@@ -146,7 +146,7 @@ def _build_part(text: str) -> str:
 
 
 def _unsigned(text: str) -> int:
-    """Go's strconv.ParseUint; `text` holds nothing but digits, the first of several not zero."""
+    """Parse digits without leading zeros as Go's strconv.ParseUint does."""
     if not text:
         raise VersionError('strconv.ParseUint: parsing "": invalid syntax')
     if len(text) > 20 or int(text) > _MAXIMUM_NUMBER:
@@ -155,7 +155,7 @@ def _unsigned(text: str) -> int:
 
 
 def _is_number(text: str) -> bool:
-    """Whether every character is a digit; true of the empty text."""
+    """Return whether every character is a digit; true of the empty text."""
     return not text or (text.isascii() and text.isdigit())
 
 

@@ -1,1 +1,1 @@
-"""What is known of every field: types, merge rules, documentation, OpenAPI."""
+"""Facts about every field: types, merge rules, documentation, OpenAPI."""

@@ -33,14 +33,17 @@ _TYPE_NAMES = {
 
 
 class UnknownField(LookupError):
-    """A field was asked for that the kind does not have."""
+    """The kind does not have the requested field."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f'field "{name}" does not exist')
 
 
 def explain(kind: GroupVersionKind, path: Sequence[str] = (), *, recursive: bool = False) -> str:
-    """`path` leads through lists and maps without naming their items."""
+    """Return the text of `kubectl explain`.
+
+    `path` leads through lists and maps without their items.
+    """
     group = f"GROUP:      {kind.group}\n" if kind.group else ""
     head = f"{group}KIND:       {kind.kind}\nVERSION:    {kind.version}\n\n"
     type_ = field_types.type_named(kind.schema_type)
@@ -58,7 +61,7 @@ def explain(kind: GroupVersionKind, path: Sequence[str] = (), *, recursive: bool
 
 
 def type_name(type: Type) -> str:
-    """How people read a type: `[]DeviceRequest`, `map[string]Quantity`, `integer`."""
+    """Return a readable name of a type: `[]DeviceRequest`, `map[string]Quantity`, `integer`."""
     if type.element is None:
         return _TYPE_NAMES.get(type.form) or type.name.rpartition(".")[2]
     prefix = "[]" if type.form is Form.LIST else "map[string]"
@@ -66,7 +69,7 @@ def type_name(type: Type) -> str:
 
 
 def _descriptions(owner: str, field: Field) -> Iterator[str]:
-    """What the field means, then what its type means."""
+    """Yield the description of the field, then that of its type."""
     content = field.type.content
     builtin = openapi_schemas.builtin(content.form)
     texts = [
@@ -128,7 +131,7 @@ def _wrap(text: str, width: int) -> str:
 
 
 def _wrap_line(line: str, width: int) -> str:
-    """Breaks between words; spaces within a line stay, those at a break go."""
+    """Break a line between words; spaces within a line stay, those at a break go."""
     wrapped = ""
     column = 0
     for space, word in re.findall(r"(\s*)(\S+)", line):

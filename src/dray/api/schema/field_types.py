@@ -23,7 +23,7 @@ import msgspec
 
 
 class Form(enum.Enum):
-    """What a value looks like on the wire."""
+    """The form of a value on the wire."""
 
     STRUCT = enum.auto()
     MAP = enum.auto()
@@ -62,12 +62,12 @@ class Type:
 
     @property
     def content(self) -> Type:
-        """What is inside all lists and maps."""
+        """The type inside all lists and maps."""
         return self.element.content if self.element else self
 
 
 class Omission(enum.Enum):
-    """When Go leaves a field out of what it writes."""
+    """The condition under which Go leaves a field out."""
 
     WHEN_EMPTY = "omitempty"
     WHEN_ZERO = "omitzero"
@@ -120,18 +120,18 @@ def _load(file_name: str) -> object:
 
 
 def names() -> Iterator[str]:
-    """Every structure of the schema."""
+    """Yield the name of every structure of the schema."""
     return (name for name, definition in _types().items() if isinstance(definition, Mapping))
 
 
 def has(name: str) -> bool:
-    """Whether a structure of this name is in the schema."""
+    """Return whether a structure of this name is in the schema."""
     return isinstance(_types().get(name), Mapping)
 
 
 @functools.cache
 def fields(name: str) -> Mapping[str, Field]:
-    """The fields of one structure by their name on the wire."""
+    """Return the fields of one structure by their name on the wire."""
     definition = _types()[name]
     assert isinstance(definition, Mapping), name
     return MappingProxyType(
@@ -140,13 +140,13 @@ def fields(name: str) -> Mapping[str, Field]:
 
 
 def text(name: str, field: str = "") -> str:
-    """What a structure, or one of its fields, means."""
+    """Return the description of a structure or of one of its fields."""
     return _texts().get(name, {}).get(field, "")
 
 
 @functools.cache
 def type_named(expression: str) -> Type:
-    """The type that an expression of the table denotes, such as `[]core.v1.Container`."""
+    """Return the type of an expression of the table, such as `[]core.v1.Container`."""
     if expression in _BUILTIN:
         return _BUILTIN[expression]
     if expression.startswith("*"):
@@ -174,12 +174,10 @@ def _defined(name: str) -> Type:
 
 
 def _parse_field(name: str, text: str) -> Field:
-    """A field from its line in the table: a type, then words, then `in` and what embeds it."""
+    """Parse a line of the table: a type, then words, then `in` and the embedding type."""
     expression, *words = text.split(" ")
     is_required = "required" in words
-    omission = Omission.NEVER if is_required else Omission.WHEN_EMPTY
-    for each in Omission:
-        if each.value in words:
-            omission = each
+    usual = Omission.NEVER if is_required else Omission.WHEN_EMPTY
+    omission = next((stated for stated in Omission if stated.value in words), usual)
     embedded = words[-1] if "in" in words else ""
     return Field(name, type_named(expression), is_required, omission, embedded)

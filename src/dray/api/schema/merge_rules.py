@@ -1,4 +1,4 @@
-"""What the schema lacks: how lists, maps and structures merge, and which values a string may have.
+"""Merge rules of lists, maps and structures, and the values of enumerations.
 
 Server-side apply asks which items of a list are the same item (`list_type`, `keys`) and which
 values have one owner as a whole (`is_atomic`); strategic merge patch asks for `strategies` and
@@ -23,7 +23,7 @@ RETAIN_KEYS: Final = "retainKeys"
 
 
 class MergeRule(NamedTuple):
-    """How one field merges. Lists without a rule are atomic and are replaced by patches.
+    """The merge rule of one field. Lists without a rule are atomic and are replaced by patches.
 
     `list_type` is `atomic`, `set` or `map`; items of a `map` are the same where `keys` agree.
     `is_atomic` says whether a map or structure has one owner, where its type does not say it.
@@ -40,12 +40,12 @@ _NO_RULE = MergeRule()
 
 
 def rule(type_name: str, field: str) -> MergeRule:
-    """How a field of a structure merges."""
+    """Return how a field of a structure merges."""
     return RULES.get((type_name, field), _NO_RULE)
 
 
 def is_atomic(type_name: str, field: str) -> bool:
-    """Whether a map or structure in this field has one owner for all it holds."""
+    """Return whether a map or structure in this field has one owner for all it holds."""
     own = rule(type_name, field).is_atomic
     if own is not None:
         return own
@@ -53,12 +53,12 @@ def is_atomic(type_name: str, field: str) -> bool:
 
 
 def enum_values(type: field_types.Type) -> tuple[str, ...]:
-    """The values that a string of this type may have; none named means any."""
+    """Return the values that a string of this type may have; empty means any."""
     return ENUMS.get(type.name, ())
 
 
 def key_default(type_name: str, key: str) -> str | None:
-    """What a key of an item stands for where the item leaves it out; None if it may not."""
+    """Return the default of an item's key, or None if the key is required."""
     if (type_name, key) in KEY_DEFAULTS:
         return KEY_DEFAULTS[type_name, key]
     field = field_types.fields(type_name)[key]
@@ -67,17 +67,20 @@ def key_default(type_name: str, key: str) -> str | None:
 
 
 def _merged(*keys: str) -> MergeRule:
-    """Items told apart by `keys`; patches look at the first only."""
+    """Return the rule for items identified by `keys`; patches use only the first key."""
     return MergeRule(MAP, keys, (MERGE,), keys[0])
 
 
 def _merged_retaining_keys(key: str) -> MergeRule:
-    """As `_merged`; a patch may also say which members of an item stay."""
+    """Return `_merged` for items of which a patch may name the members to keep."""
     return MergeRule(MAP, (key,), (MERGE, RETAIN_KEYS), key)
 
 
 def _keyed(*keys: str) -> MergeRule:
-    """Items told apart by `keys` in server-side apply; patches replace the list."""
+    """Return the rule for items identified by `keys` in server-side apply.
+
+    Patches replace the list.
+    """
     return MergeRule(MAP, keys)
 
 

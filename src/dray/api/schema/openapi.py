@@ -86,7 +86,7 @@ class Encoded(NamedTuple):
 
 
 def index() -> JsonObject:
-    """What `/openapi/v3` answers: where the document of each group and version is."""
+    """Return the body of `/openapi/v3`: the document paths of all groups and versions."""
     paths: JsonObject = {}
     for group, versions in kinds.VERSIONS_BY_GROUP.items():
         for version in versions:
@@ -103,7 +103,7 @@ def encoded(group: str, version: str) -> Encoded:
 
 
 def document(group: str, version: str) -> JsonObject:
-    """The paths of one group and version, and every type that they mention."""
+    """Return the paths of one group and version, with every type that they mention."""
     paths: JsonObject = {}
     for kind in kinds.in_group_version(group, version):
         paths |= dict(_paths(kind, version))
@@ -130,12 +130,18 @@ class _Verb(NamedTuple):
     parameters: Mapping[str, str] = {}
     body: str = ""
     codes: tuple[str, ...] = ("200",)
-    answer: str = "object"
+    response: str = "object"
 
 
 _ON_COLLECTIONS = {
     "list": _Verb(
-        "get", "list", "list", "list or watch objects of kind", "", _LIST_PARAMETERS, answer="list"
+        "get",
+        "list",
+        "list",
+        "list or watch objects of kind",
+        "",
+        _LIST_PARAMETERS,
+        response="list",
     ),
     "create": _Verb(
         "post", "post", "create", "create", "a", _WRITE_PARAMETERS, "object", ("200", "201", "202")
@@ -148,7 +154,7 @@ _ON_COLLECTIONS = {
         "",
         _DELETE_PARAMETERS | _SELECTION_PARAMETERS,
         "delete",
-        answer="status",
+        response="status",
     ),
 }
 _ON_OBJECTS = {
@@ -236,7 +242,7 @@ def _subresource_operations(kind: Kind, version: str, subresource: Subresource) 
     }
     if subresource.name == "log":
         operations["get"] |= {
-            "parameters": [_parameter(*each) for each in _LOG_PARAMETERS.items()],
+            "parameters": [_parameter(*parameter) for parameter in _LOG_PARAMETERS.items()],
             "responses": _responses(("200",), {"text/plain": {"schema": {"type": "string"}}}),
         }
     return operations
@@ -251,7 +257,7 @@ def _operation(
         "description": " ".join(filter(None, [row.words, part, row.article, kind.kind])),
         "operationId": row.identifier + _identifier(kind, version, subresource, collection),
         "tags": [_tag(kind, version)],
-        "parameters": [_parameter(*each) for each in row.parameters.items()],
+        "parameters": [_parameter(*parameter) for parameter in row.parameters.items()],
         "responses": _responses(row.codes, _content(_answer_type(row, kind, spoken))),
         "x-kubernetes-action": row.action,
         _GVK: _gvk(spoken),
@@ -264,7 +270,7 @@ def _operation(
 def _connection(
     kind: Kind, version: str, subresource: Subresource, spoken: GroupVersionKind, method: str
 ) -> JsonObject:
-    """A stream over an upgraded connection, such as exec."""
+    """Describe a stream over an upgraded connection, such as exec."""
     identifier = _identifier(kind, version, subresource.name, method.capitalize())
     parameters = _CONNECTION_PARAMETERS[subresource.name].items()
     return {
@@ -295,10 +301,10 @@ def _identifier(kind: Kind, version: str, subresource: str, middle: str = "") ->
 
 
 def _answer_type(row: _Verb, kind: Kind, spoken: GroupVersionKind) -> str:
-    if row.answer == "list":
+    if row.response == "list":
         return f"{spoken.schema_type}List"
     deletes_silently = row.method == "delete" and not kind.returns_deleted
-    return _STATUS if row.answer == "status" or deletes_silently else spoken.schema_type
+    return _STATUS if row.response == "status" or deletes_silently else spoken.schema_type
 
 
 def _content(type_name: str, media_types: tuple[str, ...] = _OBJECT_MEDIA_TYPES) -> JsonObject:
@@ -323,7 +329,7 @@ def _gvk(kind: GroupVersionKind) -> dict[str, str]:
 
 
 def _schemas(group: str, version: str) -> JsonObject:
-    """The types of the document's kinds and all they consist of."""
+    """Return the schemas of the document's kinds and of all types inside them."""
     kinds_by_type = dict(_published_kinds(group, version))
     schemas: JsonObject = dict(openapi_schemas.BUILTINS)
     for type_name in sorted(openapi_schemas.reachable(kinds_by_type)):
@@ -335,13 +341,13 @@ def _schemas(group: str, version: str) -> JsonObject:
 
 
 def _published_kinds(group: str, version: str) -> Iterator[tuple[str, list[GroupVersionKind]]]:
-    """The types that requests and answers consist of, each with the kinds it stands for."""
+    """Yield the types of requests and responses, each with the kinds that have it."""
     yield _PATCH, []
     yield _STATUS, [GroupVersionKind("", "v1", "Status")]
     for type_name in (_DELETE_OPTIONS, _WATCH_EVENT):
         name = type_name.rpartition(".")[2]
         groups = dict.fromkeys([("", "v1"), (group, version)])
-        yield type_name, [GroupVersionKind(*each, name) for each in groups]
+        yield type_name, [GroupVersionKind(*group_version, name) for group_version in groups]
     for kind in kinds.in_group_version(group, version):
         own = kind.in_version(version)
         yield own.schema_type, [own]

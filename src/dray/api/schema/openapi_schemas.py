@@ -72,14 +72,14 @@ _ZEROS: dict[Form, object] = {
 
 
 def component(type_name: str) -> str:
-    """`io.k8s.api.resource.v1.ResourceClaim` for `resource.v1.ResourceClaim`."""
+    """Return `io.k8s.api.resource.v1.ResourceClaim` for `resource.v1.ResourceClaim`."""
     if type_name.startswith("meta."):
         return f"{_GENERIC}apis.{type_name}"
     return f"io.k8s.api.{type_name}"
 
 
 def builtin(form: Form) -> Schema:
-    """The schema of a type with a wire form of its own; empty for any other form."""
+    """Return the schema of a type with its own wire form; empty for other types."""
     return BUILTINS.get(_BUILTIN_NAMES.get(form, ""), {})
 
 
@@ -88,15 +88,15 @@ def reference(type_name: str) -> Schema:
 
 
 def reachable(type_names: Iterable[str]) -> set[str]:
-    """The structures that those of `type_names` are made of, themselves included."""
-    found: set[str] = set()
+    """Return the structures that `type_names` consist of, including themselves."""
+    reached: set[str] = set()
     pending = list(type_names)
     while pending:
         name = pending.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             pending += _structs_in(name)
-    return found
+    return reached
 
 
 @functools.cache
@@ -106,11 +106,11 @@ def _structs_in(type_name: str) -> tuple[str, ...]:
 
 
 def definition(type_name: str) -> Schema:
-    """The schema of one structure."""
+    """Return the schema of one structure."""
     fields = field_types.fields(type_name)
     result: Schema = {"description": field_types.text(type_name), "type": "object"}
     if fields:
-        result["properties"] = {name: _property(type_name, each) for name, each in fields.items()}
+        result["properties"] = {name: _property(type_name, field) for name, field in fields.items()}
     if required := [name for name, field in fields.items() if field.is_required]:
         result["required"] = required
     if type_name in merge_rules.ATOMIC_STRUCTS:
@@ -119,7 +119,7 @@ def definition(type_name: str) -> Schema:
 
 
 def description(type_name: str, field: Field) -> str:
-    """What the field means, and the values it may have."""
+    """Return the description of a field with the values it may have."""
     text = field_types.text(type_name, field.name)
     values = merge_rules.enum_values(field.type.content)
     if not values:
@@ -142,7 +142,7 @@ def _property(type_name: str, field: Field) -> Schema:
 
 
 def _default(type_name: str, field: Field) -> object | None:
-    """What the field reads as when it was left out: a key's default, or what Go writes out."""
+    """Return the value of an absent field: a key's default, or what Go writes out."""
     if (type_name, field.name) in merge_rules.KEY_DEFAULTS:
         return merge_rules.KEY_DEFAULTS[type_name, field.name]
     if field.type.is_pointer:
@@ -173,7 +173,7 @@ def _scalar_schema(type: Type) -> Schema:
 
 
 def _merging(type_name: str, field: Field) -> Schema:
-    """How the field merges, in the extensions that clients and server-side apply read."""
+    """Return how the field merges, in the extensions that clients and server-side apply read."""
     rule = merge_rules.rule(type_name, field.name)
     result: Schema = {}
     is_collection = field.name == "items" and type_name.endswith("List")

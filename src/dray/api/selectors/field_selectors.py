@@ -25,13 +25,13 @@ class FieldSelector(NamedTuple):
     terms: tuple[FieldTerm, ...] = ()
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether an object with these fields is selected; a field not given is empty."""
+        """Return whether an object with these fields is selected; a field not given is empty."""
         return all(
             (fields.get(term.field, "") == term.value) != term.is_negated for term in self.terms
         )
 
     def required_value(self, field: str) -> str | None:
-        """The one value the selector allows for that field, if it names one."""
+        """Return the only value the selector allows for a field, or None."""
         for term in self.terms:
             if term.field == field and not term.is_negated:
                 return term.value
@@ -52,7 +52,7 @@ def escape_field_value(value: str) -> str:
 
 
 def parse_fields(text: str) -> FieldSelector:
-    """A field selector as it stands in a query: `metadata.name=x,status.phase!=Failed`."""
+    """Parse a field selector of a query: `metadata.name=x,status.phase!=Failed`."""
     terms = []
     for part in sorted(filter(None, _split_terms(text))):
         operator = _FIELD_OPERATOR.search(part)

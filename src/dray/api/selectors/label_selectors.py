@@ -26,7 +26,7 @@ class SelectorError(ValueError):
 
 
 class Requirement(NamedTuple):
-    """What a selector asks of one label."""
+    """The condition of a selector on one label."""
 
     key: str
     operator: str
@@ -133,7 +133,7 @@ NOTHING: Selector = _Nothing(())
 
 
 def exact_labels(labels: Labels) -> Selector:
-    """Selects what has all of these labels; they are not checked."""
+    """Return a selector of objects with all of these labels, which are not checked."""
     return Selector(Requirement(key, EQUALS, (value,)) for key, value in labels.items())
 
 
@@ -146,7 +146,7 @@ _LABEL_SELECTOR_OPERATORS = {
 
 
 def label_selector(selector: LabelSelector | None) -> Selector:
-    """A LabelSelector of the API: none selects nothing, an empty one everything."""
+    """Compile a LabelSelector of the API: None selects nothing, an empty one everything."""
     if selector is None:
         return NOTHING
     requirements = [
@@ -170,7 +170,7 @@ def check_requirement(requirement: Requirement) -> None:
 
 
 def key_error(key: str, path: str) -> str | None:
-    """What is wrong with a label key, as one sentence."""
+    """Return what is wrong with a label key, as one sentence, or None."""
     errors = names.qualified_name_errors(key)
     return _invalid(path, gotext.quote(key), "; ".join(errors)) if errors else None
 
@@ -237,7 +237,7 @@ _OPERATORS_LISTED = "in, notin, =, ==, !=, gt, lt"
 
 
 def parse(text: str) -> Selector:
-    """The selector that `text` stands for; raises SelectorError."""
+    """Parse a selector. Raises SelectorError."""
     return Selector(_Parser(text).parse())
 
 
@@ -326,7 +326,7 @@ class _Parser:
         return values
 
     def _members(self) -> set[str]:
-        """The values before the closing parenthesis; between two commas stands an empty one."""
+        """Parse the values before the closing parenthesis; two commas enclose an empty one."""
         values: set[str] = set()
         is_value_expected = True
         while (token := self._peek()) != ")":

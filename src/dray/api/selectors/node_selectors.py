@@ -47,7 +47,7 @@ _NODE_FIELD_OPERATORS = ("In", "NotIn")
 
 
 def compile_node_selector(selector: NodeSelector) -> NodeTest:
-    """The selector as a function; raises SelectorError if any of its terms is wrong."""
+    """Compile a selector to a function. Raises SelectorError if any of its terms is invalid."""
     terms = _compile_terms(selector)
     complaints = [text for _, errors in terms for text in errors]
     if complaints:
@@ -56,7 +56,7 @@ def compile_node_selector(selector: NodeSelector) -> NodeTest:
 
 
 def compile_required_affinity(node_labels: Labels, required: NodeSelector | None) -> NodeTest:
-    """A pod's nodeSelector and required node affinity as one function.
+    """Compile a pod's nodeSelector and required node affinity to one function.
 
     A term that is wrong raises SelectorError when the function is called and no other term
     matches, as in component-helpers, nodeaffinity, LazyErrorNodeSelector.
@@ -82,7 +82,7 @@ def compile_required_affinity(node_labels: Labels, required: NodeSelector | None
 def compile_preferred_affinity(
     terms: Sequence[PreferredSchedulingTerm],
 ) -> Callable[[Labels, str], int]:
-    """The sum of the weights of the terms that match; raises SelectorError if one is wrong."""
+    """Compile to a function that sums the weights of matching terms. Raises SelectorError."""
     compiled = [
         (term.weight, *_compile_term(term.preference, f"[{index}]"))
         for index, term in enumerate(terms)
@@ -105,7 +105,7 @@ def _is_empty(term: NodeSelectorTerm) -> bool:
 
 
 def _compile_terms(selector: NodeSelector) -> list[tuple[NodeTest, list[str]]]:
-    """Each term that is not empty, as a function and what is wrong with it."""
+    """Compile each term that is not empty; its error is returned with it."""
     return [
         _compile_term(term, f"nodeSelectorTerms[{index}]")
         for index, term in enumerate(selector.node_selector_terms)
@@ -150,7 +150,7 @@ def _unsupported(path: str, operator: str, supported: Iterable[str]) -> str:
 
 
 def _name_test(field: NodeSelectorRequirement) -> Callable[[str], bool]:
-    """A node has one field, its name; any other is empty."""
+    """Compile a test of the node's name, its only field; all others are empty."""
     (value,) = field.values
     is_name, is_negated = field.key == "metadata.name", field.operator == "NotIn"
     return lambda name: ((name if is_name else "") == value) != is_negated

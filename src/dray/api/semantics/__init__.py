@@ -1,1 +1,1 @@
-"""What several fields of an object mean together."""
+"""The meaning of several fields of an object together."""

@@ -1,4 +1,4 @@
-"""When an object that is marked for deletion can go."""
+"""The condition for removing an object that is marked for deletion."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dray.api.types.meta import JsonObject
 
 
 def is_fully_deleted(document: JsonObject) -> bool:
-    """Whether nothing keeps an object any more that is on its way out."""
+    """Return whether nothing keeps an object any more that is on its way out."""
     metadata = document["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("deletionGracePeriodSeconds"):
         return False

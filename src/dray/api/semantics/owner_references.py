@@ -1,4 +1,4 @@
-"""Owner references: who controls an object, and how an object says so."""
+"""Owner references: the controller of an object, and references to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
 
 
 def controlled_by(metadata: ObjectMeta, kind: Kind) -> OwnerReference | None:
-    """The controller of an object where that is of `kind`, in whatever version."""
+    """Return the controller of an object if it is of `kind`, in any version, or None."""
     owner = controller_of(metadata)
     if owner is None or owner.kind != kind.kind:
         return None
@@ -26,7 +26,7 @@ def controlled_by(metadata: ObjectMeta, kind: Kind) -> OwnerReference | None:
 
 
 def controller_uids(value: Any) -> tuple[str, ...]:
-    """Index function: the uid of the object's controller."""
+    """Return the uid of the object's controller, for an index."""
     owner = controller_of(value.metadata)
     return (owner.uid,) if owner else ()
 
@@ -34,8 +34,8 @@ def controller_uids(value: Any) -> tuple[str, ...]:
 def reference(
     kind: Kind, metadata: ObjectMeta, *, blocks_deletion: bool | None = True
 ) -> dict[str, Any]:
-    """The reference to a controlling owner as a body has it."""
-    made: dict[str, Any] = {
+    """Return the reference to a controlling owner as JSON."""
+    result: dict[str, Any] = {
         "apiVersion": kind.preferred.api_version,
         "kind": kind.kind,
         "name": metadata.name,
@@ -43,5 +43,5 @@ def reference(
         "controller": True,
     }
     if blocks_deletion is not None:
-        made["blockOwnerDeletion"] = blocks_deletion
-    return made
+        result["blockOwnerDeletion"] = blocks_deletion
+    return result

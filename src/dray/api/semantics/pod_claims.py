@@ -1,4 +1,4 @@
-"""The claims of pods and PodGroups: which they are, for whom they were made and are reserved.
+"""The claims of pods and PodGroups: their names, owners and reservations.
 
 As dynamic-resource-allocation, resourceclaim, Name, BindTo, IsForPod and IsReservedForPod. What a
 user says in its spec and what its status notes is all that counts here; nothing is looked up.
@@ -21,7 +21,7 @@ ConsumerReference = ResourceClaimConsumerReference
 
 
 class PodClaimState(NamedTuple):
-    """What is known of one claim: its name, or that none is needed, or not made yet."""
+    """The state of one claim: its name, or that it is not needed or not created yet."""
 
     name: str | None = None
     is_made: bool = True
@@ -31,7 +31,7 @@ NOT_MADE = PodClaimState(is_made=False)
 
 
 class PodClaimReference(NamedTuple):
-    """A claim as the pod knows it; without an object name it is not made yet."""
+    """A claim as the pod refers to it; without an object name it is not created yet."""
 
     pod_claim: str
     name: str | None
@@ -43,7 +43,7 @@ def key_of(claim: ResourceClaim) -> ClaimKey:
 
 
 def claim_of(user: Pod | PodGroup, source: ClaimSource) -> PodClaimState:
-    """The claim behind one entry of spec.resourceClaims."""
+    """Return the state of the claim behind one entry of spec.resourceClaims."""
     if source.resource_claim_name is not None:
         return PodClaimState(source.resource_claim_name)
     for status in user.status.resource_claim_statuses:
@@ -53,18 +53,18 @@ def claim_of(user: Pod | PodGroup, source: ClaimSource) -> PodClaimState:
 
 
 def claims_of_pod(pod: Pod) -> Iterator[PodClaimReference]:
-    """Every claim that the pod needs, that of its extended resources included."""
+    """Yield every claim that the pod needs, including that of its extended resources."""
     for source in pod.spec.resource_claims:
-        noted = claim_of(pod, source)
-        if noted.name or not noted.is_made:
-            yield PodClaimReference(source.name, noted.name, source.resource_claim_name is None)
+        state = claim_of(pod, source)
+        if state.name or not state.is_made:
+            yield PodClaimReference(source.name, state.name, source.resource_claim_name is None)
     extended = pod.status.extended_resource_claim_status
     if extended is not None and extended.resource_claim_name:
         yield PodClaimReference("", extended.resource_claim_name, True)
 
 
 def used_claims(pod: Pod) -> Iterator[ClaimKey]:
-    """The claims of a pod that are made."""
+    """Yield the keys of a pod's claims that exist."""
     for used in claims_of_pod(pod):
         if used.name:
             yield ClaimKey(pod.metadata.namespace, used.name)
@@ -78,13 +78,16 @@ def group_claims(group: PodGroup) -> Iterator[ClaimKey]:
 
 
 def group_name(pod: Pod) -> str:
-    """The PodGroup of the pod, if it has one."""
+    """Return the name of the pod's PodGroup, or an empty string."""
     group = pod.spec.scheduling_group
     return (group.pod_group_name or "") if group else ""
 
 
 def consumer(pod: Pod, group: PodGroup | None, source: PodResourceClaim) -> ConsumerReference:
-    """Who the claim is reserved for: the group where it has the very same claim, else the pod."""
+    """Return the consumer to reserve the claim for.
+
+    The group if it has the same claim, else the pod.
+    """
     if group is not None and any(_is_same(claim, source) for claim in group.spec.resource_claims):
         return group_consumer(group)
     return pod_consumer(pod)
@@ -117,7 +120,7 @@ def is_group(consumer: ConsumerReference) -> bool:
 
 
 def is_for_pod(claim: ResourceClaim, pod: Pod, accepts_group: bool) -> bool:
-    """Whether a generated claim was made for the pod, or for its group if that counts."""
+    """Return whether a generated claim was made for the pod, or for its group if that counts."""
     owner = owner_references.controller_of(claim.metadata)
     if owner is None:
         return False
@@ -132,18 +135,19 @@ def is_for_pod(claim: ResourceClaim, pod: Pod, accepts_group: bool) -> bool:
 def is_reserved_for(claim: ResourceClaim, pod: Pod, accepts_group: bool) -> bool:
     name = group_name(pod) if accepts_group else ""
     return any(
-        each.uid == pod.metadata.uid or (name and each.name == name and is_group(each))
-        for each in claim.status.reserved_for
+        reference.uid == pod.metadata.uid
+        or (name and reference.name == name and is_group(reference))
+        for reference in claim.status.reserved_for
     )
 
 
 def has_consumer(claim: ResourceClaim, consumer: ConsumerReference) -> bool:
-    return any(each.uid == consumer.uid for each in claim.status.reserved_for)
+    return any(reference.uid == consumer.uid for reference in claim.status.reserved_for)
 
 
 def is_reserved_only_for(claim: ResourceClaim, uids: frozenset[str]) -> bool:
-    """Whether nobody else uses the claim; also where nobody does at all."""
-    return all(each.uid in uids for each in claim.status.reserved_for)
+    """Return whether nobody else uses the claim; also where nobody does at all."""
+    return all(reference.uid in uids for reference in claim.status.reserved_for)
 
 
 def _is_same(group_claim: PodGroupResourceClaim, pod_claim: PodResourceClaim) -> bool:

@@ -1,4 +1,4 @@
-"""What a pod charges: its requests and limits, for node fit and quota alike; its QoS class.
+"""Requests and limits of a pod, for node fit and quota alike, and its QoS class.
 
 The sums are those of component-helpers/resource, PodRequests and PodLimits: containers add up,
 init containers run one after the other beside the sidecars started before them, pod-level values
@@ -25,7 +25,7 @@ _NATIVE_DOMAIN = "kubernetes.io/"
 
 
 class ResourceCountOptions(NamedTuple):
-    """What is counted.
+    """Options of resource sums.
 
     `resized`: a pod whose resources were changed in place charges the greatest of what it asks,
     was promised and has. `resized_as_a_whole`: the same for its pod-level resources.
@@ -44,7 +44,7 @@ AS_WRITTEN = ResourceCountOptions()
 
 
 def is_native_resource(name: str) -> bool:
-    """In the domain kubernetes.io, as are names without a domain."""
+    """Return whether a name is in the domain kubernetes.io or has no domain."""
     return "/" not in name or _NATIVE_DOMAIN in name
 
 
@@ -53,7 +53,7 @@ def is_huge_page_resource(name: str) -> bool:
 
 
 def is_extended_resource(name: str) -> bool:
-    """Of a device plugin, or of a device class under a name of its own."""
+    """Return whether a resource belongs to a device plugin or a device class."""
     if is_native_resource(name) or name.startswith(REQUESTS_PREFIX):
         return False
     return not names.qualified_name_errors(REQUESTS_PREFIX + name)
@@ -64,7 +64,7 @@ def is_overcommittable_resource(name: str) -> bool:
 
 
 def is_pod_level_resource(name: str) -> bool:
-    """May be set for a pod as a whole."""
+    """Return whether a resource may be set for a pod as a whole."""
     return name in ("cpu", "memory") or is_huge_page_resource(name)
 
 
@@ -95,7 +95,7 @@ def sum_of_containers(
     containers: Iterable[Mapping[str, Quantity]],
     init_containers: Iterable[tuple[Mapping[str, Quantity], bool]],
 ) -> Amounts:
-    """The most that is needed at any time; init containers come with whether they are sidecars."""
+    """Return the most that is needed at any time. Init containers come with `is_sidecar`."""
     total: Amounts = {}
     for amounts in containers:
         add(total, amounts)
@@ -115,32 +115,32 @@ def sum_of_containers(
 
 
 def is_sidecar(container: Container) -> bool:
-    """Of an init container: it keeps running beside the others."""
+    """Return whether an init container keeps running beside the others."""
     return container.restart_policy == "Always"
 
 
 def pod_requests(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
-    """What the pod needs of a node."""
+    """Return the resources that the pod needs on a node."""
     requests = container_requests(pod, counting)
-    asked = pod.spec.resources.requests if pod.spec.resources else {}
-    if any(map(is_pod_level_resource, asked)):
-        effective = parse_amounts(asked)
+    requested = pod.spec.resources.requests if pod.spec.resources else {}
+    if any(map(is_pod_level_resource, requested)):
+        effective = parse_amounts(requested)
         if _is_resized_as_a_whole(pod, counting):
-            held = pod.status.resources.requests if pod.status.resources else {}
-            effective = _effective(pod, effective, held, pod.status.allocated_resources)
+            actual = pod.status.resources.requests if pod.status.resources else {}
+            effective = _effective(pod, effective, actual, pod.status.allocated_resources)
         requests.update(_pod_level(effective))
     add(requests, parse_amounts(pod.spec.overhead))
     return requests
 
 
 def pod_limits(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
-    """What the pod may use at most, of the resources that have a limit."""
+    """Return the limits of the pod, for resources that have one."""
     limits = container_limits(pod, counting)
     if has_pod_level_resources(pod):
         effective = parse_amounts(pod.spec.resources.limits if pod.spec.resources else {})
         if _is_resized_as_a_whole(pod, counting):
-            held = pod.status.resources.limits if pod.status.resources else {}
-            effective = _effective(pod, effective, held)
+            actual = pod.status.resources.limits if pod.status.resources else {}
+            effective = _effective(pod, effective, actual)
         limits.update(_pod_level(effective))
     for name, amount in parse_amounts(pod.spec.overhead).items():
         if name in limits and limits[name].nano:
@@ -161,17 +161,18 @@ def _is_resized_as_a_whole(pod: Pod, counting: ResourceCountOptions) -> bool:
     return counting.resized and counting.resized_as_a_whole and pod.status.resources is not None
 
 
-def _effective(pod: Pod, asked: Amounts, *statuses: Mapping[str, str]) -> Amounts:
+def _effective(pod: Pod, specified: Amounts, *statuses: Mapping[str, str]) -> Amounts:
     return elementwise_maximum(
-        {} if _is_resize_infeasible(pod) else asked, *(parse_amounts(status) for status in statuses)
+        {} if _is_resize_infeasible(pod) else specified,
+        *(parse_amounts(status) for status in statuses),
     )
 
 
 def _is_resize_infeasible(pod: Pod) -> bool:
-    pending = (
-        condition for condition in pod.status.conditions if condition.type == "PodResizePending"
+    return any(
+        condition.type == "PodResizePending" and condition.reason == "Infeasible"
+        for condition in pod.status.conditions
     )
-    return any(each.reason == "Infeasible" for each in pending)
 
 
 Asked = Callable[[Container], Mapping[str, str]]
@@ -179,40 +180,40 @@ Reported = Callable[[ContainerStatus], Mapping[str, str]]
 
 
 def container_requests(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
-    """What the pod's containers request, without pod-level values and overhead."""
-    asked = _sum(pod, counting, _requests)
-    add(asked, _claimed(pod, counting))
+    """Return the requests of the pod's containers, without pod-level values and overhead."""
+    specified = _sum(pod, counting, _requests)
+    add(specified, _claimed(pod, counting))
     if not counting.resized:
-        return asked
+        return specified
     whole = pod.status.resources
     if counting.resized_as_a_whole and pod.status.allocated_resources and whole and whole.requests:
-        held = [parse_amounts(pod.status.allocated_resources), parse_amounts(whole.requests)]
+        actual = [parse_amounts(pod.status.allocated_resources), parse_amounts(whole.requests)]
     else:
         promised = _sum(pod, counting, _requests, _promised_requests)
         add(promised, _claimed(pod, counting))
-        held = [promised, _sum(pod, counting, _requests, _held_requests)]
+        actual = [promised, _sum(pod, counting, _requests, _held_requests)]
     return (
-        elementwise_maximum(*held)
+        elementwise_maximum(*actual)
         if _is_resize_infeasible(pod)
-        else elementwise_maximum(asked, *held)
+        else elementwise_maximum(specified, *actual)
     )
 
 
 def container_limits(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
-    """What the pod's containers are limited to, without pod-level values and overhead."""
+    """Return the limits of the pod's containers, without pod-level values and overhead."""
     counting = counting._replace(assumed={})
-    asked = _sum(pod, counting, _limits)
+    specified = _sum(pod, counting, _limits)
     for name, amount in _claimed(pod, counting).items():
-        if name in asked or is_huge_page_resource(name):
-            add(asked, {name: amount})
+        if name in specified or is_huge_page_resource(name):
+            add(specified, {name: amount})
     if not counting.resized:
-        return asked
+        return specified
     whole = pod.status.resources
     if counting.resized_as_a_whole and whole and whole.limits:
-        held = parse_amounts(whole.limits)
+        actual = parse_amounts(whole.limits)
     else:
-        held = _sum(pod, counting, _limits, _held_limits)
-    return held if _is_resize_infeasible(pod) else elementwise_maximum(asked, held)
+        actual = _sum(pod, counting, _limits, _held_limits)
+    return actual if _is_resize_infeasible(pod) else elementwise_maximum(specified, actual)
 
 
 def _requests(container: Container) -> Mapping[str, str]:
@@ -236,9 +237,9 @@ def _held_limits(status: ContainerStatus) -> Mapping[str, str]:
 
 
 def _sum(
-    pod: Pod, counting: ResourceCountOptions, asked: Asked, reported: Reported | None = None
+    pod: Pod, counting: ResourceCountOptions, specified: Asked, reported: Reported | None = None
 ) -> Amounts:
-    """What containers ask, or what is reported of them where something is."""
+    """Sum the specified amounts of containers, or the reported ones where there are any."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     reports = {status.name: reported(status) for status in statuses} if reported else {}
     is_asked_in_vain = reported is not None and _is_resize_infeasible(pod)
@@ -246,17 +247,17 @@ def _sum(
     def amounts_of(container: Container) -> Amounts:
         resources = reports.get(container.name)
         if not resources:
-            resources = {} if is_asked_in_vain else asked(container)
+            resources = {} if is_asked_in_vain else specified(container)
         return {**counting.assumed, **parse_amounts(resources)}
 
     return sum_of_containers(
         map(amounts_of, pod.spec.containers),
-        ((amounts_of(each), is_sidecar(each)) for each in pod.spec.init_containers),
+        ((amounts_of(container), is_sidecar(container)) for container in pod.spec.init_containers),
     )
 
 
 def _claimed(pod: Pod, counting: ResourceCountOptions) -> Amounts:
-    """What devices of the pod's claims use of the node's own resources."""
+    """Return the node resources that devices of the pod's claims use."""
     total: Amounts = {}
     if counting.node_allocatable_claims:
         for status in pod.status.node_allocatable_resource_claim_statuses:
@@ -267,7 +268,7 @@ def _claimed(pod: Pod, counting: ResourceCountOptions) -> Amounts:
 def node_allocatable_amounts(
     status: NodeAllocatableResourceClaimStatus, containers: int
 ) -> Amounts:
-    """What one claim of a pod uses of the node's own resources for that many containers."""
+    """Return the node resources that one claim uses for a number of containers."""
     total: Amounts = {}
     for mapped in status.mapping:
         if mapped.quantity is not None:
@@ -285,7 +286,7 @@ GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 
 
 def qos_class(pod: Pod) -> str:
-    """How the pod is treated when its node runs short, as pkg/apis/core/v1/helper/qos."""
+    """Return the quality of service class, as pkg/apis/core/v1/helper/qos."""
     if pod.spec.resources is not None and has_pod_level_resources(pod):
         return _qos_of(pod.spec.resources)
     containers = (*pod.spec.init_containers, *pod.spec.containers)

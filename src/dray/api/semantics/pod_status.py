@@ -1,4 +1,4 @@
-"""What a pod's status says of it: over, active, ready, available."""
+"""Predicates on a pod's status: ended, active, ready, available."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = (
 
 
 def has_ended(pod: Pod) -> bool:
-    """No container runs, and none will."""
+    """Return whether no container runs or will run."""
     return pod.status.phase in (SUCCEEDED, FAILED)
 
 
 def is_done(pod: Pod) -> bool:
-    """It has ended, or was deleted before it had a node and so never starts."""
+    """Return whether a pod has ended, or was deleted before it had a node and never starts."""
     return has_ended(pod) or (is_deleted(pod) and not pod.spec.node_name)
 
 
 def is_deleted(pod: Pod) -> bool:
-    """Marked for deletion; its containers may still run."""
+    """Return whether a pod is marked for deletion; its containers may still run."""
     return pod.metadata.deletion_timestamp is not None
 
 
@@ -37,7 +37,7 @@ def is_active(pod: Pod) -> bool:
 
 
 def is_terminating(pod: Pod) -> bool:
-    """On its way out, but not yet over."""
+    """Return whether a pod is marked for deletion and has not ended."""
     return is_deleted(pod) and not has_ended(pod)
 
 
@@ -55,7 +55,7 @@ def ready_since(pod: Pod) -> datetime.datetime | None:
 def seconds_until_available(
     pod: Pod, min_ready_seconds: int, now: datetime.datetime
 ) -> float | None:
-    """0 if the pod is available, None if it is not even ready."""
+    """Return 0 if the pod is available, None if it is not ready."""
     if not is_ready(pod):
         return None
     if not min_ready_seconds:
@@ -71,5 +71,5 @@ def is_available(pod: Pod, min_ready_seconds: int, now: datetime.datetime) -> bo
 
 
 def restarts(pod: Pod) -> int:
-    """The most any of its containers was restarted."""
+    """Return the highest restart count of the pod's containers."""
     return max((status.restart_count for status in pod.status.container_statuses), default=0)

@@ -1,4 +1,4 @@
-"""What a ResourceQuota counts: which names concern which object, and what that object charges.
+"""The names that a ResourceQuota counts for an object, and the object's charges.
 
 As pkg/quota/v1/evaluator/core for pods and resource claims; every other kind charges one object.
 Used by admission (before a write) and by the quota controller (to add up what is there).
@@ -60,7 +60,7 @@ ExtendedResources = Mapping[str, str]
 
 
 def object_charges(resource: GroupResource) -> Amounts:
-    """One object of a kind that charges nothing else."""
+    """Return the charge for one object of a kind that has no other charges."""
     charges = {f"count/{resource}": _ONE}
     if not resource.group and resource.resource in _OLD_COUNT_NAMES:
         charges[resource.resource] = _ONE
@@ -68,7 +68,7 @@ def object_charges(resource: GroupResource) -> Amounts:
 
 
 def pod_charges(pod: Pod, now: datetime.datetime) -> Amounts:
-    """What a pod charges; one that has ended, or should have by `now`, is only an object."""
+    """Return the charges of a pod; one that has ended or is overdue is only an object."""
     if pod.status.phase in ("Failed", "Succeeded") or _is_overdue(pod, now):
         return {"count/pods": _ONE}
     counting = pod_resources.ResourceCountOptions(resized=True)
@@ -104,7 +104,7 @@ def _compute_charges(requests: Amounts, limits: Amounts) -> Amounts:
 def claim_charges(
     claim: ResourceClaim, extended_resources: ExtendedResources, pod_charges: Amounts | None = None
 ) -> Amounts:
-    """What a claim charges: one object, and devices of each class, the most it could be given.
+    """Return the charges of a claim: one object, and the most devices it may get of each class.
 
     Devices count as extended resources too, except as far as `pod_charges` has them: pass what the
     pod charges for which the claim was made (`is_extended_claim_of`).
@@ -148,7 +148,7 @@ def _extended(
 
 
 def is_extended_claim_of(claim: ResourceClaim, pod: Pod, siblings: Iterable[ResourceClaim]) -> bool:
-    """Whether the claim stands for the pod's extended resources, among `siblings` made for it."""
+    """Return whether the claim is that of the pod's extended resources, among `siblings`."""
     if claim.metadata.annotations.get(well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION) != "true":
         return False
     owner = next(
@@ -159,8 +159,8 @@ def is_extended_claim_of(claim: ResourceClaim, pod: Pod, siblings: Iterable[Reso
     if owner.uid != pod.metadata.uid:
         return False
     if pod.status.extended_resource_claim_status is not None:
-        noted = pod.status.extended_resource_claim_status.resource_claim_name
-        return noted == claim.metadata.name
+        claim_name = pod.status.extended_resource_claim_status.resource_claim_name
+        return claim_name == claim.metadata.name
     return all(_age(claim) <= _age(sibling) for sibling in siblings)
 
 
@@ -171,14 +171,14 @@ def _age(claim: ResourceClaim) -> tuple[datetime.datetime, str]:
 
 
 def concerns_pods(name: str) -> bool:
-    """Whether a quota for `name` counts pods."""
+    """Return whether a quota for `name` counts pods."""
     if name in _POD_NAMES or pod_resources.is_huge_page_resource(name.removeprefix("requests.")):
         return True
     return _is_extended_quota(name)
 
 
 def concerns_claims(name: str, extended_resources: ExtendedResources) -> bool:
-    """Whether a quota for `name` counts resource claims."""
+    """Return whether a quota for `name` counts resource claims."""
     if name == "count/resourceclaims.resource.k8s.io" or name.endswith(DEVICES_SUFFIX):
         return True
     class_name = name.removeprefix(_REQUESTED_DEVICES_PREFIX)
@@ -195,14 +195,14 @@ def _is_extended_quota(name: str) -> bool:
 
 
 def missing_statements(pod: Pod, quota_names: Iterable[str]) -> str | None:
-    """What containers of the pod must state because a quota counts it; None if nothing."""
+    """Return what containers must specify because a quota counts it, or None."""
     if pod_resources.has_pod_level_resources(pod):
         return None
     silent = {
         name: _containers_without(pod, name)
         for name in sorted(_NAMES_TO_STATE.intersection(quota_names))
     }
-    texts = [f"{name} for: {','.join(each)}" for name, each in silent.items() if each]
+    texts = [f"{name} for: {','.join(names)}" for name, names in silent.items() if names]
     return f"must specify {'; '.join(texts)}" if texts else None
 
 
@@ -217,7 +217,10 @@ def _containers_without(pod: Pod, name: str) -> list[str]:
 
 
 def concerns_pod(quota: ResourceQuota, pod: Pod) -> bool:
-    """Whether the quota counts this pod: it counts pods, and the pod is in all of its scopes."""
+    """Return whether the quota counts this pod.
+
+    It counts pods, and the pod is in all of its scopes.
+    """
     if not any(map(concerns_pods, quota.status.hard)):
         return False
     return all(is_in_scope(pod, scope) for scope in _scopes(quota))
@@ -259,8 +262,8 @@ def _qos_class(pod: Pod) -> str:
 
 def _has_priority_class(pod: Pod, scope: ScopedResourceSelectorRequirement) -> bool:
     name = pod.spec.priority_class_name
-    asked = LabelSelectorRequirement(scope.scope_name, scope.operator, scope.values)
-    selector = label_selectors.label_selector(LabelSelector(match_expressions=(asked,)))
+    requirement = LabelSelectorRequirement(scope.scope_name, scope.operator, scope.values)
+    selector = label_selectors.label_selector(LabelSelector(match_expressions=(requirement,)))
     return selector.matches({scope.scope_name: name} if name else {})
 
 

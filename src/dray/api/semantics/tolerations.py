@@ -1,4 +1,4 @@
-"""Which taints are tolerated, for nodes and for devices (ToleratesTaint of both API groups)."""
+"""Tolerations of taints, for nodes and for devices (ToleratesTaint of both API groups)."""
 
 from __future__ import annotations
 

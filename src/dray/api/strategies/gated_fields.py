@@ -133,11 +133,11 @@ def drop(kind: str, new: JsonObject, old: JsonObject | None, features: Features)
         return
     before = old or {}
     changed = {key: value for key, value in new.items() if value is not before.get(key)}
-    found: list[_Found] = []
-    _find(changed, switched_off, found)
-    for each in found:
-        if not any(_is_used(before, path) for path in each.together):
-            each.owner.pop(each.field, None)
+    uses: list[_Use] = []
+    _find(changed, switched_off, uses)
+    for use in uses:
+        if not any(_is_used(before, path) for path in use.together):
+            use.owner.pop(use.field, None)
 
 
 class _Step(NamedTuple):
@@ -147,7 +147,7 @@ class _Step(NamedTuple):
     together: list[Path]
 
 
-class _Found(NamedTuple):
+class _Use(NamedTuple):
     owner: JsonObject
     field: str
     together: Sequence[Path]
@@ -166,16 +166,16 @@ def _switched_off(kind: str, features: Features) -> _Step:
     return tree
 
 
-def _find(value: Any, tree: _Step, found: list[_Found]) -> None:
+def _find(value: Any, tree: _Step, uses: list[_Use]) -> None:
     for name, step in tree.below.items():
         if name == "[]" or name == "{}":
             for item in _items(value, name):
-                _find(item, step, found)
+                _find(item, step, uses)
         elif isinstance(value, dict) and name in value:
             if step.together:
-                found.append(_Found(value, name, step.together))
+                uses.append(_Use(value, name, step.together))
             if step.below:
-                _find(value[name], step, found)
+                _find(value[name], step, uses)
 
 
 def _items(value: Any, step: str) -> Iterable[Any]:

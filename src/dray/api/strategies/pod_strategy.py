@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 
-from dray.api.formats import quantity
+import msgspec
+
+from dray.api.semantics import pod_resources
 from dray.api.types.meta import JsonObject
+from dray.api.types.pods import Pod
 
-GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
-_COMPUTE = ("cpu", "memory")
 _KEPT_STATUS = ("qosClass", "resourceClaimStatuses", "nodeAllocatableResourceClaimStatuses")
 
 
 def initial_status(pod: JsonObject) -> JsonObject:
-    status: JsonObject = {"phase": "Pending", "qosClass": quality_of_service(pod.get("spec", {}))}
+    status: JsonObject = {"phase": "Pending", "qosClass": _qos_class(pod.get("spec", {}))}
     if pod.get("spec", {}).get("schedulingGates"):
         status["conditions"] = [
             {
@@ -58,34 +58,12 @@ def prepare_status(new: JsonObject, old: JsonObject, _now: datetime.datetime) ->
             status[field] = kept
 
 
-def quality_of_service(spec: JsonObject) -> str:
-    """As pkg/apis/core/helper/qos, ComputePodQOS."""
-    blocks = list(_resource_blocks(spec))
-    if not any(map(_asks_for_something, blocks)):
-        return BEST_EFFORT
-    return GUARANTEED if all(map(_is_guaranteed, blocks)) else BURSTABLE
-
-
-def _resource_blocks(spec: JsonObject) -> Iterator[JsonObject]:
+def _qos_class(spec: JsonObject) -> str:
+    """Return the QoS class; of the spec, only the resources are decoded."""
+    resources: JsonObject = {
+        key: [{"resources": container.get("resources") or {}} for container in spec.get(key) or ()]
+        for key in ("initContainers", "containers")
+    }
     if spec.get("resources"):
-        yield spec["resources"]
-        return
-    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
-        yield container.get("resources") or {}
-
-
-def _asks_for_something(block: JsonObject) -> bool:
-    return any(
-        amounts is not None and name in amounts and quantity.parse(str(amounts[name])).sign() > 0
-        for amounts in (block.get("requests"), block.get("limits"))
-        for name in _COMPUTE
-    )
-
-
-def _is_guaranteed(block: JsonObject) -> bool:
-    """Limits for cpu and memory, and requests equal to them where they are set."""
-    limits, requests = block.get("limits") or {}, block.get("requests") or {}
-    return all(
-        name in limits and str(requests.get(name, limits[name])) == str(limits[name])
-        for name in _COMPUTE
-    )
+        resources["resources"] = spec["resources"]
+    return pod_resources.qos_class(msgspec.convert({"spec": resources}, Pod))

@@ -220,7 +220,7 @@ class ContainerState(Wire, frozen=True):
 
 
 class ResourceHealth(Wire, frozen=True):
-    """How one device is: its CDI name or the driver's own id, and Healthy, Unhealthy, Unknown."""
+    """Health of one device, by its CDI name or the driver's id: Healthy, Unhealthy, Unknown."""
 
     resource_id: str = msgspec.field(default="", name="resourceID")
     health: str = ""

@@ -1,4 +1,4 @@
-"""What makes pods: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job; and PodGroup."""
+"""Kinds that create pods: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job; and PodGroup."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who asks, and what they may do: certificates, tokens, roles, nodes."""
+"""Authentication and authorization: certificates, tokens, roles, nodes."""

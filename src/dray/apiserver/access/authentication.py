@@ -1,4 +1,4 @@
-"""Who asks: client certificates, bearer tokens, service account tokens; nobody is anonymous."""
+"""Authentication by client certificate, bearer token or service account token."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = User("system:anonymous", frozenset({UNAUTHENTICATED}))
 
 AccountLookup = Callable[[str, str, str], bool]
-"""(namespace, name, uid) → whether that service account still exists."""
+"""Takes namespace, name and uid; returns whether that service account exists."""
 
 
 class Authenticator:
-    """Wrong credentials are refused; none at all is anonymous, which may do almost nothing."""
+    """Finds the user of a request. Wrong credentials are rejected, without any it is anonymous."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Authenticator:
         self._static_tokens = dict(static_tokens or {})
 
     def authenticate(self, authorization: str, certificate: Mapping[str, Any] | None) -> User:
-        """The user behind an `Authorization` header or a verified client certificate."""
+        """Return the user of an `Authorization` header or a verified client certificate."""
         scheme, _, credentials = authorization.partition(" ")
         if scheme.lower() == "bearer" and credentials:
             return self.user_of_token(credentials.strip())
@@ -44,13 +44,13 @@ class Authenticator:
         return ANONYMOUS
 
     def user_of_token(self, token: str) -> User:
-        known = self._static_tokens.get(token)
-        if known is not None:
-            return with_groups(known, AUTHENTICATED)
+        user = self._static_tokens.get(token)
+        if user is not None:
+            return with_groups(user, AUTHENTICATED)
         try:
             claims = self._signer.read(token, self._now())
-        except TokenRefused as refusal:
-            raise errors.unauthorized("Unauthorized") from refusal
+        except TokenRefused as error:
+            raise errors.unauthorized("Unauthorized") from error
         return self._service_account(claims)
 
     def _service_account(self, claims: Mapping[str, Any]) -> User:
@@ -70,7 +70,7 @@ class Authenticator:
 
 
 def _bound_to(private: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
-    """What a token is bound to, under the keys that Kubernetes gives it."""
+    """Return the objects a token is bound to, as extra values with Kubernetes' keys."""
     return [
         (f"authentication.kubernetes.io/{kind}-{field}", (private[kind][field],))
         for kind in ("pod", "node")
@@ -81,7 +81,7 @@ def _bound_to(private: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def user_of_certificate(certificate: Mapping[str, Any]) -> User:
-    """The common name is the user, the organizations are the groups (as `ssl` describes them)."""
+    """Return the user: the common name, with the organizations as groups."""
     pairs = [pair for part in certificate.get("subject", ()) for pair in part]
     names = [value for key, value in pairs if key == "commonName"]
     if not names:

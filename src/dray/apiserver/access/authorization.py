@@ -1,6 +1,6 @@
-"""May they: roles and bindings for everyone, what belongs to a node for nodes.
+"""Authorization: roles and bindings for all users, and the node authorizer for nodes.
 
-Answers come from memory and never wait; `run` keeps that memory in step with the store.
+Decisions are made from caches and never wait; `run` keeps the caches in sync with the store.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from dray.store.store import Entry, Store
 RoleOrBinding = Role | ClusterRole | RoleBinding
 
 _COLLECTION_VERBS = frozenset({"list", "watch", "deletecollection"})
-# Kubernetes makes no error look like markup.
+# As in Kubernetes: no error can be read as markup.
 _SANITIZED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Authorizer:
-    """Answers for everyone who asks the API server. Only `open` makes one."""
+    """Decides about every request to the API server. Only `open` makes one."""
 
     def __init__(
         self, policy: Policy, nodes: NodeAuthorizer, followers: list[StoreFollower]
@@ -42,7 +42,7 @@ class Authorizer:
 
     @classmethod
     async def open(cls, store: Store) -> Authorizer:
-        """An authorizer that knows what the store holds now."""
+        """Open an authorizer with the current content of the store."""
         policy, nodes = Policy(), NodeAuthorizer()
         followers = [
             *_policy_followers(store, policy),
@@ -58,7 +58,7 @@ class Authorizer:
             await follower.load()
 
     async def run(self) -> None:
-        """Follow the store until it is closed."""
+        """Watch the store until it is closed."""
         async with asyncio.TaskGroup() as tasks:
             for follower in self._followers:
                 tasks.create_task(follower.run())
@@ -74,12 +74,12 @@ class Authorizer:
         return ALLOWED if self._policy.allows(user, attributes) else Decision(False, reason)
 
     def refusal(self, user: User, attributes: Attributes) -> str | None:
-        """Why a user may not do something, in Kubernetes' words; None where he may."""
+        """Return Kubernetes' denial message, or None if the request is allowed."""
         decision = self.authorize(user, attributes)
         return None if decision.allowed else refusal(user, attributes, decision.reason)
 
     def rules(self, user: User, namespace: str) -> Sequence[PolicyRule]:
-        """What roles allow a user in a namespace; of a node, that is not all it may do."""
+        """Return the rules of a user's roles in a namespace; the node authorizer has none."""
         return self._policy.rules(user, namespace)
 
     @property
@@ -88,7 +88,7 @@ class Authorizer:
 
 
 def attributes_of(request: Request, info: RequestInfo) -> Attributes:
-    """What a request wants to do; a list of one name is about the object of that name."""
+    """Return the attributes of a request; a list of one name is about that object."""
     if not info.is_resource:
         return Attributes(info.verb, path=info.path)
     name = info.name
@@ -114,7 +114,7 @@ def _required_fields(request: Request) -> frozenset[tuple[str, str]]:
     try:
         terms = field_selectors.parse_fields(text).terms
     except label_selectors.SelectorError:
-        # Whoever reads the objects refuses it; nothing is allowed on the strength of it.
+        # The read itself rejects it; until then it allows nothing.
         return frozenset()
     return frozenset((term.field, term.value) for term in terms if not term.is_negated)
 
@@ -155,7 +155,7 @@ def _policy_followers(store: Store, to: Policy) -> list[StoreFollower]:
 
 
 class _PolicyCopy:
-    """Hands the objects of one kind on to the policy."""
+    """Passes the objects of one kind to the policy."""
 
     def __init__(self, kind: Kind, type_: type[RoleOrBinding], to: Policy) -> None:
         self._kind = kind

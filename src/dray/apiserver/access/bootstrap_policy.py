@@ -1,8 +1,8 @@
-"""The roles and bindings a cluster starts with, as objects to be stored.
+"""The roles and bindings of a new cluster, as objects to be stored.
 
-The names are Kubernetes' own (plugin/pkg/auth/authorizer/rbac/bootstrappolicy); the rules speak of
-the kinds that dray serves. They are made when missing and never overwritten: what an admin changed
-stays changed.
+The names are Kubernetes' own (plugin/pkg/auth/authorizer/rbac/bootstrappolicy); the rules name
+the kinds that dray serves. They are created when missing and never overwritten: changes by an
+administrator stay.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from dray.api import well_known
 from dray.api.types.meta import JsonObject
 
 GROUP = "rbac.authorization.k8s.io"
@@ -19,7 +20,7 @@ RESOURCE = "resource.k8s.io"
 SCHEDULER = "system:kube-scheduler"
 CONTROLLERS = "system:kube-controller-manager"
 FLEET = "dray:fleet"
-"""Who simulates nodes: the one user that Kubernetes does not know."""
+"""The user of simulated fleets, which Kubernetes does not have."""
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")
@@ -28,15 +29,15 @@ REST = (*READ, *WRITE)
 
 
 def rule(verbs: Iterable[str], groups: str, resources: str, names: str = "") -> JsonObject:
-    """`groups` and `resources` are words; "core" is the group without a name."""
-    made: JsonObject = {
+    """Return a rule; `groups` and `resources` are lists of words, "core" is the group ""."""
+    policy_rule: JsonObject = {
         "verbs": list(verbs),
         "apiGroups": ["" if group == "core" else group for group in groups.split()],
         "resources": resources.split(),
     }
     if names:
-        made["resourceNames"] = names.split()
-    return made
+        policy_rule["resourceNames"] = names.split()
+    return policy_rule
 
 
 def paths(*urls: str) -> JsonObject:
@@ -164,7 +165,9 @@ CLUSTER_ROLES: dict[str, tuple[JsonObject, ...]] = {
 
 ROLES: dict[tuple[str, str], tuple[JsonObject, ...]] = {
     ("kube-system", FLEET): (rule((*READ, "create", "patch"), "core", "configmaps"),),
-    ("kube-node-lease", FLEET): (rule(("create", "patch"), "coordination.k8s.io", "leases"),),
+    (well_known.NODE_LEASE_NAMESPACE, FLEET): (
+        rule(("create", "patch"), "coordination.k8s.io", "leases"),
+    ),
 }
 """By namespace and name. Each is bound to the user of its name."""
 
@@ -190,7 +193,7 @@ BINDINGS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
 
 
 def objects() -> Iterator[JsonObject]:
-    """Every role and binding of a new cluster."""
+    """Return every role and binding of a new cluster."""
     for name, rules in CLUSTER_ROLES.items():
         yield _role(name, rules=list(rules), labels=_aggregation_labels(name))
     for name in AGGREGATES:
@@ -213,7 +216,7 @@ def _role(
 def _binding(
     name: str, role: str, subjects: Iterable[tuple[str, str]], namespace: str = ""
 ) -> JsonObject:
-    """A role of the namespace is given in it, a cluster's role everywhere."""
+    """Return a binding of a role: in its namespace, or without one in the whole cluster."""
     return {
         "apiVersion": VERSION,
         "kind": _kind("RoleBinding", namespace),

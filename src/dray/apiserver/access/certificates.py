@@ -1,6 +1,6 @@
-"""A development certificate authority: who the server is, and who its first users are.
+"""A development certificate authority for the server and its first users.
 
-Keys are ECDSA P-256, made on first start, kept with mode 0600 and never sent anywhere.
+Keys are ECDSA P-256, created on first start, stored with mode 0600 and never sent.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dray import durable_files
+from dray.clock import utc_now
 
 AUTHORITY_DAYS = 3650
 LEAF_DAYS = 365
@@ -43,7 +44,7 @@ class Authority:
 
     @classmethod
     def load_or_create(cls, directory: Path) -> Authority:
-        """The authority kept in `directory`; a new one on the first call."""
+        """Return the authority in `directory`, which the first call creates."""
         certificate, key = directory / "ca.crt", directory / "ca.key"
         if not certificate.exists():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,14 +54,14 @@ class Authority:
         return cls(KeyPair(certificate.read_bytes(), key.read_bytes()))
 
     def server_pair(self, names: Iterable[str]) -> KeyPair:
-        """A certificate for the host names and addresses the server answers to."""
+        """Return a certificate for the host names and addresses of the server."""
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
         return self._issue(
             _subject("dray-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, alternatives
         )
 
     def client_pair(self, user: str, groups: Iterable[str] = ()) -> KeyPair:
-        """A certificate for a user: the name is its common name, the groups its organizations."""
+        """Return a certificate for a user: the common name, with the groups as organizations."""
         return self._issue(_subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
     def _issue(
@@ -74,7 +75,7 @@ class Authority:
             _builder(subject, self._certificate.subject, key.public_key(), LEAF_DAYS)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-            # Tells this authority from another one of the same name.
+            # Distinguishes this authority from another one of the same name.
             .add_extension(self._key_identifier(), critical=False)
         )
         if alternatives is not None:
@@ -101,7 +102,7 @@ def _self_signed(name: str) -> KeyPair:
 def _builder(
     subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, days: int
 ) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

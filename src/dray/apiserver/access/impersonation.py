@@ -1,4 +1,4 @@
-"""Who a request acts as: somebody else, where the headers say so and the user may.
+"""Impersonation: requests that act as another user.
 
 As apiserver, endpoints/filters/impersonation. Every part of the other identity is authorized on its
 own: the user or service account, each group, the uid, each extra value.
@@ -23,7 +23,7 @@ _IDENTITIES = "authentication.k8s.io"
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
-class _Wanted(NamedTuple):
+class _Identity(NamedTuple):
     """The identity that the headers describe."""
 
     name: str
@@ -33,24 +33,29 @@ class _Wanted(NamedTuple):
 
 
 def impersonated_user(user: User, headers: Iterable[tuple[str, str]], authorize: Authorize) -> User:
-    """The user, or whom he impersonates; 403 where he may not. Header names are in lower case."""
-    wanted = _read(list(headers))
-    if wanted is None:
+    """Return the impersonated user, or `user` without impersonation headers.
+
+    Header names are in lower case. Raises Forbidden (403).
+    """
+    identity = _read(list(headers))
+    if identity is None:
         return user
-    for attributes in _attributes(wanted):
+    for attributes in _attributes(identity):
         refusal = authorize(user, attributes)
         if refusal is not None:
             resource = GroupResource(attributes.group, attributes.resource)
             raise errors.forbidden(resource, attributes.name, refusal)
     extra: dict[str, tuple[str, ...]] = {}
-    for key, value in wanted.extra:
+    for key, value in identity.extra:
         extra[key] = (*extra.get(key, ()), value)
-    return User(wanted.name, frozenset(_groups(wanted)), wanted.uid, tuple(extra.items()), user)
+    return User(
+        identity.name, frozenset(_groups(identity)), identity.uid, tuple(extra.items()), user
+    )
 
 
-def _read(headers: list[tuple[str, str]]) -> _Wanted | None:
+def _read(headers: list[tuple[str, str]]) -> _Identity | None:
     first = dict(reversed(headers))
-    wanted = _Wanted(
+    identity = _Identity(
         first.get(_USER, ""),
         tuple(value for name, value in headers if name == _GROUP),
         first.get(_UID, ""),
@@ -60,25 +65,25 @@ def _read(headers: list[tuple[str, str]]) -> _Wanted | None:
             if name.startswith(_EXTRA)
         ),
     )
-    if not wanted.name and (wanted.groups or wanted.uid or wanted.extra):
+    if not identity.name and (identity.groups or identity.uid or identity.extra):
         raise errors.bad_request("requested an identity without impersonating a user")
-    return wanted if wanted.name else None
+    return identity if identity.name else None
 
 
-def _attributes(wanted: _Wanted) -> Iterator[Attributes]:
-    """What the user must be allowed to do, one by one."""
-    account = _service_account(wanted.name)
+def _attributes(identity: _Identity) -> Iterator[Attributes]:
+    """Return what the user must be allowed to do, one by one."""
+    account = _service_account(identity.name)
     if account is not None:
         namespace, name = account
         yield Attributes("impersonate", "", "serviceaccounts", namespace=namespace, name=name)
     else:
-        yield Attributes("impersonate", "", "users", name=wanted.name)
-    for group in wanted.groups:
+        yield Attributes("impersonate", "", "users", name=identity.name)
+    for group in identity.groups:
         yield Attributes("impersonate", "", "groups", name=group)
-    for key, value in wanted.extra:
+    for key, value in identity.extra:
         yield Attributes("impersonate", _IDENTITIES, "userextras", key, name=value)
-    if wanted.uid:
-        yield Attributes("impersonate", _IDENTITIES, "uids", name=wanted.uid)
+    if identity.uid:
+        yield Attributes("impersonate", _IDENTITIES, "uids", name=identity.uid)
 
 
 def _service_account(user: str) -> tuple[str, str] | None:
@@ -87,12 +92,12 @@ def _service_account(user: str) -> tuple[str, str] | None:
     return (namespace, name) if is_account and ":" not in name else None
 
 
-def _groups(wanted: _Wanted) -> set[str]:
-    """The groups that were named, or those that a service account has, and whether it is known."""
-    groups = set(wanted.groups)
-    account = _service_account(wanted.name)
+def _groups(identity: _Identity) -> set[str]:
+    """Return the groups of the headers, or those of a service account."""
+    groups = set(identity.groups)
+    account = _service_account(identity.name)
     if account is not None and not groups:
         groups = {"system:serviceaccounts", f"system:serviceaccounts:{account[0]}"}
-    if wanted.name == ANONYMOUS.name:
+    if identity.name == ANONYMOUS.name:
         return groups | {UNAUTHENTICATED}
     return groups if UNAUTHENTICATED in groups else groups | {AUTHENTICATED}

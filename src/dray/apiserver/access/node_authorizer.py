@@ -1,8 +1,8 @@
-"""What a node may do: read what its own pods use, write about itself and what runs on it.
+"""The node authorizer: nodes read what their pods use, and write about themselves and their pods.
 
 As plugin/pkg/auth/authorizer/node, NodeAuthorizer; what depends on an object's content is left to
-`noderestriction`. One thing is added: dray's node agent may report on the devices of claims that
-its pods use, for which `claimauthorization` has the rest of the check.
+`admission.node_restriction`. One addition: dray's node agent may report on the devices of claims
+that its pods use; `admission.claim_status_authorization` has the rest of that check.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from dray.api import well_known
 from dray.api.http_messages import User
 from dray.api.types.rbac import PolicyRule
 from dray.apiserver.access import bootstrap_policy, rbac
@@ -20,7 +21,6 @@ from dray.apiserver.access.rbac import ALLOWED, Attributes, Decision
 
 GROUP = "system:nodes"
 USER_PREFIX = "system:node:"
-LEASE_NAMESPACE = "kube-node-lease"
 
 NO_OPINION = Decision(False)
 _UPDATES = ("update", "patch")
@@ -33,7 +33,7 @@ _NODE_RULES = tuple(
 
 
 def node_of(user: User) -> str | None:
-    """The node that a user is; None for everybody else."""
+    """Return the name of the node that a user is, or None for other users."""
     if GROUP in user.groups and user.name.startswith(USER_PREFIX):
         return user.name.removeprefix(USER_PREFIX)
     return None
@@ -52,7 +52,7 @@ class NodeAuthorizer:
         return ALLOWED if allowed else NO_OPINION
 
     def _read_used(self, node: str, attributes: Attributes) -> Decision:
-        """Secrets and config maps: one by one, if a pod of the node uses them."""
+        """Decide on a read of a secret or config map: allowed if a pod of the node uses it."""
         if attributes.verb not in _READS:
             return Decision(False, "can only read resources of this type")
         if attributes.subresource:
@@ -73,12 +73,12 @@ class NodeAuthorizer:
             return Decision(False, "No Object name found")
         resource, namespace, name = attributes.resource, attributes.namespace, attributes.name
         if resource == "pods":
-            found = self.pods.is_bound(node, namespace, name)
+            is_related = self.pods.is_bound(node, namespace, name)
         elif resource == "resourceslices":
-            found = self.slices.is_of(node, name)
+            is_related = self.slices.is_of(node, name)
         else:
-            found = self.pods.is_used(node, resource, namespace, name)
-        return ALLOWED if found else _unrelated(node)
+            is_related = self.pods.is_used(node, resource, namespace, name)
+        return ALLOWED if is_related else _unrelated(node)
 
     def _claim(self, node: str, attributes: Attributes) -> Decision:
         if attributes.subresource == "status" and attributes.verb in _UPDATES:
@@ -100,11 +100,13 @@ class NodeAuthorizer:
     def _lease(self, node: str, attributes: Attributes) -> Decision:
         if attributes.verb not in _OWN_OBJECT_VERBS:
             return Decision(False, "can only get, create, update, patch, or delete a node lease")
-        if attributes.namespace != LEASE_NAMESPACE:
+        if attributes.namespace != well_known.NODE_LEASE_NAMESPACE:
             return Decision(
-                False, f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
+                False,
+                f'can only access leases in the "{well_known.NODE_LEASE_NAMESPACE}" system '
+                "namespace",
             )
-        # Nobody knows the name of what is about to be created; `noderestriction` looks at it.
+        # A create has no name yet; `admission.node_restriction` checks the object.
         if attributes.verb != "create" and attributes.name != node:
             return Decision(
                 False, "can only access node lease with the same name as the requesting node"

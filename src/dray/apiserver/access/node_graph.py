@@ -1,6 +1,7 @@
-"""What has to do with which node: the pods bound to it, what those pods use, its slices.
+"""The objects of each node: the pods bound to it, what those pods use, its slices.
 
-The node authorizer asks; `following.Follower` keeps it in step. As plugin/pkg/auth/authorizer/node,
+The node authorizer reads it; `storage.follower` keeps it in sync.
+As plugin/pkg/auth/authorizer/node,
 Graph, for the objects that dray's nodes read.
 """
 
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from dray.api import kinds
+from dray.api import kinds, well_known
 from dray.api.types.containers import EnvFromSource, EnvVar
 from dray.api.types.meta import ObjectMeta, Wire
 from dray.api.types.pods import (
@@ -23,8 +24,6 @@ from dray.api.types.volumes import Volume, VolumeProjection
 from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.lookup import Reader
 from dray.store.store import Entry
-
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 CLAIMS, CONFIG_MAPS, SECRETS = "resourceclaims", "configmaps", "secrets"
 SERVICE_ACCOUNTS, VOLUME_CLAIMS = "serviceaccounts", "persistentvolumeclaims"
@@ -52,7 +51,7 @@ class _Status(Wire, frozen=True):
 
 
 class _Pod(Wire, frozen=True):
-    """Of a pod only what says where it is and what it uses."""
+    """The fields of a pod that say on which node it is and what it uses."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
@@ -90,22 +89,22 @@ class PodRelations:
 
     def is_used(self, node: str, resource: str, namespace: str, name: str) -> bool:
         """Whether a pod on the node, in the object's namespace, uses the object."""
-        wanted, prefix = f"{resource}/{name}", store_keys.prefix(kinds.POD, namespace)
+        used_name, prefix = f"{resource}/{name}", store_keys.prefix(kinds.POD, namespace)
         return any(
-            wanted in used and key.startswith(prefix)
+            used_name in used and key.startswith(prefix)
             for key, used in self._uses.get(node, {}).items()
         )
 
 
 def _rights_of(pod: _Pod) -> tuple[str, ...]:
-    """A mirror pod is the node's own work and gives it no rights."""
-    if MIRROR_ANNOTATION in pod.metadata.annotations:
+    """Return what a pod gives its node access to; a mirror pod, which the node made, nothing."""
+    if well_known.MIRROR_POD_ANNOTATION in pod.metadata.annotations:
         return ()
     return tuple(dict.fromkeys(map(sys.intern, _used_by(pod))))
 
 
 def used_by(pod: dict[str, Any]) -> list[str]:
-    """What a pod refers to, as `resource/name`."""
+    """Return the objects that a pod refers to, as `resource/name`."""
     return list(_used_by(Reader(_Pod).convert(pod)))
 
 
@@ -156,11 +155,11 @@ def _used_by_projection(projection: VolumeProjection) -> Iterator[str]:
 
 
 def _claims(pod: _Pod) -> Iterator[str]:
-    made = {
+    generated = {
         status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses
     }
     for claim in pod.spec.resource_claims:
-        name = claim.resource_claim_name or made.get(claim.name)
+        name = claim.resource_claim_name or generated.get(claim.name)
         if name:
             yield name
     extended = pod.status.extended_resource_claim_status

@@ -1,6 +1,6 @@
-"""Role-based access control: which rules apply to a user, and whether they allow a request.
+"""Role-based access control: the rules of a user, and whether they allow a request.
 
-Answers are remembered until a role or a binding changes.
+Decisions are cached until a role or a binding changes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding, Role
 
 ALL = "*"
 MASTERS = "system:masters"
-MAX_REMEMBERED = 20_000
+MAX_CACHED = 20_000
 
 
 class Attributes(msgspec.Struct, frozen=True):
-    """What a request wants to do. `path` is set for requests that are about no resource.
+    """The attributes of a request. `path` is set for requests without a resource.
 
-    `fields` are the values that a field selector demands; no role looks at them.
+    `fields` are the values of a field selector; roles do not depend on them.
     """
 
     verb: str
@@ -40,7 +40,7 @@ class Attributes(msgspec.Struct, frozen=True):
 
 
 class Decision(NamedTuple):
-    """Whether a request is allowed; a reason where something special can be said about it."""
+    """Whether a request is allowed, and a reason if there is a special one."""
 
     allowed: bool
     reason: str = ""
@@ -50,17 +50,17 @@ ALLOWED = Decision(True)
 
 
 class Policy:
-    """The roles and bindings of a cluster, kept in step by `put` and `remove`."""
+    """The roles and bindings of a cluster, kept in sync by `put` and `remove`."""
 
     def __init__(self) -> None:
         self._roles: dict[tuple[str, str], Role] = {}
         self._cluster_roles: dict[str, ClusterRole] = {}
         self._bindings: dict[str, dict[str, RoleBinding]] = {}
-        self._answers: dict[tuple[User, Attributes], bool] = {}
+        self._decisions: dict[tuple[User, Attributes], bool] = {}
         self._rules: dict[tuple[User, str], tuple[PolicyRule, ...]] = {}
 
     def put(self, thing: Role | ClusterRole | RoleBinding) -> None:
-        """Add or replace a role or a binding; a binding without a namespace is a cluster's."""
+        """Add or replace a role or a binding; without a namespace it is of the cluster."""
         metadata = thing.metadata
         if isinstance(thing, Role):
             self._roles[metadata.namespace, metadata.name] = thing
@@ -82,7 +82,7 @@ class Policy:
     def allows(self, user: User, attributes: Attributes) -> bool:
         if MASTERS in user.groups:
             return True
-        # What is allowed without a name is allowed with any: one answer for all of them.
+        # What is allowed without a name is allowed with any: one cached decision for all names.
         nameless = attributes
         if attributes.name or attributes.fields:
             nameless = msgspec.structs.replace(attributes, name="", fields=frozenset())
@@ -93,23 +93,23 @@ class Policy:
         )
 
     def _answer(self, user: User, attributes: Attributes) -> bool:
-        question = (user, attributes)
-        answer = self._answers.get(question)
-        if answer is None:
+        key = (user, attributes)
+        allowed = self._decisions.get(key)
+        if allowed is None:
             rules = self.rules(user, attributes.namespace)
-            answer = any(permits(rule, attributes) for rule in rules)
-            if len(self._answers) >= MAX_REMEMBERED:
-                self._answers.clear()
-            self._answers[question] = answer
-        return answer
+            allowed = any(permits(rule, attributes) for rule in rules)
+            if len(self._decisions) >= MAX_CACHED:
+                self._decisions.clear()
+            self._decisions[key] = allowed
+        return allowed
 
     def rules(self, user: User, namespace: str) -> tuple[PolicyRule, ...]:
-        """Every rule that applies to `user` in `namespace`, cluster-wide ones included."""
+        """Return every rule for `user` in `namespace`, also cluster-wide ones."""
         key = (user, namespace)
-        found = self._rules.get(key)
-        if found is None:
-            found = self._rules[key] = tuple(self._gather_rules(user, namespace))
-        return found
+        cached = self._rules.get(key)
+        if cached is None:
+            cached = self._rules[key] = tuple(self._gather_rules(user, namespace))
+        return cached
 
     def knows(self, reference: RoleRef, namespace: str) -> bool:
         if reference.kind == "Role":
@@ -117,7 +117,7 @@ class Policy:
         return reference.name in self._cluster_roles
 
     def rules_of(self, reference: RoleRef, namespace: str) -> tuple[PolicyRule, ...]:
-        """The rules a binding in `namespace` grants by naming this role."""
+        """Return the rules that a binding in `namespace` grants by naming this role."""
         if reference.kind == "Role":
             role = self._roles.get((namespace, reference.name))
             return role.rules if role else ()
@@ -131,20 +131,22 @@ class Policy:
                     yield from self.rules_of(binding.role_ref, where)
 
     def _cluster_rules(self, role: ClusterRole) -> Iterator[PolicyRule]:
-        """A role's own rules, and for an aggregate those of every role its selectors match."""
+        """Return a cluster role's rules; for an aggregate, those of the roles it selects."""
         yield from role.rules
         if role.aggregation_rule is None:
             return
-        wanted = [
+        selectors = [
             label_selectors.label_selector(selector)
             for selector in role.aggregation_rule.cluster_role_selectors
         ]
         for other in self._cluster_roles.values():
-            if other is not role and any(w.matches(other.metadata.labels) for w in wanted):
+            if other is not role and any(
+                selector.matches(other.metadata.labels) for selector in selectors
+            ):
                 yield from other.rules
 
     def _forget(self) -> None:
-        self._answers.clear()
+        self._decisions.clear()
         self._rules.clear()
 
 
@@ -160,19 +162,19 @@ def permits(rule: PolicyRule, attributes: Attributes) -> bool:
     )
 
 
-def uncovered(owned: Iterable[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """The parts of `wanted` that nothing in `owned` grants: what granting them would escalate."""
+def uncovered(owned: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> list[PolicyRule]:
+    """Return the subrules of `granted` that no rule in `owned` covers."""
     rules = tuple(owned)
     return [
         subrule
-        for rule in wanted
-        for subrule in _pieces(rule)
+        for rule in granted
+        for subrule in _subrules(rule)
         if not any(_covers(own, subrule) for own in rules)
     ]
 
 
-def _pieces(rule: PolicyRule) -> Iterator[PolicyRule]:
-    """A rule as rules for one verb and one thing each."""
+def _subrules(rule: PolicyRule) -> Iterator[PolicyRule]:
+    """Split a rule into rules for one verb and one resource each (BreakdownRule)."""
     for verb in rule.verbs:
         for group in rule.api_groups:
             for resource in rule.resources:
@@ -232,4 +234,4 @@ def _is_subject(subject: Subject, user: User, namespace: str) -> bool:
 
 
 Authorize = Callable[[User, Attributes], "str | None"]
-"""Why a user may not do something; None where he may."""
+"""Returns a denial message, or None if the request is allowed."""

@@ -30,7 +30,7 @@ _OPTIONS: Options = {
 
 
 class TokenRefused(Exception):
-    """A token that is not one of ours, was changed, or has expired."""
+    """A token was not signed by this server, was changed, or has expired."""
 
 
 class TokenSigner:

@@ -1,14 +1,14 @@
 """Admin access to devices, only in namespaces that are marked for it.
 
-As pkg/registry/resource, AuthorizedForAdmin and AuthorizedForAdminStatus. The path is Kubernetes'
-own, which leaves out `exactly`, and for a template the outer `spec`.
+As pkg/registry/resource, AuthorizedForAdmin and AuthorizedForAdminStatus. The path of the error is
+that of Kubernetes, which omits `exactly`, and for a template the outer `spec`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.types.core import Namespace
 from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
@@ -17,10 +17,9 @@ from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
 GROUP = "resource.k8s.io"
-LABEL = "resource.kubernetes.io/admin-access"
 MESSAGE = (
-    f"Forbidden: admin access to devices requires the `{LABEL}: true` label on the containing "
-    "namespace"
+    "Forbidden: admin access to devices requires the "
+    f"`{well_known.ADMIN_ACCESS_LABEL}: true` label on the containing namespace"
 )
 
 
@@ -30,27 +29,30 @@ class AdminAccess(AdmissionRule):
     def __init__(self, store: Store) -> None:
         self._namespaces = Lookup(store, kinds.NAMESPACE, Namespace)
 
-    async def field_errors(self, action: AdmissionRequest) -> Sequence[errors.Cause]:
-        field = _field_that_asks(action)
+    async def field_errors(self, admission: AdmissionRequest) -> Sequence[errors.Cause]:
+        field = _field_that_asks(admission)
         if field is None:
             return ()
-        namespace = await self._namespaces.get(action.namespace)
-        if namespace is not None and namespace.metadata.labels.get(LABEL) == "true":
+        namespace = await self._namespaces.get(admission.namespace)
+        if (
+            namespace is not None
+            and namespace.metadata.labels.get(well_known.ADMIN_ACCESS_LABEL) == "true"
+        ):
             return ()
         return (errors.Cause(field, "FieldValueForbidden", MESSAGE),)
 
 
-def _field_that_asks(action: AdmissionRequest) -> str | None:
-    if action.kind.group != GROUP or action.new is None:
+def _field_that_asks(admission: AdmissionRequest) -> str | None:
+    if admission.kind.group != GROUP or admission.new is None:
         return None
-    if action.is_about(GROUP, "ResourceClaim", "status"):
-        return _newly_granted(action.new, action.old or {})
-    if action.operation != admission_chain.CREATE:
+    if admission.is_about(GROUP, "ResourceClaim", "status"):
+        return _newly_granted(admission.new, admission.old or {})
+    if admission.operation != admission_chain.CREATE:
         return None
-    if action.kind.kind == "ResourceClaim":
-        return _requested(action.new["spec"])
-    if action.kind.kind == "ResourceClaimTemplate":
-        return _requested(action.new["spec"].get("spec") or {})
+    if admission.kind.kind == "ResourceClaim":
+        return _requested(admission.new["spec"])
+    if admission.kind.kind == "ResourceClaimTemplate":
+        return _requested(admission.new["spec"].get("spec") or {})
     return None
 
 
@@ -63,7 +65,7 @@ def _requested(spec: JsonObject) -> str | None:
 
 
 def _newly_granted(new: JsonObject, old: JsonObject) -> str | None:
-    """An allocation does not change; what was granted once is not looked at again."""
+    """Return the field that newly grants admin access, or None."""
     if _granted(old) is not None:
         return None
     return _granted(new)

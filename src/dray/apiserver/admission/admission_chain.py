@@ -1,8 +1,8 @@
-"""What stands between a well-formed request and the store: the seam of every admission rule.
+"""Admission: the interface of all rules, and the chain that calls them.
 
-A rule may change the object (`mutate`), find fault with its fields beside validation
-(`field_errors`), refuse it (`validate`), and ask that more be written or guarded in the very
-transaction that stores it, so that what it checked still holds then.
+A rule may change the object (`mutate`), report invalid fields besides validation (`field_errors`),
+reject it (`validate`), and require more writes or guards in the transaction that stores it, so that
+what it checked is still true then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 class AdmissionRequest:
     """One change on its way to the store.
 
-    `old` is None for a creation; `new` is None where nothing of the object will remain.
+    `old` is None for a create; `new` is None if nothing of the object will remain.
     """
 
     operation: str
@@ -40,7 +40,7 @@ class AdmissionRequest:
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)
     verb: str = ""
-    """The verb of the request, where the operation alone does not tell (update or patch)."""
+    """The verb of the request: update and patch are one operation."""
 
     def forbidden(self, why: str) -> errors.Forbidden:
         return errors.forbidden(store_keys.group_resource(self.kind), self.name, why)
@@ -51,7 +51,7 @@ class AdmissionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequirements:
-    """What must happen, and what must still hold, in the transaction of the action."""
+    """Operations and guards that the transaction of a change must contain."""
 
     operations: tuple[Operation, ...] = ()
     guards: tuple[Guard, ...] = ()
@@ -61,20 +61,20 @@ NO_REQUIREMENTS = CommitRequirements()
 
 
 class AdmissionRule:
-    """A rule that lets everything pass; the others say what they do about it."""
+    """A rule that admits everything; subclasses override what they need."""
 
     about: frozenset[str] | None = None
-    """The kinds that the rule may have something to say about; None for all of them."""
+    """The kinds that the rule is called for; None for all."""
 
-    async def mutate(self, action: AdmissionRequest) -> None:
-        """Change `action.new` in place, or raise. What is added is in canonical form."""
+    async def mutate(self, admission: AdmissionRequest) -> None:
+        """Change `admission.new` in place, or raise. Additions are in canonical form."""
 
-    async def field_errors(self, action: AdmissionRequest) -> Sequence[errors.Cause]:
-        """What is wrong with fields; told together with what validation finds, before it."""
+    async def field_errors(self, admission: AdmissionRequest) -> Sequence[errors.Cause]:
+        """Return errors of fields; they are reported before those of validation."""
         return ()
 
-    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
-        """Raise to refuse; the object no longer changes."""
+    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+        """Raise to reject the change; the object is final."""
         return NO_REQUIREMENTS
 
 
@@ -82,16 +82,19 @@ CommitLock = Callable[[AdmissionRequest], contextlib.AbstractAsyncContextManager
 
 
 NO_LOCK: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
-"""The turn of an action that waits for nobody."""
+"""The lock of a change that waits for no other."""
 
 
-def at_once(_action: AdmissionRequest) -> contextlib.AbstractAsyncContextManager[None]:
+def no_lock(_admission: AdmissionRequest) -> contextlib.AbstractAsyncContextManager[None]:
     return NO_LOCK
 
 
 class _Hooks(NamedTuple):
-    """What the rules do about one kind. Most do one of the three, and are about few kinds: to ask
-    them all would cost more than what they do."""
+    """The methods that rules override for one kind.
+
+    Most override one of the three, for few kinds: to call all of them would cost more than what
+    they do.
+    """
 
     mutate: Sequence[Callable[[AdmissionRequest], Awaitable[None]]]
     field_errors: Sequence[Callable[[AdmissionRequest], Awaitable[Sequence[errors.Cause]]]]
@@ -101,23 +104,23 @@ class _Hooks(NamedTuple):
     def of(cls, rules: Iterable[AdmissionRule], kind: Kind) -> _Hooks:
         concerned = [rule for rule in rules if rule.about is None or kind.kind in rule.about]
         return cls(
-            [each.mutate for each in concerned if _has_own(each, "mutate")],
-            [each.field_errors for each in concerned if _has_own(each, "field_errors")],
-            [each.validate for each in concerned if _has_own(each, "validate")],
+            [rule.mutate for rule in concerned if _has_own(rule, "mutate")],
+            [rule.field_errors for rule in concerned if _has_own(rule, "field_errors")],
+            [rule.validate for rule in concerned if _has_own(rule, "validate")],
         )
 
 
 class AdmissionChain:
-    """The rules, in order: first all that change, then all that complain, then all that refuse.
+    """The rules in order: first all `mutate`, then all `field_errors`, then all `validate`.
 
-    From the first refusal to the commit an action has its `turn`: where two of them would charge
-    the same account, one waits for the other instead of failing over and over.
+    From `validate` to the commit a change holds `commit_lock`: of two that would charge the same
+    quota, one waits for the other instead of failing again and again.
     """
 
-    def __init__(self, rules: Iterable[AdmissionRule], turn: CommitLock = at_once) -> None:
+    def __init__(self, rules: Iterable[AdmissionRule], commit_lock: CommitLock = no_lock) -> None:
         self._rules = tuple(rules)
         self._hooks: dict[str, _Hooks] = {}
-        self.turn = turn
+        self.commit_lock = commit_lock
 
     def _of(self, kind: Kind) -> _Hooks:
         hooks = self._hooks.get(kind.kind)
@@ -125,22 +128,22 @@ class AdmissionChain:
             hooks = self._hooks[kind.kind] = _Hooks.of(self._rules, kind)
         return hooks
 
-    async def mutate(self, action: AdmissionRequest) -> None:
-        for mutate in self._of(action.kind).mutate:
-            await mutate(action)
+    async def mutate(self, admission: AdmissionRequest) -> None:
+        for mutate in self._of(admission.kind).mutate:
+            await mutate(admission)
 
-    async def field_errors(self, action: AdmissionRequest) -> list[errors.Cause]:
-        field_errors = self._of(action.kind).field_errors
-        return [cause for find in field_errors for cause in await find(action)]
+    async def field_errors(self, admission: AdmissionRequest) -> list[errors.Cause]:
+        field_errors = self._of(admission.kind).field_errors
+        return [cause for find in field_errors for cause in await find(admission)]
 
-    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
+    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
         operations: list[Operation] = []
         guards: list[Guard] = []
-        for validate in self._of(action.kind).validate:
-            also = await validate(action)
-            if also is not NO_REQUIREMENTS:
-                operations += also.operations
-                guards += also.guards
+        for validate in self._of(admission.kind).validate:
+            requirements = await validate(admission)
+            if requirements is not NO_REQUIREMENTS:
+                operations += requirements.operations
+                guards += requirements.guards
         return (
             CommitRequirements(tuple(operations), tuple(guards))
             if operations or guards

@@ -1,4 +1,4 @@
-"""Who may change which part of a claim's status: the scheduler binds, a driver reports its devices.
+"""Authorization of changes to a claim's status: allocation, reservations, devices.
 
 As pkg/registry/resource, AuthorizedForBinding and AuthorizedForDeviceStatus: beside the status
 itself, the allocation needs permission on `resourceclaims/binding`, and the status of devices on
@@ -33,41 +33,44 @@ class ClaimStatusAuthorization(AdmissionRule):
         self._authorizer = authorizer
         self._features = features
 
-    async def field_errors(self, action: AdmissionRequest) -> Sequence[errors.Cause]:
+    async def field_errors(self, admission: AdmissionRequest) -> Sequence[errors.Cause]:
         if not self._features.resource_claim_granular_status_authorization:
             return ()
-        if not action.is_about(GROUP, "ResourceClaim", "status") or action.new is None:
+        if not admission.is_about(GROUP, "ResourceClaim", "status") or admission.new is None:
             return ()
-        new, old = _status(action.new), _status(action.old or {})
-        return (*self._about_binding(action, new, old), *self._about_devices(action, new, old))
+        new, old = _status(admission.new), _status(admission.old or {})
+        return (
+            *self._about_binding(admission, new, old),
+            *self._about_devices(admission, new, old),
+        )
 
     def _about_binding(
-        self, action: AdmissionRequest, new: JsonObject, old: JsonObject
+        self, admission: AdmissionRequest, new: JsonObject, old: JsonObject
     ) -> Iterator[errors.Cause]:
         if all(new.get(field) == old.get(field) for field in ("allocation", "reservedFor")):
             return
-        attributes = Attributes(action.verb, GROUP, RESOURCE, "binding")
-        refusal = self._refusal(action.user, attributes)
+        attributes = Attributes(admission.verb, GROUP, RESOURCE, "binding")
+        refusal = self._refusal(admission.user, attributes)
         if refusal is not None:
             yield _forbidden(
                 "status.allocation",
                 "changing status.allocation or status.reservedFor requires "
-                f'resource="resourceclaims/binding", verb="{action.verb}" permission: {refusal}',
+                f'resource="resourceclaims/binding", verb="{admission.verb}" permission: {refusal}',
             )
 
     def _about_devices(
-        self, action: AdmissionRequest, new: JsonObject, old: JsonObject
+        self, admission: AdmissionRequest, new: JsonObject, old: JsonObject
     ) -> Iterator[errors.Cause]:
         if not self._features.resource_claim_device_status or not new.get("allocation"):
             return
         drivers = _changed_drivers(new, old)
         if not drivers:
             return
-        verbs = [ARBITRARY_NODE + action.verb]
-        if _is_on_node(action.user, _allocated_node(new["allocation"])):
-            verbs.insert(0, ASSOCIATED_NODE + action.verb)
+        verbs = [ARBITRARY_NODE + admission.verb]
+        if _is_on_node(admission.user, _allocated_node(new["allocation"])):
+            verbs.insert(0, ASSOCIATED_NODE + admission.verb)
         for driver in drivers:
-            refusal = self._refusal_for_driver(action, verbs, driver)
+            refusal = self._refusal_for_driver(admission, verbs, driver)
             if refusal is not None:
                 yield _forbidden(
                     "status.devices",
@@ -76,13 +79,13 @@ class ClaimStatusAuthorization(AdmissionRule):
                 )
 
     def _refusal_for_driver(
-        self, action: AdmissionRequest, verbs: list[str], driver: str
+        self, admission: AdmissionRequest, verbs: list[str], driver: str
     ) -> str | None:
-        """One of the verbs is enough; without any, the first refusal is told."""
+        """Return None if one of the verbs is allowed, or the denial of the first."""
         refusals = []
         for verb in verbs:
-            attributes = Attributes(verb, GROUP, RESOURCE, "driver", action.namespace, driver)
-            refusal = self._refusal(action.user, attributes)
+            attributes = Attributes(verb, GROUP, RESOURCE, "driver", admission.namespace, driver)
+            refusal = self._refusal(admission.user, attributes)
             if refusal is None:
                 return None
             refusals.append(refusal)
@@ -105,7 +108,7 @@ def _forbidden(field: str, why: str) -> errors.Cause:
 
 
 def _changed_drivers(new: JsonObject, old: JsonObject) -> list[str]:
-    """The drivers of all entries that were added, removed or changed."""
+    """Return the drivers of all entries that were added, removed or changed."""
     before, after = _devices(old), _devices(new)
     return sorted(
         {key[0] for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
@@ -120,7 +123,7 @@ def _devices(status: JsonObject) -> dict[tuple[str, ...], JsonObject]:
 
 
 def _allocated_node(allocation: JsonObject) -> str:
-    """The node that an allocation is for; empty where it is not for exactly one by its name."""
+    """Return the name of the node of an allocation, or an empty text if it is not for one."""
     terms: list[JsonObject] = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     if len(terms) != 1 or terms[0].get("matchExpressions"):
         return ""
@@ -136,6 +139,6 @@ def _is_on_node(user: User, node: str) -> bool:
         return False
     if node_authorizer.node_of(user) == node:
         return True
-    found = dict(user.extra).get(NODE_NAME_KEY, ())
+    nodes = dict(user.extra).get(NODE_NAME_KEY, ())
     is_service_account = user.name.startswith("system:serviceaccount:")
-    return is_service_account and found == (node,) and not names.dns_subdomain_errors(node)
+    return is_service_account and nodes == (node,) and not names.dns_subdomain_errors(node)

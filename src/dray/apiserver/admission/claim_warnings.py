@@ -1,7 +1,7 @@
-"""What a claim's author may not have meant: told in warnings, never refused.
+"""Warnings about claims that are valid and probably a mistake.
 
-Warnings must cost next to nothing. An expression is looked at once per change of the slices, up to
-the first device it matches, and not at all where there are too many devices.
+Warnings must cost next to nothing. An expression is evaluated once per change of the slices, up to
+the first device it matches, and not at all if there are too many devices.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from dray.partitions import expansion
 GROUP = "resource.k8s.io"
 MAX_DEVICES = 10_000
 MAX_SHAPES = 512
-MAX_REMEMBERED = 4096
+MAX_CACHED = 4096
 DEVICES_AT_ONCE = 256
 _KINDS = ("ResourceClaim", "ResourceClaimTemplate")
 
 
 def zero_counts(document: JsonObject) -> list[str]:
-    """For an object as it was sent: a count of zero is the same as none, and none means one."""
+    """Return warnings about counts of zero in an object as it was sent: defaulting makes them 1."""
     if document.get("kind") not in _KINDS:
         return []
     return [
         f'request "{name}": count 0 was read as 1'
-        for name, each in _named_requests(expansion.claim_spec(document))
-        if each.get("count") == 0 and each.get("allocationMode", "ExactCount") == "ExactCount"
+        for name, request in _named_requests(expansion.claim_spec(document))
+        if request.get("count") == 0 and request.get("allocationMode", "ExactCount") == "ExactCount"
     ]
 
 
 def _named_requests(spec: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """Every request that asks for devices, in any version, under the name results give it."""
+    """Yield every request and subrequest, in any version, with its name in results."""
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, dict) else None
     for request in requests if isinstance(requests, list) else ():
@@ -52,9 +52,9 @@ def _named_requests(spec: JsonObject) -> Iterator[tuple[str, JsonObject]]:
             continue
         name, exactly = request.get("name", ""), request.get("exactly")
         yield name, exactly if isinstance(exactly, dict) else request
-        for each in request.get("firstAvailable") or ():
-            if isinstance(each, dict):
-                yield f"{name}/{each.get('name', '')}", each
+        for subrequest in request.get("firstAvailable") or ():
+            if isinstance(subrequest, dict):
+                yield f"{name}/{subrequest.get('name', '')}", subrequest
 
 
 class ClaimWarnings(AdmissionRule):
@@ -67,19 +67,19 @@ class ClaimWarnings(AdmissionRule):
         self._matches_nothing: dict[str, bool] = {}
         self._generation = -1
 
-    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
-        is_claim = action.kind.group == GROUP and action.kind.kind in _KINDS
-        if is_claim and action.operation == admission_chain.CREATE and action.new is not None:
-            spec = expansion.claim_spec(action.new)
+    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+        is_claim = admission.kind.group == GROUP and admission.kind.kind in _KINDS
+        if is_claim and admission.operation == admission_chain.CREATE and admission.new is not None:
+            spec = expansion.claim_spec(admission.new)
             for name, request in _named_requests(spec):
-                await self._warn(action, name, request)
+                await self._warn(admission, name, request)
         return NO_REQUIREMENTS
 
-    async def _warn(self, action: AdmissionRequest, name: str, request: JsonObject) -> None:
+    async def _warn(self, admission: AdmissionRequest, name: str, request: JsonObject) -> None:
         for index, selector in enumerate(request.get("selectors") or ()):
             expression = (selector.get("cel") or {}).get("expression", "")
             if await self._selects_nothing(expression):
-                action.warnings.append(
+                admission.warnings.append(
                     f'request "{name}": selector {index} matches 0 of '
                     f"{self._published.device_count:,} devices today"
                 )
@@ -88,20 +88,18 @@ class ClaimWarnings(AdmissionRule):
         published = self._published
         if not 0 < published.device_count <= MAX_DEVICES:
             return False
-        if published.generation != self._generation or (
-            len(self._matches_nothing) >= MAX_REMEMBERED
-        ):
+        if published.generation != self._generation or (len(self._matches_nothing) >= MAX_CACHED):
             self._matches_nothing.clear()
             self._generation = published.generation
-        known = self._matches_nothing.get(expression)
-        if known is None:
-            known = await self._search(expression)
+        is_unmatched = self._matches_nothing.get(expression)
+        if is_unmatched is None:
+            is_unmatched = await self._search(expression)
             if published.generation == self._generation:
-                self._matches_nothing[expression] = known
-        return known
+                self._matches_nothing[expression] = is_unmatched
+        return is_unmatched
 
     async def _search(self, expression: str) -> bool:
-        """Whether no device matches; False also where finding out would take too long."""
+        """Return whether no device matches; False also if the search would take too long."""
         selector = cel.compile_selector(
             expression,
             stored=False,
@@ -110,16 +108,16 @@ class ClaimWarnings(AdmissionRule):
         )
         if selector.error is not None:
             return False
-        refused: set[Hashable] = set()
+        unmatched: set[Hashable] = set()
         for number, view in enumerate(self._views(), start=1):
             if number % DEVICES_AT_ONCE == 0:
                 await asyncio.sleep(0)
             shape = selector.shape(view)
-            if shape in refused:
+            if shape in unmatched:
                 continue
-            if len(refused) >= MAX_SHAPES or selector.matches_or_false(view):
+            if len(unmatched) >= MAX_SHAPES or selector.matches_or_false(view):
                 return False
-            refused.add(shape)
+            unmatched.add(shape)
         return True
 
     def _views(self) -> Iterator[cel.DeviceView]:

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dray.api import kinds
+from dray.api import kinds, well_known
 from dray.api.features import Features
 from dray.api.types.core import ServiceAccount
 from dray.api.types.meta import JsonObject
-from dray.apiserver.access.node_graph import MIRROR_ANNOTATION
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
-NOT_READY = "node.kubernetes.io/not-ready"
-NO_SCHEDULE = "NoSchedule"
-
 
 class TaintNewNodes(AdmissionRule):
     about = frozenset({"Node"})
 
-    async def mutate(self, action: AdmissionRequest) -> None:
-        if action.operation != admission_chain.CREATE or not action.is_about("", "Node"):
+    async def mutate(self, admission: AdmissionRequest) -> None:
+        if admission.operation != admission_chain.CREATE or not admission.is_about("", "Node"):
             return
-        assert action.new is not None
-        spec = action.new.setdefault("spec", {})
+        assert admission.new is not None
+        spec = admission.new.setdefault("spec", {})
         taints = spec.get("taints") or []
-        known = {(taint.get("key"), taint.get("effect")) for taint in taints}
-        if (NOT_READY, NO_SCHEDULE) not in known:
-            spec["taints"] = [*taints, {"key": NOT_READY, "effect": NO_SCHEDULE}]
+        existing = {(taint.get("key"), taint.get("effect")) for taint in taints}
+        if (well_known.NODE_NOT_READY, well_known.NO_SCHEDULE) not in existing:
+            spec["taints"] = [
+                *taints,
+                {"key": well_known.NODE_NOT_READY, "effect": well_known.NO_SCHEDULE},
+            ]
 
 
 DEFAULT_ACCOUNT = "default"
@@ -37,19 +36,18 @@ TOKEN_VOLUME_PREFIX = "kube-api-access-"
 TOKEN_MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3607
 TOLERATED_SECONDS = 300
-_TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_NO_EXECUTE = "NoExecute"
+_TOLERATED = (well_known.NODE_NOT_READY, well_known.NODE_UNREACHABLE)
 
 
 class DefaultTolerations(AdmissionRule):
-    """Pods stay for a while on a node that is lost, unless they say otherwise."""
+    """Adds tolerations of lost nodes for some minutes to pods that have none."""
 
     about = frozenset({"Pod"})
 
-    async def mutate(self, action: AdmissionRequest) -> None:
-        if not action.is_about("", "Pod") or action.new is None:
+    async def mutate(self, admission: AdmissionRequest) -> None:
+        if not admission.is_about("", "Pod") or admission.new is None:
             return
-        spec = action.new.setdefault("spec", {})
+        spec = admission.new.setdefault("spec", {})
         given: list[JsonObject] = spec.get("tolerations") or []
         added = [_toleration(key) for key in _TOLERATED if not _has_toleration(given, key)]
         if added:
@@ -59,7 +57,7 @@ class DefaultTolerations(AdmissionRule):
 def _has_toleration(tolerations: list[JsonObject], key: str) -> bool:
     return any(
         toleration.get("key") in (None, "", key)
-        and toleration.get("effect") in (None, "", _NO_EXECUTE)
+        and toleration.get("effect") in (None, "", well_known.NO_EXECUTE)
         for toleration in tolerations
     )
 
@@ -68,16 +66,16 @@ def _toleration(key: str) -> JsonObject:
     return {
         "key": key,
         "operator": "Exists",
-        "effect": _NO_EXECUTE,
+        "effect": well_known.NO_EXECUTE,
         "tolerationSeconds": TOLERATED_SECONDS,
     }
 
 
 class PodServiceAccount(AdmissionRule):
-    """Every pod runs as somebody.
+    """Sets the service account of pods.
 
-    The account `default` may be missing: its controller makes one in every namespace, and who comes
-    before it should not be refused for that. `mounts_tokens` adds the projected volume with the
+    The account `default` may be missing: its controller creates one in every namespace, and a pod
+    that is earlier is admitted all the same. `mounts_tokens` adds the projected volume with the
     account's token, as Kubernetes does.
     """
 
@@ -90,17 +88,17 @@ class PodServiceAccount(AdmissionRule):
         self._new_suffix = new_suffix
         self._mounts_tokens = mounts_tokens
 
-    async def mutate(self, action: AdmissionRequest) -> None:
-        if action.operation != admission_chain.CREATE or not action.is_about("", "Pod"):
+    async def mutate(self, admission: AdmissionRequest) -> None:
+        if admission.operation != admission_chain.CREATE or not admission.is_about("", "Pod"):
             return
-        assert action.new is not None
-        spec = action.new.setdefault("spec", {})
-        if MIRROR_ANNOTATION in (action.new["metadata"].get("annotations") or {}):
-            _check_mirror(action, spec)
+        assert admission.new is not None
+        spec = admission.new.setdefault("spec", {})
+        if well_known.MIRROR_POD_ANNOTATION in (admission.new["metadata"].get("annotations") or {}):
+            _check_mirror(admission, spec)
             return
         if not spec.get("serviceAccountName"):
             spec["serviceAccountName"] = spec["serviceAccount"] = DEFAULT_ACCOUNT
-        account = await self._account(action, spec["serviceAccountName"])
+        account = await self._account(admission, spec["serviceAccountName"])
         if self._mounts_tokens and _wants_token(spec, account):
             self._mount_token(spec)
         if not spec.get("imagePullSecrets") and account.image_pull_secrets:
@@ -108,14 +106,14 @@ class PodServiceAccount(AdmissionRule):
                 {"name": secret.name} for secret in account.image_pull_secrets
             ]
 
-    async def _account(self, action: AdmissionRequest, name: str) -> ServiceAccount:
-        account = await self._accounts.get(name, action.namespace)
+    async def _account(self, admission: AdmissionRequest, name: str) -> ServiceAccount:
+        account = await self._accounts.get(name, admission.namespace)
         if account is not None:
             return account
         if name == DEFAULT_ACCOUNT:
             return ServiceAccount()
-        raise action.forbidden(
-            f"error looking up service account {action.namespace}/{name}: "
+        raise admission.forbidden(
+            f"error looking up service account {admission.namespace}/{name}: "
             f'serviceaccount "{name}" not found'
         )
 
@@ -134,22 +132,22 @@ class PodServiceAccount(AdmissionRule):
             spec["volumes"] = [*volumes, {"name": name, "projected": _token_sources()}]
 
 
-def _check_mirror(action: AdmissionRequest, spec: JsonObject) -> None:
-    """A mirror pod stands for what a node runs by itself: nothing is added, and it gets nothing."""
+def _check_mirror(admission: AdmissionRequest, spec: JsonObject) -> None:
+    """Raise Forbidden if a mirror pod, which a node makes itself, uses API objects."""
     if spec.get("serviceAccountName"):
-        raise action.forbidden("a mirror pod may not reference service accounts")
+        raise admission.forbidden("a mirror pod may not reference service accounts")
     for volume in spec.get("volumes") or ():
         if "secret" in volume:
-            raise action.forbidden("a mirror pod may not reference secrets")
+            raise admission.forbidden("a mirror pod may not reference secrets")
         for source in (volume.get("projected") or {}).get("sources") or ():
             if "serviceAccountToken" in source:
-                raise action.forbidden(
+                raise admission.forbidden(
                     "a mirror pod may not use ServiceAccountToken volume projections"
                 )
 
 
 def _wants_token(spec: JsonObject, account: ServiceAccount) -> bool:
-    """The pod's wish comes first, then the account's."""
+    """Return whether to mount a token: the pod's field wins over the account's."""
     for wish in (spec.get("automountServiceAccountToken"), account.automount_service_account_token):
         if wish is not None:
             return bool(wish)
@@ -157,7 +155,7 @@ def _wants_token(spec: JsonObject, account: ServiceAccount) -> bool:
 
 
 def _mount(spec: JsonObject, name: str) -> bool:
-    """Mount the volume where nothing is mounted yet; whether any container needed it."""
+    """Mount the volume unless the path is in use. Returns whether any container needed it."""
     needed = False
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         mounts = container.get("volumeMounts") or []
@@ -181,19 +179,20 @@ def _token_sources() -> JsonObject:
     }
 
 
-FINALIZER = "scheduling.k8s.io/podgroup-protection"
-
-
 class ProtectPodGroups(AdmissionRule):
     about = frozenset({"PodGroup"})
 
     def __init__(self, features: Features) -> None:
         self._is_enabled = features.generic_workload
 
-    async def mutate(self, action: AdmissionRequest) -> None:
-        if not self._is_enabled or action.operation != admission_chain.CREATE or action.subresource:
+    async def mutate(self, admission: AdmissionRequest) -> None:
+        if (
+            not self._is_enabled
+            or admission.operation != admission_chain.CREATE
+            or admission.subresource
+        ):
             return
-        assert action.new is not None
-        finalizers = action.new["metadata"].setdefault("finalizers", [])
-        if FINALIZER not in finalizers:
-            finalizers.append(FINALIZER)
+        assert admission.new is not None
+        finalizers = admission.new["metadata"].setdefault("finalizers", [])
+        if well_known.POD_GROUP_FINALIZER not in finalizers:
+            finalizers.append(well_known.POD_GROUP_FINALIZER)

@@ -1,14 +1,14 @@
-"""The life of namespaces: nothing is created where none is or one is ending; some never end.
+"""Namespace lifecycle: no creates in absent or terminating namespaces; some cannot be deleted.
 
-As apiserver, admission/plugin/namespace/lifecycle. `finalize` is how the namespace controller says
-that a namespace is empty.
+As apiserver, admission/plugin/namespace/lifecycle. The namespace controller
+calls `finalize` when a namespace is empty.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.ids import GroupResource
 from dray.api.types.core import Namespace
 from dray.api.types.meta import JsonObject
@@ -22,15 +22,15 @@ from dray.apiserver.admission.admission_chain import (
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
-SYSTEM = ("default", "kube-system", "kube-public", "kube-node-lease")
+SYSTEM = ("default", "kube-system", "kube-public", well_known.NODE_LEASE_NAMESPACE)
 TERMINATING = "Terminating"
 
-# Their answers must not tell which namespaces exist.
+# Their responses must not reveal which namespaces exist.
 _REVIEWS = frozenset({"LocalSubjectAccessReview"})
 
 
 def objects() -> Iterator[JsonObject]:
-    """The namespaces of a new cluster."""
+    """Return the namespaces of a new cluster."""
     for name in SYSTEM:
         yield {
             "apiVersion": "v1",
@@ -45,31 +45,33 @@ class NamespaceLifecycle(AdmissionRule):
     def __init__(self, store: Store) -> None:
         self._namespaces = Lookup(store, kinds.NAMESPACE, Namespace)
 
-    async def mutate(self, action: AdmissionRequest) -> None:
-        if action.operation != admission_chain.CREATE or not action.namespace:
+    async def mutate(self, admission: AdmissionRequest) -> None:
+        if admission.operation != admission_chain.CREATE or not admission.namespace:
             return
-        if action.kind.kind in _REVIEWS:
+        if admission.kind.kind in _REVIEWS:
             return
-        namespace = await self._namespaces.get(action.namespace)
+        namespace = await self._namespaces.get(admission.namespace)
         if namespace is None:
-            raise errors.not_found(GroupResource("", "namespaces"), action.namespace)
+            raise errors.not_found(GroupResource("", "namespaces"), admission.namespace)
         if namespace.status.phase == TERMINATING:
-            raise _terminating(action)
+            raise _terminating(admission)
 
-    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
-        is_deletion = action.operation == admission_chain.DELETE
-        if is_deletion and action.kind is kinds.NAMESPACE and action.name in SYSTEM:
-            raise action.forbidden("this namespace may not be deleted")
+    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+        is_deletion = admission.operation == admission_chain.DELETE
+        if is_deletion and admission.kind is kinds.NAMESPACE and admission.name in SYSTEM:
+            raise admission.forbidden("this namespace may not be deleted")
         return NO_REQUIREMENTS
 
 
-def _terminating(action: AdmissionRequest) -> errors.Forbidden:
-    name = action.namespace
-    refusal = action.forbidden(
+def _terminating(admission: AdmissionRequest) -> errors.Forbidden:
+    name = admission.namespace
+    refusal = admission.forbidden(
         f"unable to create new content in namespace {name} because it is being terminated"
     )
     cause = errors.Cause(
         "metadata.namespace", "NamespaceTerminating", f"namespace {name} is being terminated"
     )
-    details = errors.Details(action.name, action.kind.group, action.kind.plural, causes=(cause,))
+    details = errors.Details(
+        admission.name, admission.kind.group, admission.kind.plural, causes=(cause,)
+    )
     return errors.Forbidden(refusal.message, details)

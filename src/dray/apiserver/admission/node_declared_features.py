@@ -1,4 +1,4 @@
-"""Slices whose devices use the node's own resources, only for nodes that say they can do that.
+"""Slices with node allocatable resources, only for nodes that declare the feature.
 
 As plugin/pkg/admission/nodedeclaredfeatures, for resource slices.
 """
@@ -37,7 +37,7 @@ class _Node(Wire, frozen=True):
 
 
 class _Place(NamedTuple):
-    """Where a device is: on one node, on those that are selected, or on all."""
+    """The nodes of a device: one, those that a selector matches, or all."""
 
     node: str
     selector: NodeSelector | None
@@ -52,39 +52,39 @@ class NodeAllocatableSlices(AdmissionRule):
         self._is_on = features.node_declared_features and features.node_allocatable_resources
         self._reader = Reader(ResourceSlice)
 
-    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
-        is_write = action.operation in (admission_chain.CREATE, admission_chain.UPDATE)
-        if self._is_on and is_write and action.is_about("resource.k8s.io", "ResourceSlice"):
-            assert action.new is not None
-            await self._check(action, action.new)
+    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+        is_write = admission.operation in (admission_chain.CREATE, admission_chain.UPDATE)
+        if self._is_on and is_write and admission.is_about("resource.k8s.io", "ResourceSlice"):
+            assert admission.new is not None
+            await self._check(admission, admission.new)
         return NO_REQUIREMENTS
 
-    async def _check(self, action: AdmissionRequest, document: dict[str, Any]) -> None:
+    async def _check(self, admission: AdmissionRequest, document: dict[str, Any]) -> None:
         spec = self._reader.convert(document).spec
         places: dict[_Place, Device] = {}
         for device in spec.devices:
             if device.node_allocatable_resources:
                 places.setdefault(_place(spec, device), device)
         for place, device in places.items():
-            for node in await self._nodes_at(action, place, device):
-                _check_node(action, node)
+            for node in await self._nodes_at(admission, place, device):
+                _check_node(admission, node)
 
     async def _nodes_at(
-        self, action: AdmissionRequest, place: _Place, device: Device
+        self, admission: AdmissionRequest, place: _Place, device: Device
     ) -> Iterable[_Node]:
         if place.node:
             node = await self._nodes.get(place.node)
             if node is None:
-                raise action.forbidden(
+                raise admission.forbidden(
                     f"node {gotext.quote(place.node)} not found for device "
                     f"{gotext.quote(device.name)}"
                 )
             return [node]
-        nodes = [found.value for found in await self._nodes.all()]
+        nodes = [stored.value for stored in await self._nodes.all()]
         if place.everywhere:
             return nodes
         if place.selector is None:
-            raise action.forbidden(
+            raise admission.forbidden(
                 f"device {gotext.quote(device.name)} in ResourceSlice has NodeAllocatableResources "
                 "but does not map to any nodes"
             )
@@ -97,7 +97,7 @@ def _place(spec: ResourceSliceSpec, device: Device) -> _Place:
     return _Place(source.node_name or "", source.node_selector, bool(source.all_nodes))
 
 
-def _check_node(action: AdmissionRequest, node: _Node) -> None:
+def _check_node(admission: AdmissionRequest, node: _Node) -> None:
     if FEATURE not in node.status.declared_features:
         name = gotext.quote(node.metadata.name)
-        raise action.forbidden(f"node {name} does not support {FEATURE} feature")
+        raise admission.forbidden(f"node {name} does not support {FEATURE} feature")

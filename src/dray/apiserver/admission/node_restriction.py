@@ -1,14 +1,14 @@
-"""A node writes only about itself: its own Node, lease, slices, and the pods bound to it.
+"""Node restriction: a node writes only its own Node, lease, slices, and the pods bound to it.
 
-As plugin/pkg/admission/noderestriction. The node authorizer decides by names; what needs a look at
-the object is decided here.
+As plugin/pkg/admission/noderestriction. The node authorizer decides by names; this rule
+decides by the content of the object.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.formats import gotext
 from dray.api.ids import GroupResource
 from dray.api.types.meta import JsonObject, ObjectMeta, Wire
@@ -41,7 +41,7 @@ _OWN_LABELS = frozenset(
 )
 _OWN_LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _REFERENCES = ("serviceaccounts", "secrets", "configmaps", "resourceclaims")
-_MIRROR = node_graph.MIRROR_ANNOTATION
+_MIRROR = well_known.MIRROR_POD_ANNOTATION
 
 
 class _PodSpec(Wire, frozen=True):
@@ -62,160 +62,160 @@ class NodeRestriction(AdmissionRule):
         self._pods = Lookup(store, kinds.POD, _Pod)
         self._nodes = Lookup(store, kinds.NODE, _Node)
 
-    async def mutate(self, action: AdmissionRequest) -> None:
-        await self._restrict(action)
+    async def mutate(self, admission: AdmissionRequest) -> None:
+        await self._restrict(admission)
 
-    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
-        if action.operation == admission_chain.DELETE:
-            await self._restrict(action)
+    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+        if admission.operation == admission_chain.DELETE:
+            await self._restrict(admission)
         return NO_REQUIREMENTS
 
-    async def _restrict(self, action: AdmissionRequest) -> None:
-        node = node_authorizer.node_of(action.user)
+    async def _restrict(self, admission: AdmissionRequest) -> None:
+        node = node_authorizer.node_of(admission.user)
         if node is None:
             return
         if not node:
-            user = gotext.quote(action.user.name)
-            raise action.forbidden(f"could not determine node from user {user}")
-        check = _CHECKS.get((action.kind.group, action.kind.kind))
+            user = gotext.quote(admission.user.name)
+            raise admission.forbidden(f"could not determine node from user {user}")
+        check = _CHECKS.get((admission.kind.group, admission.kind.kind))
         if check is not None:
-            await check(self, action, node)
+            await check(self, admission, node)
 
-    async def _check_pod(self, action: AdmissionRequest, node: str) -> None:
-        match action.subresource, action.operation:
+    async def _check_pod(self, admission: AdmissionRequest, node: str) -> None:
+        match admission.subresource, admission.operation:
             case "", admission_chain.CREATE:
-                await self._check_new_pod(action, node)
+                await self._check_new_pod(admission, node)
             case "", admission_chain.DELETE:
-                _check_deleted_pod(action, node)
+                _check_deleted_pod(admission, node)
             case "", _:
-                raise action.forbidden(
-                    f"unexpected operation {gotext.quote(action.operation)}, node "
+                raise admission.forbidden(
+                    f"unexpected operation {gotext.quote(admission.operation)}, node "
                     f"{gotext.quote(node)} can only create and delete mirror pods"
                 )
             case "status", _:
-                _check_pod_status(action, node)
+                _check_pod_status(admission, node)
             case "eviction", _:
-                await self._check_evicted_pod(action, node)
+                await self._check_evicted_pod(admission, node)
             case _:
-                raise action.forbidden(
-                    f"unexpected pod subresource {gotext.quote(action.subresource)}, only 'status' "
-                    "and 'eviction' are allowed"
+                raise admission.forbidden(
+                    f"unexpected pod subresource {gotext.quote(admission.subresource)}, "
+                    "only 'status' and 'eviction' are allowed"
                 )
 
-    async def _check_new_pod(self, action: AdmissionRequest, node: str) -> None:
-        assert action.new is not None
-        pod, quoted = action.new, gotext.quote(node)
+    async def _check_new_pod(self, admission: AdmissionRequest, node: str) -> None:
+        assert admission.new is not None
+        pod, quoted = admission.new, gotext.quote(node)
         if _MIRROR not in (pod["metadata"].get("annotations") or {}):
-            raise action.forbidden(
+            raise admission.forbidden(
                 f'pod does not have "{_MIRROR}" annotation, node {quoted} can only create mirror '
                 "pods"
             )
         if _node_name(pod) != node:
-            raise action.forbidden(
+            raise admission.forbidden(
                 f"node {quoted} can only create pods with spec.nodeName set to itself"
             )
-        await self._check_owner(action, node, pod["metadata"].get("ownerReferences") or [])
-        _check_references(action, node, pod)
+        await self._check_owner(admission, node, pod["metadata"].get("ownerReferences") or [])
+        _check_references(admission, node, pod)
 
     async def _check_owner(
-        self, action: AdmissionRequest, node: str, owners: list[JsonObject]
+        self, admission: AdmissionRequest, node: str, owners: list[JsonObject]
     ) -> None:
         quoted = gotext.quote(node)
         if len(owners) > 1:
-            raise action.forbidden(
+            raise admission.forbidden(
                 f"node {quoted} can only create pods with a single owner reference set to itself"
             )
         owner = owners[0] if owners else {}
         if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node):
-            raise action.forbidden(
+            raise admission.forbidden(
                 f"node {quoted} can only create pods with an owner reference set to itself"
             )
         if not owner.get("controller"):
-            raise action.forbidden(
+            raise admission.forbidden(
                 f"node {quoted} can only create pods with a controller owner reference set to "
                 "itself"
             )
         if owner.get("blockOwnerDeletion"):
-            raise action.forbidden(
+            raise admission.forbidden(
                 f"node {quoted} must not set blockOwnerDeletion on an owner reference"
             )
-        await self._check_uid(action, node, owner.get("uid", ""))
+        await self._check_uid(admission, node, owner.get("uid", ""))
 
-    async def _check_uid(self, action: AdmissionRequest, node: str, uid: str) -> None:
-        found = await self._nodes.get(node)
-        if found is None:
+    async def _check_uid(self, admission: AdmissionRequest, node: str, uid: str) -> None:
+        stored_node = await self._nodes.get(node)
+        if stored_node is None:
             raise errors.not_found(GroupResource("", "nodes"), node)
-        if found.metadata.uid != uid:
-            raise action.forbidden(
-                f"node {node} UID mismatch: expected {uid} got {found.metadata.uid}"
+        if stored_node.metadata.uid != uid:
+            raise admission.forbidden(
+                f"node {node} UID mismatch: expected {uid} got {stored_node.metadata.uid}"
             )
 
-    async def _check_evicted_pod(self, action: AdmissionRequest, node: str) -> None:
-        pod = await self._pods.get(action.name, action.namespace)
+    async def _check_evicted_pod(self, admission: AdmissionRequest, node: str) -> None:
+        pod = await self._pods.get(admission.name, admission.namespace)
         if pod is None:
-            raise errors.not_found(GroupResource("", "pods"), action.name)
+            raise errors.not_found(GroupResource("", "pods"), admission.name)
         if pod.spec.node_name != node:
-            raise action.forbidden(
+            raise admission.forbidden(
                 f"node {node} can only evict pods with spec.nodeName set to itself"
             )
 
-    async def _check_token(self, action: AdmissionRequest, node: str) -> None:
-        """A node gets tokens for the pods that run on it, and bound to them."""
-        if action.subresource != "token":
+    async def _check_token(self, admission: AdmissionRequest, node: str) -> None:
+        """Raise Forbidden unless the token is bound to a pod of the node."""
+        if admission.subresource != "token":
             return
-        reference = ((action.new or {}).get("spec") or {}).get("boundObjectRef") or {}
+        reference = ((admission.new or {}).get("spec") or {}).get("boundObjectRef") or {}
         name = reference.get("name")
         if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod") or not name:
-            raise action.forbidden("node requested token not bound to a pod")
+            raise admission.forbidden("node requested token not bound to a pod")
         if not reference.get("uid"):
-            raise action.forbidden("node requested token with a pod binding without a uid")
-        pod = await self._pods.get(name, action.namespace)
+            raise admission.forbidden("node requested token with a pod binding without a uid")
+        pod = await self._pods.get(name, admission.namespace)
         if pod is None:
             raise errors.not_found(GroupResource("", "pods"), name)
         if pod.metadata.uid != reference["uid"]:
-            raise action.forbidden(
+            raise admission.forbidden(
                 f"the UID in the bound object reference ({reference['uid']}) does not match the "
                 "UID in record. The object might have been deleted and then recreated"
             )
         if pod.spec.node_name != node:
-            raise action.forbidden(
+            raise admission.forbidden(
                 "node requested token bound to a pod scheduled on a different node"
             )
 
-    async def _check_node(self, action: AdmissionRequest, node: str) -> None:
-        if action.name != node:
-            raise action.forbidden(
+    async def _check_node(self, admission: AdmissionRequest, node: str) -> None:
+        if admission.name != node:
+            raise admission.forbidden(
                 f"node {gotext.quote(node)} is not allowed to modify node "
-                f"{gotext.quote(action.name)}"
+                f"{gotext.quote(admission.name)}"
             )
-        if action.operation == admission_chain.CREATE:
-            _check_new_node(action, node)
-        elif action.operation == admission_chain.UPDATE:
-            _check_changed_node(action, node)
+        if admission.operation == admission_chain.CREATE:
+            _check_new_node(admission, node)
+        elif admission.operation == admission_chain.UPDATE:
+            _check_changed_node(admission, node)
 
-    async def _check_lease(self, action: AdmissionRequest, node: str) -> None:
-        if action.namespace != node_authorizer.LEASE_NAMESPACE:
-            raise action.forbidden(
-                f'can only access leases in the "{node_authorizer.LEASE_NAMESPACE}" system '
+    async def _check_lease(self, admission: AdmissionRequest, node: str) -> None:
+        if admission.namespace != well_known.NODE_LEASE_NAMESPACE:
+            raise admission.forbidden(
+                f'can only access leases in the "{well_known.NODE_LEASE_NAMESPACE}" system '
                 "namespace"
             )
-        if action.name != node:
-            raise action.forbidden(
+        if admission.name != node:
+            raise admission.forbidden(
                 "can only access node lease with the same name as the requesting node"
             )
 
-    async def _check_csi_node(self, action: AdmissionRequest, node: str) -> None:
-        if action.name != node:
-            raise action.forbidden(
+    async def _check_csi_node(self, admission: AdmissionRequest, node: str) -> None:
+        if admission.name != node:
+            raise admission.forbidden(
                 "can only access CSINode with the same name as the requesting node"
             )
 
-    async def _check_slice(self, action: AdmissionRequest, node: str) -> None:
+    async def _check_slice(self, admission: AdmissionRequest, node: str) -> None:
         verbs = {admission_chain.CREATE: "create", admission_chain.DELETE: "delete"}
-        verb = verbs.get(action.operation)
-        document = action.old if verb == "delete" else action.new
+        verb = verbs.get(admission.operation)
+        document = admission.old if verb == "delete" else admission.new
         if verb and _node_name(document or {}) != node:
-            raise action.forbidden(
+            raise admission.forbidden(
                 f"can only {verb} ResourceSlice with the same NodeName as the requesting node"
             )
 
@@ -237,37 +237,37 @@ def _node_name(document: JsonObject) -> str | None:
     return name
 
 
-def _check_deleted_pod(action: AdmissionRequest, node: str) -> None:
-    if _node_name(action.old or {}) != node:
-        raise action.forbidden(
+def _check_deleted_pod(admission: AdmissionRequest, node: str) -> None:
+    if _node_name(admission.old or {}) != node:
+        raise admission.forbidden(
             f"node {gotext.quote(node)} can only delete pods with spec.nodeName set to itself"
         )
 
 
-def _check_references(action: AdmissionRequest, node: str, pod: JsonObject) -> None:
-    """A pod that the node makes itself must not give it rights on other objects."""
-    used = {each.partition("/")[0] for each in node_graph.used_by(pod)}
-    found = [each for each in (*_REFERENCES, *sorted(used)) if each in used]
+def _check_references(admission: AdmissionRequest, node: str, pod: JsonObject) -> None:
+    """Raise Forbidden if a pod that the node creates refers to objects of the API."""
+    used = {reference.partition("/")[0] for reference in node_graph.used_by(pod)}
+    referenced = [resource for resource in (*_REFERENCES, *sorted(used)) if resource in used]
     if (pod.get("spec") or {}).get("resourceClaims"):
-        found.append("resourceclaims")
-    if found:
-        raise action.forbidden(
-            f"node {gotext.quote(node)} can not create pods that reference {found[0]}"
+        referenced.append("resourceclaims")
+    if referenced:
+        raise admission.forbidden(
+            f"node {gotext.quote(node)} can not create pods that reference {referenced[0]}"
         )
 
 
-def _check_pod_status(action: AdmissionRequest, node: str) -> None:
-    new, old, quoted = action.new or {}, action.old or {}, gotext.quote(node)
+def _check_pod_status(admission: AdmissionRequest, node: str) -> None:
+    new, old, quoted = admission.new or {}, admission.old or {}, gotext.quote(node)
     if _node_name(old) != node:
-        raise action.forbidden(
+        raise admission.forbidden(
             f"node {quoted} can only update pod status for pods with spec.nodeName set to itself"
         )
     if (new["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {}):
-        raise action.forbidden(f"node {quoted} cannot update labels through pod status")
+        raise admission.forbidden(f"node {quoted} cannot update labels through pod status")
     status, before = new.get("status") or {}, old.get("status") or {}
     for field, words in _NOT_FOR_NODES.items():
         if (status.get(field) or None) != (before.get(field) or None):
-            raise action.forbidden(f"node {quoted} cannot update {words}")
+            raise admission.forbidden(f"node {quoted} cannot update {words}")
 
 
 _NOT_FOR_NODES = {
@@ -277,33 +277,33 @@ _NOT_FOR_NODES = {
 }
 
 
-def _check_new_node(action: AdmissionRequest, node: str) -> None:
-    assert action.new is not None
-    forbidden = _forbidden_labels(_labels(action.new), {})
+def _check_new_node(admission: AdmissionRequest, node: str) -> None:
+    assert admission.new is not None
+    forbidden = _forbidden_labels(_labels(admission.new), {})
     if forbidden:
-        raise action.forbidden(
+        raise admission.forbidden(
             f"node {gotext.quote(node)} is not allowed to set the following labels: "
             f"{', '.join(forbidden)}"
         )
 
 
-def _check_changed_node(action: AdmissionRequest, node: str) -> None:
-    """A node must not draw work to itself that was not meant for it."""
-    assert action.new is not None
-    assert action.old is not None
-    new, old = action.new, action.old
+def _check_changed_node(admission: AdmissionRequest, node: str) -> None:
+    """Raise Forbidden if a node changes its taints or labels that attract pods."""
+    assert admission.new is not None
+    assert admission.old is not None
+    new, old = admission.new, admission.old
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     if (spec.get("taints") or []) != (before.get("taints") or []):
-        raise action.forbidden(f"node {gotext.quote(node)} is not allowed to modify taints")
+        raise admission.forbidden(f"node {gotext.quote(node)} is not allowed to modify taints")
     if (new["metadata"].get("ownerReferences") or []) != (
         old["metadata"].get("ownerReferences") or []
     ):
-        raise action.forbidden(
+        raise admission.forbidden(
             f"node {gotext.quote(node)} is not allowed to modify ownerReferences"
         )
     forbidden = _forbidden_labels(_labels(new), _labels(old))
     if forbidden:
-        raise action.forbidden(f"is not allowed to modify labels: {', '.join(forbidden)}")
+        raise admission.forbidden(f"is not allowed to modify labels: {', '.join(forbidden)}")
 
 
 def _labels(document: JsonObject) -> dict[str, str]:
@@ -321,7 +321,7 @@ def _may_set_label(key: str) -> bool:
         return False
     if not _is_under(domain, "kubernetes.io") and not _is_under(domain, "k8s.io"):
         return True
-    return key in _OWN_LABELS or any(_is_under(domain, each) for each in _OWN_LABEL_DOMAINS)
+    return key in _OWN_LABELS or any(_is_under(domain, parent) for parent in _OWN_LABEL_DOMAINS)
 
 
 def _is_under(domain: str, parent: str) -> bool:

@@ -32,17 +32,17 @@ class PartitionRequests(AdmissionRule):
     about = frozenset(_PATHS)
 
     def __init__(self, store: Store, published: PublishedSlices, features: Features) -> None:
-        self._classes = Lookup(store, kinds.served(GROUP, "DeviceClass"), DeviceClass)
+        self._classes = Lookup(store, kinds.DEVICE_CLASS, DeviceClass)
         self._published = published
         self._is_on = features.partition_request
         self._reader = Reader(ResourceSlice)
         self._cached: dict[tuple[str, ...], list[PartitionDevice]] = {}
         self._generation = -1
 
-    async def mutate(self, action: AdmissionRequest) -> None:
-        document = action.new
-        path = _PATHS.get(action.kind.kind) if action.kind.group == GROUP else None
-        if not self._is_on or path is None or document is None or action.subresource:
+    async def mutate(self, admission: AdmissionRequest) -> None:
+        document = admission.new
+        path = _PATHS.get(admission.kind.kind) if admission.kind.group == GROUP else None
+        if not self._is_on or path is None or document is None or admission.subresource:
             return
         requested = expansion.requested_partitions(document)
         if not requested:
@@ -50,23 +50,23 @@ class PartitionRequests(AdmissionRule):
         spec = expansion.claim_spec(document)
         classes = [stored.value for stored in await self._classes.all()]
         if (
-            action.operation == admission_chain.UPDATE
-            and requested == expansion.requested_partitions(action.old or {})
+            admission.operation == admission_chain.UPDATE
+            and requested == expansion.requested_partitions(admission.old or {})
         ):
-            before = expansion.claim_spec(action.old or {})
+            before = expansion.claim_spec(admission.old or {})
             spec = expansion.keep_previous_expansion(spec, before, classes)
         devices = await self._distinct_devices(spec, requested, classes)
         expanded = expansion.expand(spec, requested, devices, classes, path)
         if expanded.errors:
-            group_kind = GroupKind(action.kind.group, action.kind.kind)
-            raise errors.invalid(group_kind, action.name, validation.causes(expanded.errors))
+            group_kind = GroupKind(admission.kind.group, admission.kind.kind)
+            raise errors.invalid(group_kind, admission.name, validation.causes(expanded.errors))
         _replace_spec(document, expanded.spec)
-        action.warnings.extend(expanded.remarks)
+        admission.warnings.extend(expanded.remarks)
 
     async def _distinct_devices(
         self, spec: JsonObject, requested: JsonObject, classes: Iterable[DeviceClass]
     ) -> list[PartitionDevice]:
-        """One partition of every sort that the selectors in question can tell apart."""
+        """Return one partition of each kind that the selectors can distinguish."""
         partitions = expansion.PublishedPartitions((), classes)
         pending = expansion.pending(spec, requested)
         if not pending:

@@ -1,10 +1,11 @@
-"""Priority classes, resolved: a pod or pod group says a name, the server writes the number.
+"""Priority classes: the server resolves the class of a pod or pod group to a number.
 
 As plugin/pkg/admission/priority.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -36,7 +37,7 @@ _SYSTEM = {
 
 
 def objects() -> Iterator[JsonObject]:
-    """The priority classes of a new cluster."""
+    """Return the priority classes of a new cluster."""
     for name, (value, description) in _SYSTEM.items():
         yield {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -60,35 +61,35 @@ class Priorities(AdmissionRule):
     def __init__(self, store: Store) -> None:
         self._classes = Lookup(store, kinds.PRIORITY_CLASS, PriorityClass)
 
-    async def mutate(self, action: AdmissionRequest) -> None:
-        if action.is_about("", "Pod"):
-            if action.operation == admission_chain.CREATE:
-                await self._set_pod_priority(action)
-            elif action.operation == admission_chain.UPDATE:
-                _keep_priority(action)
-        elif action.operation == admission_chain.CREATE and action.is_about(
+    async def mutate(self, admission: AdmissionRequest) -> None:
+        if admission.is_about("", "Pod"):
+            if admission.operation == admission_chain.CREATE:
+                await self._set_pod_priority(admission)
+            elif admission.operation == admission_chain.UPDATE:
+                _keep_priority(admission)
+        elif admission.operation == admission_chain.CREATE and admission.is_about(
             "scheduling.k8s.io", "PodGroup"
         ):
-            await self._set_group_priority(action)
+            await self._set_group_priority(admission)
 
-    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
-        is_write = action.operation in (admission_chain.CREATE, admission_chain.UPDATE)
-        if is_write and action.is_about("scheduling.k8s.io", "PriorityClass"):
-            await self._check_only_default(action)
+    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+        is_write = admission.operation in (admission_chain.CREATE, admission_chain.UPDATE)
+        if is_write and admission.is_about("scheduling.k8s.io", "PriorityClass"):
+            await self._check_only_default(admission)
         return NO_REQUIREMENTS
 
-    async def _set_pod_priority(self, action: AdmissionRequest) -> None:
-        spec = _spec(action)
-        resolved = await self._resolve(action, spec)
+    async def _set_pod_priority(self, admission: AdmissionRequest) -> None:
+        spec = _spec(admission)
+        resolved = await self._resolve(admission, spec)
         if spec.get("priority") not in (None, resolved.value):
-            raise action.forbidden(
+            raise admission.forbidden(
                 f"the integer value of priority ({spec['priority']}) must not be provided in pod "
                 f"spec; priority admission controller computed {resolved.value} from the given "
                 "PriorityClass name"
             )
         policy = resolved.preemption_policy
         if policy and spec.get("preemptionPolicy") not in (None, policy):
-            raise action.forbidden(
+            raise admission.forbidden(
                 f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be "
                 f"provided in pod spec; priority admission controller computed {policy} from the "
                 "given PriorityClass name"
@@ -97,49 +98,51 @@ class Priorities(AdmissionRule):
         if policy:
             spec["preemptionPolicy"] = policy
 
-    async def _set_group_priority(self, action: AdmissionRequest) -> None:
-        spec = _spec(action)
-        resolved = await self._resolve(action, spec)
+    async def _set_group_priority(self, admission: AdmissionRequest) -> None:
+        spec = _spec(admission)
+        resolved = await self._resolve(admission, spec)
         if spec.get("priority") not in (None, resolved.value):
-            raise action.forbidden(
+            raise admission.forbidden(
                 f"priority set in the pod group ({spec['priority']}) must match the priority "
                 f"computed ({resolved.value}) based on the priority class set in the spec"
             )
         _write(spec, resolved)
 
-    async def _resolve(self, action: AdmissionRequest, spec: JsonObject) -> _Resolved:
+    async def _resolve(self, admission: AdmissionRequest, spec: JsonObject) -> _Resolved:
         name = spec.get("priorityClassName")
         if not name:
             default = await self._default()
             if default is None:
                 return _Resolved("", 0, PREEMPT_LOWER_PRIORITY)
             return _Resolved(default.metadata.name, default.value, default.preemption_policy)
-        found = await self._classes.get(name)
-        if found is None:
-            raise action.forbidden(f"no PriorityClass with name {name} was found")
-        return _Resolved(name, found.value, found.preemption_policy)
+        priority_class = await self._classes.get(name)
+        if priority_class is None:
+            raise admission.forbidden(f"no PriorityClass with name {name} was found")
+        return _Resolved(name, priority_class.value, priority_class.preemption_policy)
 
     async def _default(self) -> PriorityClass | None:
-        """Should there be more than one after a race, the lowest wins."""
-        marked = [each.value for each in await self._classes.all() if each.value.global_default]
-        return min(marked, key=lambda each: each.value, default=None)
+        """Return the default class, or None; of several after a race, the lowest."""
+        marked = [
+            stored.value for stored in await self._classes.all() if stored.value.global_default
+        ]
+        return min(marked, key=operator.attrgetter("value"), default=None)
 
-    async def _check_only_default(self, action: AdmissionRequest) -> None:
-        if not (action.new or {}).get("globalDefault"):
+    async def _check_only_default(self, admission: AdmissionRequest) -> None:
+        if not (admission.new or {}).get("globalDefault"):
             return
         default = await self._default()
         if default is None:
             return
         name = default.metadata.name
-        if action.operation == admission_chain.CREATE or name != action.name:
-            raise action.forbidden(
+        if admission.operation == admission_chain.CREATE or name != admission.name:
+            raise admission.forbidden(
                 f"PriorityClass {name} is already marked as default. Only one default can exist"
             )
 
 
-def _spec(action: AdmissionRequest) -> JsonObject:
-    assert action.new is not None
-    spec: JsonObject = action.new.setdefault("spec", {})
+def _spec(admission: AdmissionRequest) -> JsonObject:
+    assert admission.new is not None
+    spec: JsonObject = admission.new.setdefault("spec", {})
     return spec
 
 
@@ -149,9 +152,9 @@ def _write(spec: JsonObject, resolved: _Resolved) -> None:
     spec["priority"] = resolved.value
 
 
-def _keep_priority(action: AdmissionRequest) -> None:
-    """Whoever writes a pod back without its priority does not take it away."""
-    spec, before = _spec(action), (action.old or {}).get("spec", {})
+def _keep_priority(admission: AdmissionRequest) -> None:
+    """Keep the priority in an update without one."""
+    spec, before = _spec(admission), (admission.old or {}).get("spec", {})
     for field in ("priority", "preemptionPolicy"):
         if spec.get(field) is None and before.get(field) is not None:
             spec[field] = before[field]

@@ -2,8 +2,8 @@
 
 As apiserver, admission/plugin/resourcequota. The charged quota is written in the transaction that
 stores the object, under the guard of the revision it was read at; so no number of creates at once
-can exceed it. What is removed gives its charge back in the same way; all else that changes usage
-(a pod that ends) is left to the quota controller, which counts anew.
+can exceed it. A delete releases its charge in the same way; all other changes of usage (a pod that
+ends) are left to the quota controller, which counts again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EXTENDED = well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION
 
 
 class _Charged(NamedTuple):
-    """What an object charges, and which quotas and which of their names count it."""
+    """The charge of an object, and the quotas and names that count it."""
 
     amounts: Amounts
     concerns: Callable[[ResourceQuota], bool]
@@ -59,76 +59,78 @@ class Quotas(AdmissionRule):
         self._pod_reader = Reader(Pod)
         self._claim_reader = Reader(ResourceClaim)
         self._queues: dict[str, asyncio.Lock] = {}
-        """By namespace, where quotas were last seen."""
+        """By namespace, for namespaces that had quotas when last read."""
 
-    def turn(self, action: AdmissionRequest) -> contextlib.AbstractAsyncContextManager[None]:
-        """Where quotas count, those who create in a namespace of this server queue up.
+    def commit_lock(
+        self, admission: AdmissionRequest
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """Serialize the creates in a namespace with quotas on this server.
 
-        What is charged is guarded anyway: who finds a quota that nobody knew of may lose a race,
-        and queues up for the next one.
+        Charges are guarded anyway: the first create after a quota appears may lose a race, and
+        takes the lock for its next attempt.
         """
-        queue = self._queues.get(action.namespace)
-        return admission_chain.NO_LOCK if queue is None or not _is_counted(action) else queue
+        queue = self._queues.get(admission.namespace)
+        return admission_chain.NO_LOCK if queue is None or not _is_counted(admission) else queue
 
-    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
-        if not _is_counted(action):
+    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+        if not _is_counted(admission):
             return NO_REQUIREMENTS
-        quotas = await self._quotas.all(action.namespace)
+        quotas = await self._quotas.all(admission.namespace)
         if not quotas:
-            self._queues.pop(action.namespace, None)
+            self._queues.pop(admission.namespace, None)
             return NO_REQUIREMENTS
-        self._queues.setdefault(action.namespace, asyncio.Lock())
-        if _is_removed(action):
-            operations = await self._release(action, quotas)
+        self._queues.setdefault(admission.namespace, asyncio.Lock())
+        if _is_removed(admission):
+            operations = await self._release(admission, quotas)
         else:
-            operations = await self._charge(action, quotas)
-        return NO_REQUIREMENTS if action.dry_run else CommitRequirements(operations)
+            operations = await self._charge(admission, quotas)
+        return NO_REQUIREMENTS if admission.dry_run else CommitRequirements(operations)
 
     async def _charge(
-        self, action: AdmissionRequest, quotas: Sequence[Found[ResourceQuota]]
+        self, admission: AdmissionRequest, quotas: Sequence[Found[ResourceQuota]]
     ) -> tuple[Put, ...]:
-        assert action.new is not None
-        charged = await self._charged(action, action.new)
-        before = await self._charged(action, action.old) if action.old else None
+        assert admission.new is not None
+        charged = await self._charged(admission, admission.new)
+        before = await self._charged(admission, admission.old) if admission.old else None
         puts = []
-        for found in quotas:
-            if not charged.concerns(found.value):
+        for quota in quotas:
+            if not charged.concerns(quota.value):
                 continue
-            _check_countable(action, found.value, charged)
+            _check_countable(admission, quota.value, charged)
             amounts = dict(charged.amounts)
-            if before and before.concerns(found.value):
+            if before and before.concerns(quota.value):
                 amounts = _difference(amounts, before.amounts)
             requested = {
                 name: amount
                 for name, amount in amounts.items()
-                if name in found.value.status.hard and amount.sign() > 0
+                if name in quota.value.status.hard and amount.sign() > 0
             }
             if requested:
-                puts.append(_put(found, _add(action, found.value, requested)))
+                puts.append(_put(quota, _add(admission, quota.value, requested)))
         return tuple(puts)
 
     async def _release(
-        self, action: AdmissionRequest, quotas: Sequence[Found[ResourceQuota]]
+        self, admission: AdmissionRequest, quotas: Sequence[Found[ResourceQuota]]
     ) -> tuple[Put, ...]:
-        charged = await self._charged(action, action.old or {})
+        charged = await self._charged(admission, admission.old or {})
         puts = []
-        for found in quotas:
-            used = pod_resources.parse_amounts(found.value.status.used)
+        for quota in quotas:
+            used = pod_resources.parse_amounts(quota.value.status.used)
             freed = {
                 name: _difference({name: used[name]}, {name: amount})[name]
                 for name, amount in charged.amounts.items()
                 if name in used and used[name].sign() > 0 and amount.sign() > 0
             }
-            if freed and charged.concerns(found.value):
-                puts.append(_put(found, freed))
+            if freed and charged.concerns(quota.value):
+                puts.append(_put(quota, freed))
         return tuple(puts)
 
-    async def _charged(self, action: AdmissionRequest, document: JsonObject) -> _Charged:
-        if action.kind is _PODS:
+    async def _charged(self, admission: AdmissionRequest, document: JsonObject) -> _Charged:
+        if admission.kind is _PODS:
             return self._charged_pod(document)
-        if action.kind is _CLAIMS:
+        if admission.kind is _CLAIMS:
             return await self._charged_claim(document)
-        amounts = counting.object_charges(store_keys.group_resource(action.kind))
+        amounts = counting.object_charges(store_keys.group_resource(admission.kind))
         return _Charged(amounts, _unscoped(amounts.__contains__), amounts.__contains__)
 
     def _charged_pod(self, document: JsonObject) -> _Charged:
@@ -143,9 +145,9 @@ class Quotas(AdmissionRule):
     async def _charged_claim(self, document: JsonObject) -> _Charged:
         claim = self._claim_reader.convert(document)
         extended = {
-            found.value.metadata.name: found.value.spec.extended_resource_name
-            for found in await self._classes.all()
-            if found.value.spec.extended_resource_name
+            stored.value.metadata.name: stored.value.spec.extended_resource_name
+            for stored in await self._classes.all()
+            if stored.value.spec.extended_resource_name
         }
 
         def counts(name: str) -> bool:
@@ -155,7 +157,7 @@ class Quotas(AdmissionRule):
         return _Charged(amounts, _unscoped(counts), counts)
 
     async def _pod_charges(self, claim: ResourceClaim) -> Amounts | None:
-        """What the pod charges already for whose extended resources the claim was made."""
+        """Return the charge of the pod whose extended resources the claim is for."""
         if claim.metadata.annotations.get(_EXTENDED) != "true":
             return None
         owner = next(
@@ -182,19 +184,19 @@ class Quotas(AdmissionRule):
         ]
 
 
-def _is_counted(action: AdmissionRequest) -> bool:
-    """Whether an action changes what is used: it creates, removes, or moves a pod into a scope."""
-    if action.subresource or not action.namespace or action.kind.kind == "Event":
+def _is_counted(admission: AdmissionRequest) -> bool:
+    """Return whether a change affects usage: a create, a delete, or a pod that enters a scope."""
+    if admission.subresource or not admission.namespace or admission.kind.kind == "Event":
         return False
-    if action.operation == admission_chain.CREATE or _is_removed(action):
+    if admission.operation == admission_chain.CREATE or _is_removed(admission):
         return True
-    return action.kind is _PODS and _deadline(action.new) != _deadline(action.old)
+    return admission.kind is _PODS and _deadline(admission.new) != _deadline(admission.old)
 
 
-def _is_removed(action: AdmissionRequest) -> bool:
-    if action.operation == admission_chain.CREATE:
+def _is_removed(admission: AdmissionRequest) -> bool:
+    if admission.operation == admission_chain.CREATE:
         return False
-    return action.new is None or deletion.is_fully_deleted(action.new)
+    return admission.new is None or deletion.is_fully_deleted(admission.new)
 
 
 def _deadline(pod: JsonObject | None) -> Any:
@@ -202,7 +204,7 @@ def _deadline(pod: JsonObject | None) -> Any:
 
 
 def _unscoped(counts: Callable[[str], bool]) -> Callable[[ResourceQuota], bool]:
-    """Scopes are about pods; a quota that has any counts nothing else."""
+    """Return the quotas without scopes: those with scopes count only pods."""
 
     def concerns(quota: ResourceQuota) -> bool:
         if quota.spec.scopes or quota.spec.scope_selector:
@@ -212,19 +214,19 @@ def _unscoped(counts: Callable[[str], bool]) -> Callable[[ResourceQuota], bool]:
     return concerns
 
 
-def _check_countable(action: AdmissionRequest, quota: ResourceQuota, charged: _Charged) -> None:
+def _check_countable(admission: AdmissionRequest, quota: ResourceQuota, charged: _Charged) -> None:
     counted = sorted(filter(charged.counts, quota.status.hard))
     missing = charged.missing(counted)
     if missing:
-        raise action.forbidden(f"failed quota: {quota.metadata.name}: {missing}")
+        raise admission.forbidden(f"failed quota: {quota.metadata.name}: {missing}")
     if any(name not in quota.status.used for name in counted):
-        raise action.forbidden(
+        raise admission.forbidden(
             f"status unknown for quota: {quota.metadata.name}, resources: {','.join(counted)}"
         )
 
 
-def _add(action: AdmissionRequest, quota: ResourceQuota, requested: Amounts) -> Amounts:
-    """The new usage of what is requested; refuses where that is more than allowed."""
+def _add(admission: AdmissionRequest, quota: ResourceQuota, requested: Amounts) -> Amounts:
+    """Return the new usage. Raises Forbidden if it exceeds the quota."""
     used, hard = (
         pod_resources.parse_amounts(quota.status.used),
         pod_resources.parse_amounts(quota.status.hard),
@@ -232,7 +234,7 @@ def _add(action: AdmissionRequest, quota: ResourceQuota, requested: Amounts) -> 
     total = {name: used.get(name, quantity.ZERO) + amount for name, amount in requested.items()}
     exceeded = sorted(name for name, amount in total.items() if amount > hard[name])
     if exceeded:
-        raise action.forbidden(
+        raise admission.forbidden(
             f"exceeded quota: {quota.metadata.name}, requested: {_shown(requested, exceeded)}, "
             f"used: {_shown(used, exceeded)}, limited: {_shown(hard, exceeded)}"
         )
@@ -244,13 +246,13 @@ def _shown(amounts: Amounts, names: list[str]) -> str:
 
 
 def _difference(amounts: Amounts, less: Amounts) -> Amounts:
-    """Never below zero."""
+    """Subtract amounts, never below zero."""
     left = {name: amount - less.get(name, quantity.ZERO) for name, amount in amounts.items()}
     return {name: max(amount, quantity.ZERO) for name, amount in left.items()}
 
 
-def _put(found: Found[ResourceQuota], used: Amounts) -> Put:
-    document = codec.from_stored(found.entry, _QUOTA_GVK)
+def _put(quota: Found[ResourceQuota], used: Amounts) -> Put:
+    document = codec.from_stored(quota.entry, _QUOTA_GVK)
     written = document.setdefault("status", {}).setdefault("used", {})
     written.update((name, str(amount)) for name, amount in used.items())
-    return Put(found.entry.key, codec.to_stored(document), found.entry.revision)
+    return Put(quota.entry.key, codec.to_stored(document), quota.entry.revision)

@@ -1,6 +1,6 @@
-"""Nobody grants what he does not have: roles and bindings are checked against their author.
+"""No privilege escalation: users cannot grant more than they have.
 
-As pkg/registry/rbac: whoever may `escalate` a role or `bind` it is trusted with it.
+As pkg/registry/rbac: the verbs `escalate` and `bind` on a role are an exception.
 """
 
 from __future__ import annotations
@@ -35,77 +35,79 @@ class NoEscalation(AdmissionRule):
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    async def mutate(self, action: AdmissionRequest) -> None:
-        if action.kind.group != bootstrap_policy.GROUP or action.new is None:
+    async def mutate(self, admission: AdmissionRequest) -> None:
+        if admission.kind.group != bootstrap_policy.GROUP or admission.new is None:
             return
-        if MASTERS in action.user.groups or _is_only_collected(action.new, action.old):
+        if MASTERS in admission.user.groups or _is_only_collected(admission.new, admission.old):
             return
-        if action.kind.kind in ("Role", "ClusterRole"):
-            self._check_role(action, action.new)
-        elif action.kind.kind in ("RoleBinding", "ClusterRoleBinding"):
-            self._check_binding(action, action.new)
+        if admission.kind.kind in ("Role", "ClusterRole"):
+            self._check_role(admission, admission.new)
+        elif admission.kind.kind in ("RoleBinding", "ClusterRoleBinding"):
+            self._check_binding(admission, admission.new)
 
-    def _check_role(self, action: AdmissionRequest, document: JsonObject) -> None:
-        name = action.name if action.operation == admission_chain.UPDATE else ""
+    def _check_role(self, admission: AdmissionRequest, document: JsonObject) -> None:
+        name = admission.name if admission.operation == admission_chain.UPDATE else ""
         escalate = Attributes(
-            "escalate", bootstrap_policy.GROUP, action.kind.plural, "", action.namespace, name
+            "escalate", bootstrap_policy.GROUP, admission.kind.plural, "", admission.namespace, name
         )
-        if self._authorizer.authorize(action.user, escalate).allowed:
+        if self._authorizer.authorize(admission.user, escalate).allowed:
             return
-        if action.kind.kind == "Role":
-            self._check_rules(action, Reader(Role).convert(document).rules)
+        if admission.kind.kind == "Role":
+            self._check_rules(admission, Reader(Role).convert(document).rules)
             return
         role = Reader(ClusterRole).convert(document)
-        self._check_rules(action, role.rules)
-        if _aggregates(document) or _aggregates(action.old or {}):
-            self._check_everything(action)
+        self._check_rules(admission, role.rules)
+        if _aggregates(document) or _aggregates(admission.old or {}):
+            self._check_everything(admission)
 
-    def _check_everything(self, action: AdmissionRequest) -> None:
-        """A role that gathers others may come to hold anything."""
-        if self._missing(action.user, action.namespace, _EVERYTHING):
-            raise action.forbidden("must have cluster-admin privileges to use the aggregationRule")
+    def _check_everything(self, admission: AdmissionRequest) -> None:
+        """Raise Forbidden for an aggregate by a user who does not have every right."""
+        if self._missing(admission.user, admission.namespace, _EVERYTHING):
+            raise admission.forbidden(
+                "must have cluster-admin privileges to use the aggregationRule"
+            )
 
-    def _check_binding(self, action: AdmissionRequest, document: JsonObject) -> None:
+    def _check_binding(self, admission: AdmissionRequest, document: JsonObject) -> None:
         reference = Reader(RoleBinding).convert(document).role_ref
         resource = "roles" if reference.kind == "Role" else "clusterroles"
         bind = Attributes(
             "bind",
             bootstrap_policy.GROUP,
             resource,
-            namespace=action.namespace,
+            namespace=admission.namespace,
             name=reference.name,
         )
-        if self._authorizer.authorize(action.user, bind).allowed:
+        if self._authorizer.authorize(admission.user, bind).allowed:
             return
-        self._check_rules(action, self._rules_of(reference, resource, action.namespace))
+        self._check_rules(admission, self._rules_of(reference, resource, admission.namespace))
 
     def _rules_of(
         self, reference: RoleRef, resource: str, namespace: str
     ) -> tuple[PolicyRule, ...]:
-        """What is not there yet may turn out to be anything, so it cannot be bound."""
-        known = self._authorizer.policy
-        if not known.knows(reference, namespace):
+        """Return the rules of a role. Raises NotFound: an absent role may become anything."""
+        policy = self._authorizer.policy
+        if not policy.knows(reference, namespace):
             raise errors.not_found(GroupResource(bootstrap_policy.GROUP, resource), reference.name)
-        return known.rules_of(reference, namespace)
+        return policy.rules_of(reference, namespace)
 
-    def _check_rules(self, action: AdmissionRequest, rules: Iterable[PolicyRule]) -> None:
-        missing = self._missing(action.user, action.namespace, rules)
+    def _check_rules(self, admission: AdmissionRequest, rules: Iterable[PolicyRule]) -> None:
+        missing = self._missing(admission.user, admission.namespace, rules)
         if missing:
-            groups = " ".join(map(gotext.quote, sorted(action.user.groups)))
+            groups = " ".join(map(gotext.quote, sorted(admission.user.groups)))
             shown = "\n".join(sorted(set(map(_shown, _compacted(missing)))))
-            raise action.forbidden(
-                f"user {gotext.quote(action.user.name)} (groups=[{groups}]) is attempting to grant "
-                f"RBAC permissions not currently held:\n{shown}"
+            raise admission.forbidden(
+                f"user {gotext.quote(admission.user.name)} (groups=[{groups}]) is attempting to "
+                f"grant RBAC permissions not currently held:\n{shown}"
             )
 
     def _missing(
-        self, user: User, namespace: str, wanted: Iterable[PolicyRule]
+        self, user: User, namespace: str, granted: Iterable[PolicyRule]
     ) -> list[PolicyRule]:
-        return rbac.uncovered(self._authorizer.rules(user, namespace), wanted)
+        return rbac.uncovered(self._authorizer.rules(user, namespace), granted)
 
 
 def _is_only_collected(new: JsonObject, old: JsonObject | None) -> bool:
-    """Whether only those fields changed with which the garbage collector does its work."""
+    """Return whether only fields of the garbage collector changed."""
     return old is not None and _content(new) == _content(old)
 
 
@@ -121,19 +123,20 @@ def _aggregates(document: JsonObject) -> bool:
 
 
 def _compacted(subrules: Iterable[PolicyRule]) -> Iterable[PolicyRule]:
-    """Rules for one verb each, joined where all else is the same."""
+    """Merge rules for single verbs that agree in everything else."""
     verbs: dict[PolicyRule, dict[str, None]] = {}
     for subrule in subrules:
         verbs.setdefault(msgspec.structs.replace(subrule, verbs=()), {}).update(
             dict.fromkeys(subrule.verbs)
         )
     return [
-        msgspec.structs.replace(subrule, verbs=tuple(found)) for subrule, found in verbs.items()
+        msgspec.structs.replace(subrule, verbs=tuple(verbs_of))
+        for subrule, verbs_of in verbs.items()
     ]
 
 
 def _shown(rule: PolicyRule) -> str:
-    """As Kubernetes writes a rule in one line."""
+    """Return a rule in one line, as Kubernetes writes it."""
     parts = {
         "APIGroups": rule.api_groups,
         "Resources": rule.resources,

@@ -1,1 +1,1 @@
-"""The four ways to patch, and who manages which field."""
+"""The four patch types, and managed fields."""

@@ -1,11 +1,12 @@
 """Sets of fields as `managedFields` writes them, and how two objects differ by fields.
 
-Sets are values: none is changed once it is made, so results may share parts of what they were made
-of. Sets that are made of objects are sorted, and stay so in all that is made of them.
+Sets are immutable, so results may share parts of their operands. Sets of objects are sorted, and
+so are all sets that are computed from them.
 
 A set is the nested dict of FieldsV1: `f:name` is a field or a map's key, `k:{…}` the item of a
-keyed list, `v:…` an item of a set, `.` the thing itself where it also has members. The rules are
-those of structured-merge-diff: what is atomic has one owner, empty things are owned themselves.
+keyed list, `v:…` an item of a set, `.` the element itself if it also has members. The rules are
+those of structured-merge-diff: an atomic value has one owner, an empty value is owned itself.
+https://github.com/kubernetes-sigs/structured-merge-diff/tree/master/fieldpath
 """
 
 from __future__ import annotations
@@ -23,132 +24,141 @@ from dray.apiserver.patching.schema_node import SchemaNode
 FieldSet = dict[str, Any]
 SELF = "."
 LEAF: FieldSet = {}
-"""What has no members; as all sets, it is never changed, and so one for all."""
-REMEMBERED_BYTES = range(128, 4096)
-"""A shorter list is gone through as fast; a longer one is not worth the room."""
+"""A set without members: the element itself. One for all, because sets are immutable."""
+CACHED_BYTES = range(128, 4096)
+"""A shorter list is traversed as fast as it is looked up; a longer one costs too much memory."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-def of(value: Any, place: SchemaNode) -> FieldSet:
-    """The fields that an applied configuration speaks of."""
+def of(value: Any, node: SchemaNode) -> FieldSet:
+    """Return the fields that an applied configuration sets."""
     result: FieldSet = {}
-    parts = place.parts(value) or {}
+    parts = node.parts(value) or {}
     for name in sorted(parts):
-        element, inner = place.part(name)
+        element, inner = node.part(name)
         below = of(parts[name], inner)
+        # To apply an item of a keyed list is to own the item, even if it has other fields.
         result[element] = {SELF: LEAF, **below} if name.startswith("k:") else below
     return result
 
 
 class Difference(NamedTuple):
-    """What of one object is new or another than in a second one, and what it lacks."""
+    """Fields added or changed in an object, and fields removed from it."""
 
     changed: FieldSet
     removed: FieldSet
 
 
-def compare(old: Any, new: Any, place: SchemaNode) -> Difference:
-    """How `new` differs from `old`."""
-    return _compare(place.parts(old) or {}, place.parts(new) or {}, place)
+def compare(old: Any, new: Any, node: SchemaNode) -> Difference:
+    """Return the fields in which `new` differs from `old`."""
+    return _compare(node.parts(old) or {}, node.parts(new) or {}, node)
 
 
-def _compare(old: Mapping[str, Any], new: Mapping[str, Any], place: SchemaNode) -> Difference:
-    """The same for what two values are made of."""
-    found = Difference({}, {})
+def _compare(old: Mapping[str, Any], new: Mapping[str, Any], node: SchemaNode) -> Difference:
+    """Compare the parts of two values."""
+    changes = Difference({}, {})
+    # Whole subtrees are compared in C first: nearly all of an updated object is equal.
     differing = [name for name in new if name not in old or old[name] != new[name]]
     differing += [name for name in old if name not in new]
     for name in sorted(differing):
-        element, inner = place.part(name)
+        element, inner = node.part(name)
         if name not in old:
-            found.changed[element] = _owned(new[name], inner)
+            changes.changed[element] = _owned(new[name], inner)
         elif name not in new:
-            found.removed[element] = _owned(old[name], inner)
+            changes.removed[element] = _owned(old[name], inner)
         elif inner.has_parts:
-            _compare_inside(found, element, old[name], new[name], inner)
+            _compare_inside(changes, element, old[name], new[name], inner)
         else:
-            found.changed[element] = LEAF
-    return found
+            changes.changed[element] = LEAF
+    return changes
 
 
-def added(nothing: Mapping[str, Any], value: Mapping[str, Any], place: SchemaNode) -> FieldSet:
-    """What a new structure has over one in which nothing is set; the same as `compare` finds."""
+def added(nothing: Mapping[str, Any], value: Mapping[str, Any], node: SchemaNode) -> FieldSet:
+    """Return the changes of a new struct from an empty one; as `compare`, but faster.
+
+    `nothing` is the canonical form without fields, which has members too (`status: {}`).
+    """
     result: FieldSet = {}
-    known = place.known
+    cached = node.known_parts
     for name in sorted(value):
-        element, inner = known.get(name) or place.part(name)
-        each = value[name]
+        element, inner = cached.get(name) or node.part(name)
+        member = value[name]
         if name not in nothing:
-            result[element] = _owned(each, inner)
+            result[element] = _owned(member, inner)
         elif not inner.has_parts:
-            if each != nothing[name]:
+            if member != nothing[name]:
                 result[element] = LEAF
-        elif members := _added_members(nothing[name], each, inner):
-            # The thing itself is not new: nothing has it, too.
+        elif members := _added_members(nothing[name], member, inner):
+            # Without SELF: the empty struct has the element, too.
             result[element] = members
     return result
 
 
-def _added_members(nothing: Any, value: Any, place: SchemaNode) -> FieldSet:
+def _added_members(nothing: Any, value: Any, node: SchemaNode) -> FieldSet:
     if not value:
         return LEAF
-    if place.has_keyed_items:
-        return _owned_items(value, place)
-    return added(nothing or {}, value, place) if place.has_fields else _owned_parts(value, place)
+    if node.has_keyed_items:
+        return _owned_items(value, node)
+    return added(nothing or {}, value, node) if node.has_fields else _owned_parts(value, node)
 
 
-def _compare_inside(found: Difference, element: str, old: Any, new: Any, place: SchemaNode) -> None:
-    old_parts, new_parts = place.parts(old), place.parts(new)
-    below = _compare(old_parts or {}, new_parts or {}, place)
+def _compare_inside(
+    changes: Difference, element: str, old: Any, new: Any, node: SchemaNode
+) -> None:
+    old_parts, new_parts = node.parts(old), node.parts(new)
+    below = _compare(old_parts or {}, new_parts or {}, node)
     if _is_replaced(old, new, old_parts, new_parts):
-        found.changed[element] = {SELF: LEAF, **below.changed} if below.changed else LEAF
+        changes.changed[element] = {SELF: LEAF, **below.changed} if below.changed else LEAF
     elif below.changed:
-        found.changed[element] = below.changed
+        changes.changed[element] = below.changed
     if below.removed:
-        found.removed[element] = below.removed
+        changes.removed[element] = below.removed
 
 
 def _is_replaced(old: Any, new: Any, old_parts: object, new_parts: object) -> bool:
-    """Whether the thing itself changed. Members speak for it where it has some; null has none."""
+    """Whether an element itself changed, and not only its members; null has no members."""
+    # A map that was null and now has members is owned through its members only.
     if old_parts is None:
         return new_parts is None or old is not None
     return new_parts is None and new is not None
 
 
-def _owned(value: Any, place: SchemaNode) -> FieldSet:
-    """The set of something new: the thing itself, and all that it is made of."""
-    if not value or not place.has_parts:
+def _owned(value: Any, node: SchemaNode) -> FieldSet:
+    """Return the set of a new value: the element itself, and all of its members."""
+    if not value or not node.has_parts:
         return LEAF
-    members = _owned_items(value, place) if place.has_keyed_items else _owned_parts(value, place)
+    members = _owned_items(value, node) if node.has_keyed_items else _owned_parts(value, node)
     return {SELF: LEAF, **members} if members else LEAF
 
 
-def _owned_items(items: list[Any], place: SchemaNode) -> FieldSet:
-    """Of a keyed list. Most are made from a template: the same containers in pod after pod."""
+def _owned_items(items: list[Any], node: SchemaNode) -> FieldSet:
+    """Return the members of a keyed list, cached by its encoded form."""
+    # Pods of one template have equal containers, and to encode them is cheaper than the set.
     encoded = _encode(items)
-    if len(encoded) in REMEMBERED_BYTES:
-        return _remembered_items(encoded, place)
-    return _owned_parts(items, place)
+    if len(encoded) in CACHED_BYTES:
+        return _cached_items(encoded, node)
+    return _owned_parts(items, node)
 
 
 @functools.lru_cache(maxsize=1024)
-def _remembered_items(encoded: bytes, place: SchemaNode) -> FieldSet:
-    return _owned_parts(_decode(encoded), place)
+def _cached_items(encoded: bytes, node: SchemaNode) -> FieldSet:
+    return _owned_parts(_decode(encoded), node)
 
 
-def _owned_parts(value: Any, place: SchemaNode) -> FieldSet:
-    parts = place.parts(value) or {}
-    known = place.known
+def _owned_parts(value: Any, node: SchemaNode) -> FieldSet:
+    parts = node.parts(value) or {}
+    cached = node.known_parts
     result: FieldSet = {}
     for name in sorted(parts):
-        element, inner = known.get(name) or place.part(name)
+        element, inner = cached.get(name) or node.part(name)
         result[element] = _owned(parts[name], inner) if inner.has_parts else LEAF
     return result
 
 
 def _is_own(fields: FieldSet) -> bool:
-    """Whether the element that has these members is itself in the set."""
+    """Return whether the element with these members is in the set itself."""
     return not fields or SELF in fields
 
 
@@ -157,7 +167,7 @@ def _members(fields: FieldSet) -> Iterator[tuple[str, FieldSet]]:
 
 
 def _combined(is_own: bool, inner: dict[str, FieldSet]) -> FieldSet | None:
-    """The members of one element, or None where neither it nor they are left."""
+    """Return the set of one element, or None if neither it nor a member is left."""
     if not inner:
         return {} if is_own else None
     return {SELF: LEAF, **inner} if is_own else inner
@@ -167,6 +177,7 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
     if not left or not right:
         return left or right
     result: FieldSet = {}
+    # SELF is left out here and below: the caller decides about the element itself (`_is_own`).
     for key in sorted(left.keys() | right.keys()):
         if key == SELF:
             continue
@@ -180,13 +191,14 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """What is in `left` and not in `right`."""
+    """Return the elements of `left` that are not in `right`."""
     result: FieldSet = {}
     for key, inner in _members(left):
         other = right.get(key)
         if other is None:
             result[key] = inner
             continue
+        # An element that only `left` owns stays, even if all its members are in `right`.
         is_own = _is_own(inner) and not _is_own(other)
         combined = _combined(is_own, difference(inner, other))
         if combined is not None:
@@ -208,7 +220,10 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def paths(fields: FieldSet, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every path in the set: of each level what is in it itself first, then what is below."""
+    """Yield every path in the set; on each level first the elements, then their members.
+
+    Conflicts are listed in this order by Kubernetes.
+    """
     for key, inner in _members(fields):
         if _is_own(inner):
             yield (*prefix, key)
@@ -217,7 +232,7 @@ def paths(fields: FieldSet, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str,
 
 
 def text(path: tuple[str, ...]) -> str:
-    """A path as conflicts name it: `.metadata.labels.team`, `.spec.containers[name="c"].image`."""
+    """Return a path as in a conflict: `.spec.containers[name="c"].image`."""
     words = []
     for element in path:
         kind, _, rest = element.partition(":")

@@ -10,15 +10,15 @@ MAX_OPERATIONS = 10_000
 
 
 class PatchFailed(Exception):
-    """The patch is well formed and does not fit the document."""
+    """A well-formed patch cannot be applied to the document."""
 
 
 class PatchMalformed(Exception):
-    """The patch is none; says which operation and what is wrong with it."""
+    """The patch is invalid; the text names the operation and the reason."""
 
 
 def json_patch(document: Any, operations: Any) -> Any:
-    """`document` after all operations, in order; none of them where one fails."""
+    """Return `document` after all operations. Raises PatchFailed or PatchMalformed."""
     if not isinstance(operations, list):
         raise PatchMalformed("a JSON patch is a list of operations")
     if len(operations) > MAX_OPERATIONS:
@@ -33,7 +33,7 @@ def json_patch(document: Any, operations: Any) -> Any:
 
 
 def merge_patch(document: Any, patch: Any) -> Any:
-    """`patch` laid over `document`: null removes, objects merge, all else replaces."""
+    """Return `document` with `patch` merged: null removes, objects merge, all else replaces."""
     if not isinstance(patch, dict):
         return patch
     result = dict(document) if isinstance(document, dict) else {}
@@ -48,12 +48,12 @@ def merge_patch(document: Any, patch: Any) -> Any:
 def _apply(document: Any, operation: Any) -> Any:
     if not isinstance(operation, dict):
         raise PatchMalformed("an operation of a JSON patch is an object")
-    known = _OPERATIONS.get(str(operation.get("op")))
-    if known is None:
+    apply = _OPERATIONS.get(str(operation.get("op")))
+    if apply is None:
         raise PatchFailed(f"Unexpected kind: {operation.get('op') or 'unknown'}")
     if not isinstance(operation.get("path"), str):
         raise PatchFailed(f"operation {operation['op']} has no path")
-    return known(document, operation)
+    return apply(document, operation)
 
 
 def _add(document: Any, operation: dict[str, Any]) -> Any:
@@ -88,10 +88,10 @@ def _copy(document: Any, operation: dict[str, Any]) -> Any:
 def _test(document: Any, operation: dict[str, Any]) -> Any:
     path = operation["path"]
     try:
-        found = _get(document, path, "test")
+        value = _get(document, path, "test")
     except PatchFailed:
-        found = None
-    if not _equal(found, operation.get("value")):
+        value = None
+    if not _equal(value, operation.get("value")):
         raise PatchFailed(f"testing value {path} failed: test failed")
     return document
 
@@ -120,7 +120,7 @@ def _from(operation: dict[str, Any]) -> str:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Equal as JSON: true is not 1."""
+    """Return whether two values are equal as JSON, where true is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
@@ -137,10 +137,10 @@ def _tokens(path: str) -> list[str]:
 
 
 def _get(document: Any, path: str, operation: str) -> Any:
-    found = document
+    value = document
     for token in _tokens(path):
-        found = _step(found, token, path, operation)
-    return found
+        value = _step(value, token, path, operation)
+    return value
 
 
 def _step(container: Any, token: str, path: str, operation: str) -> Any:
@@ -152,7 +152,7 @@ def _step(container: Any, token: str, path: str, operation: str) -> Any:
 
 
 def _parent(document: Any, path: str, operation: str) -> tuple[Any, Any]:
-    """The container that `path` points into, and the key or index there."""
+    """Return the container that `path` points into, and the key or index in it."""
     if not path:
         raise PatchFailed("the whole document cannot be moved or removed")
     *leading, last = _tokens(path)

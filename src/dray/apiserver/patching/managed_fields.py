@@ -1,7 +1,7 @@
-"""Who manages which field: the entries of `metadata.managedFields`, kept in step with every write.
+"""Managed fields: the entries of `metadata.managedFields`, updated by every write.
 
 A plain write makes its manager the owner of what it added or changed; others lose those fields.
-Server-side apply is in `apiserver.apply`.
+Server-side apply is in `server_side_apply`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STRIPPED_METADATA = frozenset(
 
 
 class Manager(NamedTuple):
-    """Who, by which operation, in which version, through which subresource."""
+    """A field manager: name, operation, API version and subresource."""
 
     name: str
     operation: str
@@ -53,14 +53,17 @@ Managers = dict[Manager, Entry]
 
 
 def track(call: Call, old: JsonObject | None, new: JsonObject, chosen: WriteOptions) -> None:
-    """Note in `new` what this request changed; both are canonical, in the storage version."""
+    """Record in `new` the fields that this request changed; both are canonical.
+
+    Both are in the storage version.
+    """
     manager = Manager(chosen.field_manager, UPDATE, call.gvk.api_version, call.info.subresource)
     if old is None:
         _track_creation(call, new, manager)
         return
     managers = _managers_before(call, old, new)
     if managers:
-        # Without entries nobody is interested in who wrote what, until somebody applies.
+        # Without entries, ownership is not tracked until the first apply.
         update(
             managers,
             shown(old, call.gvk),
@@ -73,7 +76,7 @@ def track(call: Call, old: JsonObject | None, new: JsonObject, chosen: WriteOpti
 
 
 def _managers_before(call: Call, old: JsonObject, new: JsonObject) -> Managers:
-    """The entries to go on from: a client may change them, `[]` and `[{}]` take them all away.
+    """Return the entries to update: a client may change them; `[]` and `[{}]` remove all.
 
     As apimachinery, util/managedfields/internal/fieldmanager.go, decodeLiveOrNew.
     """
@@ -87,27 +90,32 @@ def _managers_before(call: Call, old: JsonObject, new: JsonObject) -> Managers:
 
 
 def _track_creation(call: Call, new: JsonObject, manager: Manager) -> None:
-    managers = {who: Entry(sorted_set(each.fields), each.time) for who, each in read(new).items()}
+    managers = {
+        who: Entry(sorted_set(entry.fields), entry.time) for who, entry in read(new).items()
+    }
     mine = everything(shown(new, call.gvk), call.gvk, manager.subresource)
     _replace(managers, manager, Entry(mine, gotime.write(call.now)))
     write(new, managers)
 
 
 def everything(document: JsonObject, gvk: GroupVersionKind, subresource: str) -> FieldSet:
-    """All that a manager owns who made the object: it is given without what nobody manages."""
+    """Return the fields of a new object, which its creator manages.
+
+    `document` is given as `shown` returns it.
+    """
     type_name = gvk.schema_type
-    found = field_sets.added(_nothing(type_name), document, schema_node.root(type_name))
-    return without_reset(found, subresource)
+    added = field_sets.added(_nothing(type_name), document, schema_node.root(type_name))
+    return without_reset(added, subresource)
 
 
 @functools.cache
 def _nothing(type_name: str) -> JsonObject:
-    """What Go writes for an object before anything is set: some fields are there, and null."""
+    """Return what Go encodes for an empty object: some fields are present, and null."""
     return stripped(canonical.write(type_name, {"metadata": {}}))
 
 
 def shown(document: JsonObject, gvk: GroupVersionKind) -> JsonObject:
-    """The object as the client sees it, without what nobody manages."""
+    """Return the object in the client's version, without fields that nobody manages."""
     if versions.has_storage_fields(gvk.api_version, gvk.kind):
         return stripped(document)
     stored = {
@@ -137,10 +145,10 @@ def update(
     gvk: GroupVersionKind,
     now: str,
 ) -> None:
-    """The manager of a plain write takes what it changed from whoever had it."""
-    found = field_sets.compare(old, new, schema_node.root(gvk.schema_type))
-    changed = without_reset(found.changed, manager.subresource)
-    removed = found.removed
+    """Make the manager of a plain write the only owner of what it changed."""
+    difference = field_sets.compare(old, new, schema_node.root(gvk.schema_type))
+    changed = without_reset(difference.changed, manager.subresource)
+    removed = difference.removed
     for other, entry in list(managers.items()):
         if other != manager:
             lost = field_sets.difference(field_sets.difference(entry.fields, changed), removed)
@@ -153,7 +161,7 @@ def update(
 
 
 def without_reset(fields: FieldSet, subresource: str) -> FieldSet:
-    """A write of the object never manages its status; one of the status little else."""
+    """Remove the fields that a write does not change: the status, or all but the status."""
     if subresource == "status":
         return {key: value for key, value in fields.items() if key in ("f:metadata", "f:status")}
     return {key: value for key, value in fields.items() if key != "f:status"}
@@ -167,7 +175,7 @@ def _replace(managers: Managers, manager: Manager, entry: Entry) -> None:
 
 
 def read(document: JsonObject) -> Managers:
-    """The entries of an object; those that make no sense are dropped."""
+    """Return the entries of an object without malformed ones."""
     managers: Managers = {}
     for entry in document["metadata"].get("managedFields") or ():
         fields = entry.get("fieldsV1")

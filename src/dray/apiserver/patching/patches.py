@@ -1,4 +1,4 @@
-"""The four ways to patch, behind one call: a document in the client's version becomes another."""
+"""The four patch types behind one call, on documents in the client's version."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MEDIA_TYPES = (
 
 
 class Patch:
-    """A parsed patch. Calling it with the current document gives the one to store.
+    """A parsed patch. A call with the current document returns the one to store.
 
-    `owns_fields` patches keep the managed fields themselves.
+    A patch with `owns_fields` sets the managed fields itself.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ def parse(
 
     def patched(document: JsonObject | None) -> JsonObject:
         result = _attempt(change, document, content)
-        wanted = {"kind": call.gvk.kind, "apiVersion": call.gvk.api_version}
+        type_meta = {"kind": call.gvk.kind, "apiVersion": call.gvk.api_version}
         if (
             media_type != http_messages.STRATEGIC_MERGE_PATCH
-            and not wanted.items() <= result.items()
+            and not type_meta.items() <= result.items()
         ):
             raise refused(result, f"kind and apiVersion of a {call.gvk.kind} cannot be changed")
-        result.update(wanted)
+        result.update(type_meta)
         hooks.transform(result)
-        # What the patch left alone was checked when it was stored.
+        # What the patch did not change was checked when it was stored.
         touched = {
             key: value for key, value in result.items() if value is not (document or {}).get(key)
         }
@@ -83,11 +83,11 @@ def parse(
         except bodies.TypeMismatch as error:
             raise refused(result, error) from error
         warnings.extend(body.warnings)
-        known = body.document
+        checked = body.document
         return {
-            key: known.get(key, value)
+            key: checked.get(key, value)
             for key, value in result.items()
-            if key in known or key not in touched
+            if key in checked or key not in touched
         }
 
     return Patch(patched, owns_fields=False)
@@ -145,7 +145,7 @@ def _attempt(
 
 
 def _applied(call: Call, chosen: WriteOptions) -> JsonObject:
-    """What is applied: YAML or JSON, of the type and the name of the request."""
+    """Return the applied configuration, from YAML or JSON."""
     try:
         document = yaml.load(call.request.body, Loader=yaml.CSafeLoader)
     except yaml.YAMLError as error:

@@ -1,4 +1,4 @@
-"""Where in the schema a value stands, and what it is made of there, as `managedFields` sees it."""
+"""Nodes of the merge schema: into which parts `managedFields` divides a value."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class PathElement(NamedTuple):
-    """What names a part of a value in a path (`f:spec`, `k:{"name":"c"}`), and its place."""
+    """The name of a part of a value in a path (`f:spec`, `k:{"name":"c"}`), and its node."""
 
     element: str
-    place: SchemaNode
+    node: SchemaNode
 
 
 @dataclass(eq=False, slots=True)
@@ -37,9 +37,9 @@ class SchemaNode:
     """Whether a value can have several owners."""
     has_keyed_items: bool = field(init=False)
     prefix: str = field(init=False)
-    """What stands before the name of a part where it is an element of a path."""
-    known: dict[str, PathElement] = field(init=False, default_factory=dict)
-    """The fields of a structure that somebody has asked for: see `part`."""
+    """The prefix of a part's name in a path."""
+    known_parts: dict[str, PathElement] = field(init=False, default_factory=dict)
+    """Cache of `part` for the fields of a struct."""
     _item: SchemaNode | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -51,8 +51,8 @@ class SchemaNode:
         self.prefix = "f:" if self.has_fields else ""
 
     def part(self, name: str) -> PathElement:
-        """A structure's field, a map's value, or a list's item by its key or by itself."""
-        return self.known.get(name) or self._find_part(name)
+        """Return a struct's field, a map's value, or a list's item by its key or by itself."""
+        return self.known_parts.get(name) or self._find_part(name)
 
     def _find_part(self, name: str) -> PathElement:
         if not self.has_fields:
@@ -61,18 +61,18 @@ class SchemaNode:
         if self.type.form is Form.MAP:
             return PathElement(f"f:{name}", self.item())
         struct = self.type.name
-        known = field_types.fields(struct).get(name)
-        if known is None:
+        schema_field = field_types.fields(struct).get(name)
+        if schema_field is None:
             return PathElement(f"f:{name}", UNKNOWN)
         rule = merge_rules.rule(struct, name)
-        place = SchemaNode(
-            known.type, rule.list_type, rule.keys, merge_rules.is_atomic(struct, name)
+        node = SchemaNode(
+            schema_field.type, rule.list_type, rule.keys, merge_rules.is_atomic(struct, name)
         )
-        found = self.known[name] = PathElement(f"f:{name}", place)
-        return found
+        part = self.known_parts[name] = PathElement(f"f:{name}", node)
+        return part
 
     def item(self) -> SchemaNode:
-        """The place of a list's item or of a map's value."""
+        """Return the node of a list's items or of a map's values."""
         if self._item is None:
             element = self.type.element if self.type else None
             is_atomic = element is not None and element.name in merge_rules.ATOMIC_STRUCTS
@@ -80,14 +80,16 @@ class SchemaNode:
         return self._item
 
     def parts(self, value: Any) -> Mapping[str, Any] | None:
-        """What a value is made of: a structure of its fields, a map of its values, a list of items
-        that are named by their keys or by themselves. None for what has one owner as a whole."""
+        """Return the fields of a struct, the values of a map, or the items of a list by name.
+
+        Items are named by their keys or by themselves. None for a value that has one owner.
+        """
         if isinstance(value, dict) and self.has_fields:
             return value
         if isinstance(value, list) and self.has_parts and not self.has_fields:
             if self.has_keyed_items:
-                return {self._key_element(each): each for each in value}
-            return {f"v:{text(each)}": each for each in value}
+                return {self._key_element(item): item for item in value}
+            return {f"v:{text(item)}": item for item in value}
         return None
 
     def _key_element(self, value: Any) -> str:
@@ -110,5 +112,5 @@ def root(type_name: str) -> SchemaNode:
 
 
 def text(value: Any) -> str:
-    """A value as path elements write it."""
+    """Return a value as in a path element."""
     return _encode(value).decode()

@@ -1,7 +1,7 @@
-"""Server-side apply: lay a configuration over an object and know who owns what afterwards.
+"""Server-side apply: merge a configuration into an object, and update the owners of fields.
 
-Fields the manager applied before and leaves out now are removed, unless somebody else has them
-too. Changing what another manager owns is a conflict, unless forced. As structured-merge-diff,
+Fields that the manager applied before and omits now are removed, unless another manager has them
+too. To change what another manager owns is a conflict, unless forced. As structured-merge-diff,
 merge/update.go, Updater.Apply. Pure: the documents given are not changed.
 """
 
@@ -39,27 +39,27 @@ def apply(
     subresource: str,
     now: datetime.datetime,
 ) -> JsonObject:
-    """The object after the configuration; raises a Conflict that names the owners."""
+    """Return the object after the configuration. Raises a Conflict that names the owners."""
     _check_fields(applied, gvk)
-    place = schema_node.root(gvk.schema_type)
+    node = schema_node.root(gvk.schema_type)
     base: JsonObject = copy.deepcopy(live) if live else {"metadata": {}}
     managers = managed_fields.read(base) or _managers_before_apply(live, gvk, subresource, now)
     who = Manager(manager, APPLY, gvk.api_version, subresource)
     configuration = canonical.prune_nulls(applied)
-    wanted = _wanted(configuration, place, subresource)
-    merged: JsonObject = _merge(base, configuration, place)
+    applied_fields = _applied_fields(configuration, node, subresource)
+    merged: JsonObject = _merge(base, configuration, node)
     before = managers.get(who)
     if before is not None:
-        _prune(merged, field_sets.difference(before.fields, wanted), managers, who, place)
+        _prune(merged, field_sets.difference(before.fields, applied_fields), managers, who, node)
     difference = _difference(base, merged, gvk)
     if not force:
-        _refuse_conflicts(_conflicts(managers, who, difference.changed), base, who, place)
+        _refuse_conflicts(_conflicts(managers, who, difference.changed), base, who, node)
     _take_over(managers, _conflicts(managers, who, difference.changed))
     _drop_removed(managers, who, difference.removed)
-    is_same = before is not None and before.fields == wanted and not difference.changed
+    is_same = before is not None and before.fields == applied_fields and not difference.changed
     time = before.time if before is not None and is_same else gotime.write(now)
-    if wanted:
-        managers[who] = Entry(wanted, time)
+    if applied_fields:
+        managers[who] = Entry(applied_fields, time)
     else:
         managers.pop(who, None)
     managed_fields.write(merged, managers)
@@ -70,7 +70,7 @@ def apply(
 def _managers_before_apply(
     live: JsonObject | None, gvk: GroupVersionKind, subresource: str, now: datetime.datetime
 ) -> Managers:
-    """Whoever made an object whose managers were not tracked owns what it has."""
+    """Return the managers; fields of an object without entries belong to its creator."""
     if live is None:
         return {}
     who = Manager(BEFORE_FIRST_APPLY, managed_fields.UPDATE, gvk.api_version, subresource)
@@ -78,16 +78,16 @@ def _managers_before_apply(
     return {who: Entry(owned, gotime.write(now))} if owned else {}
 
 
-def _wanted(configuration: JsonObject, place: SchemaNode, subresource: str) -> FieldSet:
-    """The fields the configuration speaks of; names and system fields say nothing of metadata."""
+def _applied_fields(configuration: JsonObject, node: SchemaNode, subresource: str) -> FieldSet:
+    """Return the fields of the configuration, without the name and system metadata."""
     spoken = managed_fields.stripped(configuration)
     if not spoken["metadata"]:
         del spoken["metadata"]
-    return managed_fields.without_reset(field_sets.of(spoken, place), subresource)
+    return managed_fields.without_reset(field_sets.of(spoken, node), subresource)
 
 
 def _check_fields(applied: JsonObject, gvk: GroupVersionKind) -> None:
-    """Unknown fields have no place in a field set: the request cannot be understood."""
+    """Raise for unknown fields, which a field set cannot contain."""
     for problem in decoding.check(gvk.schema_type, applied):
         if problem.kind == "unknown":
             name = applied.get("metadata", {}).get("name", "")
@@ -116,38 +116,36 @@ def _difference(
     )
 
 
-def _merge(live: Any, applied: Any, place: SchemaNode) -> Any:
-    """`applied` over `live`: members merge, all else is replaced."""
-    if place.parts(applied) is None or live is None:
+def _merge(live: Any, applied: Any, node: SchemaNode) -> Any:
+    """Merge `applied` into `live`: members merge, all else is replaced."""
+    if node.parts(applied) is None or live is None:
         return copy.deepcopy(applied)
     if isinstance(applied, dict):
         result = dict(live) if isinstance(live, dict) else {}
         for key, value in applied.items():
-            result[key] = _merge(result.get(key), value, place.part(key).place)
+            result[key] = _merge(result.get(key), value, node.part(key).node)
         return result
-    return _merge_list(live if isinstance(live, list) else [], applied, place)
+    return _merge_list(live if isinstance(live, list) else [], applied, node)
 
 
-def _merge_list(live: list[Any], applied: list[Any], place: SchemaNode) -> list[Any]:
-    """Applied items keep the order in which they are applied, among those that were there."""
-    current = place.parts(live) or {}
-    wanted = place.parts(applied) or {}
+def _merge_list(live: list[Any], applied: list[Any], node: SchemaNode) -> list[Any]:
+    """Merge lists: applied items keep their order, among the existing ones."""
+    current = node.parts(live) or {}
+    applied_parts = node.parts(applied) or {}
     merged = {
-        element: _merge(current.get(element), value, place.item())
-        if place.has_keyed_items
-        else value
-        for element, value in wanted.items()
+        element: _merge(current.get(element), value, node.item()) if node.has_keyed_items else value
+        for element, value in applied_parts.items()
     }
-    order = list(_weave(list(current), list(wanted)))
+    order = list(_weave(list(current), list(applied_parts)))
     return [merged[element] if element in merged else current[element] for element in order]
 
 
-def _weave(current: list[str], wanted: list[str]) -> Iterator[str]:
-    """Both orders kept; where they disagree, that of what is applied wins."""
-    rest = iter(wanted)
+def _weave(current: list[str], applied_parts: list[str]) -> Iterator[str]:
+    """Merge two orders; if they disagree, that of the applied items wins."""
+    rest = iter(applied_parts)
     placed: set[str] = set()
     for element in current:
-        if element not in wanted:
+        if element not in applied_parts:
             yield element
             continue
         for following in rest:
@@ -160,20 +158,22 @@ def _weave(current: list[str], wanted: list[str]) -> Iterator[str]:
 
 
 def _prune(
-    merged: JsonObject, dropped: FieldSet, managers: Managers, who: Manager, place: SchemaNode
+    merged: JsonObject, dropped: FieldSet, managers: Managers, who: Manager, node: SchemaNode
 ) -> None:
-    """Remove what the manager no longer applies and nobody else has; items before their members,
-    because an item without its key can no longer be found."""
+    """Remove the fields that the manager no longer applies and no other manager has.
+
+    Items before their members, because an item without its key can no longer be found.
+    """
     for path in sorted(field_sets.paths(dropped), key=len):
         owned = any(
             _contains(entry.fields, path) for other, entry in managers.items() if other != who
         )
         if not owned:
-            _remove(merged, path, place)
+            _remove(merged, path, node)
 
 
 def _contains(fields: FieldSet, path: tuple[str, ...]) -> bool:
-    """Whether the set has the path or anything below it."""
+    """Return whether the set has the path or anything below it."""
     for element in path:
         if element not in fields:
             return False
@@ -181,30 +181,30 @@ def _contains(fields: FieldSet, path: tuple[str, ...]) -> bool:
     return True
 
 
-def _remove(value: Any, path: tuple[str, ...], place: SchemaNode) -> None:
+def _remove(value: Any, path: tuple[str, ...], node: SchemaNode) -> None:
     for element in path[:-1]:
-        name = element.removeprefix(place.prefix)
-        parts = place.parts(value) or {}
+        name = element.removeprefix(node.prefix)
+        parts = node.parts(value) or {}
         if name not in parts:
             return
-        value, place = parts[name], place.part(name).place
+        value, node = parts[name], node.part(name).node
     last = path[-1]
     if isinstance(value, dict):
-        _remove_member(value, last.removeprefix("f:"), place)
+        _remove_member(value, last.removeprefix("f:"), node)
     elif isinstance(value, list):
-        parts = place.parts(value) or {}
+        parts = node.parts(value) or {}
         if last in parts:
-            value[:] = [each for each in value if each is not parts[last]]
+            value[:] = [item for item in value if item is not parts[last]]
 
 
-def _remove_member(value: JsonObject, name: str, place: SchemaNode) -> None:
-    """A container goes only when it is empty: what is left in it belongs to others."""
-    if not value.get(name) or not place.part(name).place.has_parts:
+def _remove_member(value: JsonObject, name: str, node: SchemaNode) -> None:
+    """Remove a member; a container only if it is empty, because the rest has other owners."""
+    if not value.get(name) or not node.part(name).node.has_parts:
         value.pop(name, None)
 
 
 def _conflicts(managers: Managers, who: Manager, changed: FieldSet) -> dict[Manager, FieldSet]:
-    """What others own of what the configuration changes."""
+    """Return the fields that the configuration changes and others own, by manager."""
     return {
         other: common
         for other, entry in managers.items()
@@ -215,14 +215,14 @@ def _conflicts(managers: Managers, who: Manager, changed: FieldSet) -> dict[Mana
 
 
 def _refuse_conflicts(
-    conflicts: dict[Manager, FieldSet], live: JsonObject, who: Manager, place: SchemaNode
+    conflicts: dict[Manager, FieldSet], live: JsonObject, who: Manager, node: SchemaNode
 ) -> None:
-    """Raise, unless `kubectl` takes over what it applied from the client's side before.
+    """Raise a Conflict, unless `kubectl` takes over what it applied on the client's side before.
 
     As apimachinery, util/managedfields, lastAppliedManager.
     """
     if who.name == KUBECTL:
-        allowed = _last_applied(live, place)
+        allowed = _last_applied(live, node)
         conflicts = {
             other: left
             for other, common in conflicts.items()
@@ -232,8 +232,8 @@ def _refuse_conflicts(
         raise _conflict(conflicts)
 
 
-def _last_applied(live: JsonObject, place: SchemaNode) -> FieldSet:
-    """What the client applied and nobody has changed since."""
+def _last_applied(live: JsonObject, node: SchemaNode) -> FieldSet:
+    """Return the fields of the last client-side apply that are unchanged since."""
     annotations = live.get("metadata", {}).get("annotations") or {}
     try:
         configuration = msgspec.json.decode(annotations.get(LAST_APPLIED, "{}"))
@@ -242,9 +242,9 @@ def _last_applied(live: JsonObject, place: SchemaNode) -> FieldSet:
     if not isinstance(configuration, dict):
         return {}
     applied = managed_fields.stripped(canonical.prune_nulls(configuration))
-    found = field_sets.compare(applied, managed_fields.stripped(live), place)
-    owned = field_sets.difference(field_sets.of(applied, place), found.changed)
-    return field_sets.difference(owned, found.removed)
+    difference = field_sets.compare(applied, managed_fields.stripped(live), node)
+    owned = field_sets.difference(field_sets.of(applied, node), difference.changed)
+    return field_sets.difference(owned, difference.removed)
 
 
 def _take_over(managers: Managers, conflicts: dict[Manager, FieldSet]) -> None:
@@ -280,7 +280,7 @@ def _conflict(conflicts: dict[Manager, FieldSet]) -> errors.Conflict:
 
 
 def _listed(conflicts: dict[Manager, FieldSet]) -> str:
-    """Several conflicts, owner by owner, one field a line."""
+    """Return the text of several conflicts: owner by owner, one field a line."""
     parts = []
     for other in sorted(conflicts):
         fields = [field_sets.text(path) for path in field_sets.paths(conflicts[other])]

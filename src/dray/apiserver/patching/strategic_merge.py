@@ -1,4 +1,4 @@
-"""Strategic merge patch: a merge patch that knows which lists are keyed.
+"""Strategic merge patch: a merge patch with keyed lists.
 
 `$patch: delete|replace`, `$retainKeys`, `$setElementOrder/LIST` and `$deleteFromPrimitiveList/LIST`
 work as in apimachinery, util/strategicpatch. Pure: the document given is not changed.
@@ -23,7 +23,7 @@ SET_ORDER = "$setElementOrder/"
 
 
 def merge(document: JsonObject | None, patch: JsonObject, type_name: str) -> JsonObject:
-    """`document`, an object of the type, after the patch."""
+    """Return `document`, an object of the type, after the patch."""
     return _merge_struct(document or {}, patch, type_name)
 
 
@@ -53,7 +53,7 @@ def _merge_struct(original: JsonObject, patch: JsonObject, type_name: str) -> Js
 
 
 def _retained(original: JsonObject, patch: JsonObject) -> JsonObject:
-    """`$retainKeys` clears whatever it does not name."""
+    """Return the members that `$retainKeys` names."""
     keep = patch.get(RETAIN_KEYS)
     if keep is None:
         return dict(original)
@@ -61,7 +61,7 @@ def _retained(original: JsonObject, patch: JsonObject) -> JsonObject:
 
 
 def _merge_unknown(original: Any, value: Any) -> Any:
-    """What the schema does not know merges as JSON does."""
+    """Merge fields without a schema as JSON merge patch does."""
     if isinstance(value, dict):
         return _merge_struct(original if isinstance(original, dict) else {}, value, "")
     return value
@@ -111,7 +111,7 @@ def _merge_values(original: list[Any], patch: list[Any]) -> list[Any]:
 def _merge_items(
     original: list[Any], patch: list[Any], merge_key: str, item_type: str, order: Any
 ) -> list[Any]:
-    """Items with the same key merge, others are appended; a directive in the list is obeyed."""
+    """Merge items of the same key, append others, and follow a directive in the list."""
     if any(item.get(DIRECTIVE) == "replace" for item in patch if isinstance(item, dict)):
         return [item for item in patch if item.get(DIRECTIVE) != "replace" or len(item) > 1]
     result = list(original)
@@ -123,13 +123,13 @@ def _merge_items(
 
 
 def _merge_item(result: list[Any], item: JsonObject, merge_key: str, item_type: str) -> None:
-    wanted = item[merge_key]
+    key = item[merge_key]
     if item.get(DIRECTIVE) == "delete":
-        result[:] = [each for each in result if each.get(merge_key) != wanted]
+        result[:] = [existing for existing in result if existing.get(merge_key) != key]
         return
-    for number, each in enumerate(result):
-        if each.get(merge_key) == wanted:
-            result[number] = _merge_struct(each, item, item_type)
+    for number, existing in enumerate(result):
+        if existing.get(merge_key) == key:
+            result[number] = _merge_struct(existing, item, item_type)
             return
     result.append(_merge_struct({}, item, item_type))
 
@@ -143,7 +143,7 @@ def _delete_from_primitive_lists(result: JsonObject, patch: JsonObject) -> None:
 
 
 def _order_untouched_lists(result: JsonObject, patch: JsonObject, type_name: str) -> None:
-    """An order may be given for a list that the patch does not change otherwise."""
+    """Apply `$setElementOrder` to lists that the patch does not change otherwise."""
     for key, order in patch.items():
         name = key.removeprefix(SET_ORDER)
         if not key.startswith(SET_ORDER) or name in patch or not isinstance(result.get(name), list):
@@ -156,13 +156,16 @@ def _order_untouched_lists(result: JsonObject, patch: JsonObject, type_name: str
 def _ordered(
     items: list[Any], named: list[Any], before: list[Any], merge_key: str = ""
 ) -> list[Any]:
-    """The items that are `named` in that order; the others as they stood `before`, each in front of
-    the next named one that stood behind it. As strategicpatch, mergeSortedSlice."""
-    wanted = {_key(item, merge_key): number for number, item in enumerate(named)}
+    """Return the items that are `named` in that order, with the others in between.
+
+    Each of the others stays in front of the next named item that it stood in front of `before`.
+    As strategicpatch, mergeSortedSlice.
+    """
+    positions = {_key(item, merge_key): number for number, item in enumerate(named)}
     stood = {_key(item, merge_key): number for number, item in enumerate(before)}
-    first = [item for item in items if _key(item, merge_key) in wanted]
-    first.sort(key=lambda item: wanted[_key(item, merge_key)])
-    others = deque(item for item in items if _key(item, merge_key) not in wanted)
+    first = [item for item in items if _key(item, merge_key) in positions]
+    first.sort(key=lambda item: positions[_key(item, merge_key)])
+    others = deque(item for item in items if _key(item, merge_key) not in positions)
     woven = []
     for item in first:
         place = stood.get(_key(item, merge_key), -1)
@@ -173,5 +176,5 @@ def _ordered(
 
 
 def _key(item: Any, merge_key: str) -> bytes:
-    found = item.get(merge_key) if merge_key and isinstance(item, dict) else item
-    return msgspec.json.encode(found)
+    value = item.get(merge_key) if merge_key and isinstance(item, dict) else item
+    return msgspec.json.encode(value)

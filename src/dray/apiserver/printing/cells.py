@@ -1,7 +1,7 @@
-"""What each kind shows in a row of its table: the cells for the columns of `api.columns`.
+"""The cells of each kind for the columns of `api.table_columns`.
 
-As pkg/printers/internalversion/printers.go. Rows are complete; `kubectl` hides what is for
-`-o wide` only.
+As pkg/printers/internalversion/printers.go. Rows are complete; `kubectl` hides the columns of
+`-o wide`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NONE = "<none>"
 
 
 def cells(group: str, kind: str, document: JsonObject, now: datetime.datetime) -> Cells:
-    """The cells of one object; kinds without columns of their own show name and creation."""
+    """Return the cells of one object; without columns of its kind, name and creation."""
     function = _FUNCTIONS.get((group, kind))
     if function is not None:
         return function(document, now)
@@ -33,7 +33,7 @@ def cells(group: str, kind: str, document: JsonObject, now: datetime.datetime) -
 def _named(
     *functions: Callable[[JsonObject], Any], wide: tuple[Callable[[JsonObject], Any], ...] = ()
 ) -> CellFunction:
-    """Name, what the functions say, age, then what only `-o wide` shows."""
+    """Return a function for rows: name, results of the functions, age, then wide columns."""
 
     def row(document: JsonObject, now: datetime.datetime) -> Cells:
         metadata = document["metadata"]
@@ -45,20 +45,20 @@ def _named(
 
 
 def _at(*path: str, default: Any = "") -> Callable[[JsonObject], Any]:
-    """The value at a path, or `default` where something on the way is absent."""
+    """Return a function for the value at a path, or `default` if it is absent."""
 
-    def look(document: JsonObject) -> Any:
-        found: Any = document
+    def read(document: JsonObject) -> Any:
+        value: Any = document
         for key in path:
-            found = found.get(key) if isinstance(found, dict) else None
-        return default if found is None else found
+            value = value.get(key) if isinstance(value, dict) else None
+        return default if value is None else value
 
-    return look
+    return read
 
 
 def _count(*path: str) -> Callable[[JsonObject], int]:
-    look = _at(*path, default=())
-    return lambda document: len(look(document))
+    read = _at(*path, default=())
+    return lambda document: len(read(document))
 
 
 def _joined(values: Iterable[str], separator: str = ",", empty: str = NONE) -> str:
@@ -70,7 +70,7 @@ def _labels(labels: dict[str, str] | None) -> str:
 
 
 def _selector(selector: JsonObject | None) -> str:
-    """A LabelSelector as `metav1.FormatLabelSelector` writes it."""
+    """Return a LabelSelector as text, as `metav1.FormatLabelSelector`."""
     if selector is None:
         return NONE
     parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
@@ -152,18 +152,18 @@ def _node_roles(document: JsonObject) -> str:
     return _joined(sorted(filter(None, roles)))
 
 
-def _node_address(wanted: str) -> Callable[[JsonObject], str]:
-    def look(document: JsonObject) -> str:
+def _node_address(type_: str) -> Callable[[JsonObject], str]:
+    def read(document: JsonObject) -> str:
         addresses = _at("status", "addresses", default=())(document)
-        found = [item["address"] for item in addresses if item["type"] == wanted]
-        return found[0] if found else NONE
+        matching = [item["address"] for item in addresses if item["type"] == type_]
+        return matching[0] if matching else NONE
 
-    return look
+    return read
 
 
 def _node_info(field: str, default: str = UNKNOWN) -> Callable[[JsonObject], str]:
-    look = _at("status", "nodeInfo", field)
-    return lambda document: look(document) or default
+    read = _at("status", "nodeInfo", field)
+    return lambda document: read(document) or default
 
 
 def _kernel(document: JsonObject) -> str:
@@ -197,13 +197,13 @@ def _event(document: JsonObject, now: datetime.datetime) -> Cells:
 
 
 def _new_event(document: JsonObject, now: datetime.datetime) -> Cells:
-    """An event of events.k8s.io is shown as the core event it is stored as."""
+    """Return the cells of an event of events.k8s.io: those of the stored core event."""
     named = {**document, "apiVersion": "events.k8s.io/v1", "kind": "Event"}
     return _event(versions.to_storage(named), now)
 
 
 def _controller(document: JsonObject) -> str:
-    """Who controls an object, as `statefulset.apps/web`."""
+    """Return the controller of an object, as `statefulset.apps/web`."""
     for owner in document["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             group = owner.get("apiVersion", "").rpartition("/")[0]
@@ -254,7 +254,7 @@ def _job(document: JsonObject, now: datetime.datetime) -> Cells:
 
 
 def _job_state(metadata: JsonObject, status: JsonObject) -> str:
-    """The first that applies, in the order of the table; "" stands for being deleted."""
+    """Return the first state that applies, in the order of the table."""
     holding = {
         item["type"] for item in status.get("conditions") or () if item.get("status") == "True"
     }
@@ -283,25 +283,25 @@ def _role_reference(document: JsonObject) -> str:
     return f"{reference.get('kind', '')}/{reference.get('name', '')}"
 
 
-def _subjects(wanted: str) -> Callable[[JsonObject], str]:
-    def look(document: JsonObject) -> str:
+def _subjects(kind: str) -> Callable[[JsonObject], str]:
+    def read(document: JsonObject) -> str:
         return ", ".join(
             f"{subject['namespace']}/{subject['name']}"
-            if wanted == "ServiceAccount"
+            if kind == "ServiceAccount"
             else subject["name"]
             for subject in document.get("subjects") or ()
-            if subject.get("kind") == wanted
+            if subject.get("kind") == kind
         )
 
-    return look
+    return read
 
 
 _SUBJECTS = (_subjects("User"), _subjects("Group"), _subjects("ServiceAccount"))
 
 
 def _budget(field: str) -> Callable[[JsonObject], str]:
-    look = _at("spec", field, default="N/A")
-    return lambda document: str(look(document))
+    read = _at("spec", field, default="N/A")
+    return lambda document: str(read(document))
 
 
 def _priority_class(document: JsonObject, now: datetime.datetime) -> Cells:
@@ -330,7 +330,7 @@ def _group_status(document: JsonObject) -> str:
 
 
 def claim_state(document: JsonObject) -> str:
-    """`pending`, `allocated`, `allocated,reserved`, with `deleted,` in front while it goes."""
+    """Return `pending`, `allocated` or `allocated,reserved`, after `deleted,` if it is deleted."""
     deleted = bool(document["metadata"].get("deletionTimestamp"))
     status = document.get("status") or {}
     words = ["deleted"] if deleted else []

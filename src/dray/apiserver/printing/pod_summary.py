@@ -1,4 +1,4 @@
-"""A pod in three words: how many containers are ready, what is going on, how often it restarted.
+"""The summary of a pod in tables: ready containers, status and restarts.
 
 The rules are those of kubectl's server-side table: pkg/printers/internalversion, printPod.
 """
@@ -54,7 +54,7 @@ def _phase_reason(status: JsonObject) -> str:
 
 
 class _InitPhase(NamedTuple):
-    """`reason` is empty once every init container has done its part."""
+    """The state of init containers; `reason` is empty once all have completed."""
 
     reason: str
     ready_sidecars: int
@@ -114,15 +114,15 @@ def _main_phase(status: JsonObject, reason: str, restarts: _Restarts) -> tuple[s
 
 
 def _after_completion(status: JsonObject, running: int, failure: str) -> str:
-    """What a pod is called of which one container has completed."""
+    """Return the status of a pod with a completed container."""
     if running and _condition(status, "Ready"):
         return "Running"
     return failure or ("NotReady" if running else "Completed")
 
 
-def _condition(status: JsonObject, wanted: str) -> bool:
+def _condition(status: JsonObject, type_: str) -> bool:
     return any(
-        condition.get("type") == wanted and condition.get("status") == "True"
+        condition.get("type") == type_ and condition.get("status") == "True"
         for condition in status.get("conditions") or ()
     )
 

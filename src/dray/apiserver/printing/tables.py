@@ -1,4 +1,4 @@
-"""Objects as tables, the form in which `kubectl get` asks for them; also single rows of a watch."""
+"""Objects as tables, as `kubectl get` requests them, and rows of a watch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dray.api.types.meta import JsonObject
 from dray.apiserver.printing import cells
 
 METADATA, NONE, OBJECT = "Metadata", "None", "Object"
-"""What `includeObject` may ask for: what each row carries beside its cells."""
+"""Values of `includeObject`: what each row has besides its cells."""
 
 
 def table(
@@ -25,7 +25,7 @@ def table(
     include: str = METADATA,
     with_columns: bool = True,
 ) -> JsonObject:
-    """One Table. Later events of a watch leave the columns out, as the first has said them."""
+    """Return a Table. Only the first event of a watch has the columns."""
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

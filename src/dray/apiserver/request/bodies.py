@@ -1,4 +1,4 @@
-"""Request bodies become objects: JSON, YAML or protobuf in, a checked dict out, with warnings."""
+"""Decoding of request bodies: JSON, YAML or protobuf to a checked dict, with warnings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ACCEPTED = (http_messages.JSON, http_messages.YAML, http_messages.PROTOBUF)
 
 
 class Body(NamedTuple):
-    """An object that has the fields of its type, and what was tolerated about it."""
+    """An object that has the fields of its type, and warnings."""
 
     document: JsonObject
     warnings: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ def read(
     field_validation: str,
     hooks: BodyHooks = NO_HOOKS,
 ) -> Body:
-    """The object of a request for `expected`; 400 with Kubernetes' words where it is none."""
+    """Return the object of a request for `expected`. Raises 400, worded as Kubernetes does."""
     document = parse(body, content_type, expected.kind)
     gvk = _declared(document, expected)
     if gvk != expected:
@@ -65,7 +65,7 @@ def read(
 
 
 def checked(document: JsonObject, gvk: GroupVersionKind, field_validation: str) -> Body:
-    """As `fitting`; 400 with Kubernetes' words where the object does not fit its type."""
+    """As `decode_strict`. Raises 400, worded as Kubernetes does, instead of TypeMismatch."""
     try:
         return decode_strict(document, gvk, field_validation)
     except TypeMismatch as refusal:
@@ -75,11 +75,14 @@ def checked(document: JsonObject, gvk: GroupVersionKind, field_validation: str) 
 
 
 class TypeMismatch(ValueError):
-    """An object has other fields than its type."""
+    """The fields of an object are not those of its type."""
 
 
 def decode_strict(document: JsonObject, gvk: GroupVersionKind, field_validation: str) -> Body:
-    """Unknown and repeated fields are refused, warned about or ignored, mistyped ones refused."""
+    """Check an object against its type; unknown fields are an error, a warning or ignored.
+
+    So are repeated ones. Raises TypeMismatch, always for fields of a wrong type.
+    """
     problems = decoding.check(gvk.schema_type, document)
     if not problems:
         return Body(document)
@@ -88,13 +91,13 @@ def decode_strict(document: JsonObject, gvk: GroupVersionKind, field_validation:
     refusal = decoding.refusal(problems if field_validation == write_options.STRICT else fatal)
     if refusal:
         raise TypeMismatch(refusal)
-    # Dropped before another version of the API gives the unknown name a meaning.
-    known = decoding.without_unknown(gvk.schema_type, document)
-    return Body(known, tuple(strict) if field_validation == write_options.WARN else ())
+    # Dropped: another version of the API may have a field of that name.
+    without_unknown = decoding.without_unknown(gvk.schema_type, document)
+    return Body(without_unknown, tuple(strict) if field_validation == write_options.WARN else ())
 
 
 def parse(body: bytes, content_type: str, kind: str = "") -> JsonObject:
-    """A JSON or YAML object as it stands, whatever its type."""
+    """Decode a JSON, YAML or protobuf object of any type. Raises 400 or 415."""
     media_type = content_type.split(";", 1)[0].strip().lower() or http_messages.JSON
     if media_type not in ACCEPTED:
         raise errors.unsupported_media_type(ACCEPTED)
@@ -125,15 +128,15 @@ def _unreadable(body: bytes, kind: str, error: object) -> str:
 
 
 def refuse_deep_json(document: Any, body: bytes) -> None:
-    """As `refuse_deep`; JSON with few brackets cannot be deep."""
+    """As `refuse_deep`, but faster: JSON with few brackets cannot be deep."""
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
         refuse_deep(document, len(body))
 
 
 def refuse_deep(document: Any, size: int) -> None:
-    """Nesting beyond what any kind has is refused before anything walks the object.
+    """Raise 400 for an object that is nested too deep for recursive functions.
 
-    So is more than the text can have room for: YAML may name a part many times over.
+    Also for one with more parts than its text has bytes: YAML aliases can multiply parts.
     """
     level = [document] if isinstance(document, (dict, list)) else []
     depth = seen = 0
@@ -153,10 +156,10 @@ def refuse_deep(document: Any, size: int) -> None:
 
 
 def _declared(document: JsonObject, expected: GroupVersionKind) -> GroupVersionKind:
-    """What an object says it is; what it does not say is taken from the request's path."""
-    for key, wanted in (("apiVersion", expected.api_version), ("kind", expected.kind)):
+    """Return the type that an object declares, completed from the request's path."""
+    for key, default in (("apiVersion", expected.api_version), ("kind", expected.kind)):
         if document.get(key) in (None, ""):
-            document[key] = wanted
+            document[key] = default
     api_version, kind = document["apiVersion"], document["kind"]
     if not isinstance(api_version, str) or not isinstance(kind, str):
         raise errors.bad_request(
@@ -168,15 +171,15 @@ def _declared(document: JsonObject, expected: GroupVersionKind) -> GroupVersionK
     return GroupVersionKind(*kinds.parse_api_version(api_version), kind)
 
 
-def _wrong_type(found: GroupVersionKind, expected: GroupVersionKind) -> errors.BadRequest:
-    if found.kind == expected.kind:
+def _wrong_type(declared: GroupVersionKind, expected: GroupVersionKind) -> errors.BadRequest:
+    if declared.kind == expected.kind:
         return errors.bad_request(
-            f"the API version in the data ({found.api_version}) does not match the expected API "
+            f"the API version in the data ({declared.api_version}) does not match the expected API "
             f"version ({expected.api_version})"
         )
     package = expected.group.partition(".")[0] or "core"
     return errors.bad_request(
-        f'{found.kind} in version "{found.version}" cannot be handled as a {expected.kind}: '
-        f"converting ({found.version}.{found.kind}) to ({package}.{expected.kind}): "
+        f'{declared.kind} in version "{declared.version}" cannot be handled as a {expected.kind}: '
+        f"converting ({declared.version}.{declared.kind}) to ({package}.{expected.kind}): "
         "unknown conversion"
     )

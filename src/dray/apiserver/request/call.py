@@ -1,4 +1,4 @@
-"""The context of one request: who asks for what, and how the answer is written."""
+"""The context of one request: user, kind, verb and form of the response."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from dray.apiserver.storage import store_keys
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One request about a kind that exists, by a user who may make it."""
+    """One request for an existing kind by an authorized user."""
 
     request: Request
     info: RequestInfo
     kind: Kind
     gvk: GroupVersionKind
-    """What the client speaks."""
+    """The version of the API that the client uses."""
     user: User
     now: datetime.datetime
 
     def about(self, kind: Kind, info: RequestInfo) -> Call:
-        """The same request, as if it had been about something of another kind."""
+        """Return the same request for another kind."""
         gvk = kind.in_version(info.version)
         return msgspec.structs.replace(self, kind=kind, gvk=gvk, info=info)
 

@@ -1,4 +1,4 @@
-"""Which form of an answer the client wants: `Accept` and `includeObject`."""
+"""Content negotiation: the form of a response, by `Accept` and `includeObject`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STREAMED = (f"{http_messages.JSON};stream=watch", f"{http_messages.PROTOBUF};str
 
 
 class Shape(Enum):
-    """What is made of the objects: themselves, a table, or their metadata only."""
+    """The form of objects in a response: themselves, a table, or their metadata."""
 
     OBJECT = ""
     TABLE = "Table"
@@ -38,9 +38,9 @@ _UNDERSTOOD = _JSON_LIKE | {http_messages.YAML, http_messages.PROTOBUF}
 
 @functools.lru_cache(maxsize=256)
 def negotiate(accept: str, *, streams: bool = False) -> Form:
-    """The first clause that dray can answer, as apiserver's negotiation does; 406 if none.
+    """Return the form of the first clause that dray supports. Raises 406 if there is none.
 
-    `streams` is whether the answer may be a stream, which changes what the refusal offers.
+    `streams`: whether the response may be a stream, which changes the list in the error.
     """
     if not accept:
         return PLAIN
@@ -59,8 +59,8 @@ def _read_clause(clause: str) -> Form | None:
     parameters = dict(part.split("=", 1) for part in rest if "=" in part)
     if media_type not in _JSON_LIKE and media_type != http_messages.YAML:
         return None
-    wanted = parameters.get("as", "")
-    if not wanted:
+    shape = parameters.get("as", "")
+    if not shape:
         return Form(
             Shape.OBJECT,
             http_messages.YAML if media_type == http_messages.YAML else http_messages.JSON,
@@ -68,6 +68,6 @@ def _read_clause(clause: str) -> Form | None:
     if parameters.get("g") != "meta.k8s.io" or parameters.get("v") not in ("v1", "v1beta1"):
         return None
     try:
-        return Form(Shape(wanted), http_messages.JSON, parameters["v"])
+        return Form(Shape(shape), http_messages.JSON, parameters["v"])
     except ValueError:
         return None

@@ -1,8 +1,8 @@
 """Protobuf request bodies, as client-go's typed clients send them, become JSON objects.
 
 A body is four magic bytes and a runtime.Unknown message: apiVersion, kind and the object's bytes.
-`protobuf_fields.json` holds the field numbers of every served type; `api.schema` knows what type a
-field has, and so how its bytes read. A name with a star embeds that type's fields.
+`protobuf_fields.json` has the field numbers of every served type; `api.schema` has the types of
+fields, and so the encoding of their bytes. A name with a star embeds that type's fields.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class Malformed(ValueError):
-    """The bytes are not what the field numbers promise."""
+    """The bytes do not match the field numbers."""
 
 
 def decode(body: bytes) -> JsonObject:
-    """The object of a body; 400 where it cannot be read."""
+    """Return the object of a body. Raises 400 if it cannot be decoded."""
     if not body.startswith(MAGIC):
         raise errors.bad_request("the body does not start with the magic bytes of protobuf")
     try:
@@ -107,7 +107,10 @@ def _map_entry(data: bytes, element: Type, depth: int) -> tuple[str, Any]:
     value = parts.get(2, b"")
     if element.form is Form.LIST:
         assert element.element is not None
-        item: Any = [_value(element.element, each, depth) for _, each in _fields(_as_bytes(value))]
+        item: Any = [
+            _value(element.element, element_bytes, depth)
+            for _, element_bytes in _fields(_as_bytes(value))
+        ]
     else:
         item = _value(element, value, depth)
     return _text(parts.get(1, b"")), item
@@ -197,7 +200,7 @@ _READERS: Mapping[Form, Any] = {
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Field numbers and values of one message; a packed list is no part of Kubernetes' types."""
+    """Yield field numbers and values of one message; Kubernetes' types have no packed lists."""
     position, end = 0, len(data)
     while position < end:
         tag, position = _varint(data, position)

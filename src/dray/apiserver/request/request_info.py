@@ -1,4 +1,4 @@
-"""Method, path and query become a RequestInfo: the verb, and what it is about.
+"""RequestInfo: the verb and the object of a request, from method, path and query.
 
 As apiserver/pkg/endpoints/request, RequestInfoFactory.NewRequestInfo.
 """
@@ -16,7 +16,7 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
-    """`resource` is empty for paths that are about no object: discovery, health, version."""
+    """A parsed path. `resource` is empty for paths without objects: discovery, health."""
 
     verb: str
     path: str
@@ -48,7 +48,7 @@ def _resource(request: Request, group: str, version: str, rest: list[str]) -> Re
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
-        # `namespaces/x` and its own subresources are about the namespace itself.
+        # `namespaces/x` and its subresources mean the namespace itself.
         if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
             rest = rest[2:]
     resource, name, subresource = (*rest[:3], "", "", "")[:3]

@@ -1,4 +1,4 @@
-"""Which objects a list or a watch is about: label and field selectors on stored objects."""
+"""Label and field selectors of lists and watches, on stored objects."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("batch", "jobs"): ("status.successful",),
     ("resource.k8s.io", "resourceslices"): ("spec.nodeName", "spec.driver", "spec.pool.name"),
 }
-"""What can be selected by beside the name and the namespace."""
+"""Selectable fields besides the name and the namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ EVERYTHING = StoredObjectSelector()
 
 
 def reader(chosen: StoredObjectSelector) -> Callable[[bytes], JsonObject]:
-    """Takes from a stored object what the selection looks at, which is little of it."""
+    """Return a function that decodes only those fields of an object that the selector reads."""
     paths = {term.field for term in chosen.fields.terms}
     if chosen.labels.requirements:
         paths.add("metadata.labels")
@@ -102,7 +102,7 @@ def _reader(paths: tuple[str, ...]) -> Callable[[bytes], JsonObject]:
 
 
 def _struct_of(paths: Iterable[Sequence[str]]) -> Any:
-    """A struct with these fields; a path that ends takes whatever there is."""
+    """Return a struct type with these fields; the end of a path has any type."""
     inner: dict[str, list[Sequence[str]]] = {}
     for first, *rest in paths:
         inner.setdefault(first, []).append(rest)
@@ -114,7 +114,7 @@ def _struct_of(paths: Iterable[Sequence[str]]) -> Any:
 
 
 class _FieldView(dict[str, str]):
-    """The fields of one object as text, looked up when a selector asks."""
+    """The fields of one object as text, read when a selector needs them."""
 
     def __init__(self, document: JsonObject) -> None:
         self._document = document
@@ -123,10 +123,10 @@ class _FieldView(dict[str, str]):
         special = _SPECIAL.get(path)
         if special is not None:
             return special(self._document)
-        found: Any = self._document
+        value: Any = self._document
         for step in path.split("."):
-            found = found.get(step) if isinstance(found, dict) else None
-        return _text(found)
+            value = value.get(step) if isinstance(value, dict) else None
+        return _text(value)
 
 
 def _text(value: Any) -> str:
@@ -152,7 +152,7 @@ _SPECIAL: Mapping[str, Callable[[JsonObject], str]] = {
 
 
 def parse(request: Request, kind: Kind, version: str) -> StoredObjectSelector:
-    """The selection that the query of a request names; 400 where it cannot be understood."""
+    """Return the selectors of a request's query. Raises 400 if they are invalid."""
     label_text = request.parameter("labelSelector")
     field_text = request.parameter("fieldSelector")
     if not label_text and not field_text:
@@ -169,7 +169,7 @@ def parse(request: Request, kind: Kind, version: str) -> StoredObjectSelector:
 
 
 def _unknown_field(kind: Kind, version: str, fields: FieldSelector) -> str:
-    """What is said of a field that cannot be selected by; each kind has its own words."""
+    """Return the error for a field that is not selectable; the text differs between kinds."""
     extra = FIELDS.get((kind.group, kind.plural))
     for term in fields.terms:
         if term.field in ("metadata.name", "metadata.namespace") or term.field in (extra or ()):
@@ -181,8 +181,8 @@ def _unknown_field(kind: Kind, version: str, fields: FieldSelector) -> str:
             if kind.kind == "ResourceSlice":
                 whose = f" for {kind.group}/{version}, Kind={kind.kind}"
             return f"field label not supported{whose}: {term.field}"
-        known = '"metadata.name", "metadata.namespace"'
-        return f'"{term.field}" is not a known field selector: only {known}'
+        supported = '"metadata.name", "metadata.namespace"'
+        return f'"{term.field}" is not a known field selector: only {supported}'
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Calls the validation rules of a kind and turns what they say into the causes of a 422."""
+"""Validation of objects: errors become the causes of a 422."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dray.validation.fields import FieldError
 def on_create(
     kind: Kind, document: JsonObject, features: Features, version: str
 ) -> list[errors.Cause]:
-    """`version` is what the client speaks: paths are told in its fields."""
+    """Return the errors of a new object; their paths are those of the client's `version`."""
     value = _struct(kind, document)
     return causes(rules.validate_create(kind.kind, value, features, version))
 
@@ -39,7 +39,7 @@ def on_status_update(
 
 
 def _struct(kind: Kind, document: JsonObject) -> Any:
-    """The object as validation reads it; Go's nulls are absences."""
+    """Return the struct of an object; Go's nulls are absent fields."""
     struct = rules.struct_of(kind.kind)
     try:
         return msgspec.convert(document, struct)
@@ -47,5 +47,5 @@ def _struct(kind: Kind, document: JsonObject) -> Any:
         return msgspec.convert(canonical.prune_nulls(document), struct)
 
 
-def causes(found: Iterable[FieldError]) -> list[errors.Cause]:
-    return [errors.Cause(error.field, str(error.type), error.body) for error in found]
+def causes(field_errors: Iterable[FieldError]) -> list[errors.Cause]:
+    return [errors.Cause(error.field, str(error.type), error.body) for error in field_errors]

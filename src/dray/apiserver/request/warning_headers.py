@@ -1,4 +1,4 @@
-"""Warnings to whoever made a request: the header that carries them.
+"""The header of warnings in a response.
 
 As apiserver, endpoints/filters/warning.go: each text once, none with control characters, and when
 they are too long together, only the beginning of each.
@@ -14,17 +14,17 @@ MAX_CHARACTERS_OF_ONE = 256
 
 
 def headers(texts: Iterable[str]) -> dict[str, str]:
-    """The `warning` header for these texts; none where there are none."""
-    told = [text for text in dict.fromkeys(texts) if text.isprintable()]
-    if not told:
+    """Return the `warning` header for these texts; empty without any."""
+    printable = [text for text in dict.fromkeys(texts) if text.isprintable()]
+    if not printable:
         return {}
-    if sum(map(len, told)) > MAX_CHARACTERS:
-        told = list(_shortened(told))
-    return {"warning": ", ".join(map(_value, told))}
+    if sum(map(len, printable)) > MAX_CHARACTERS:
+        printable = list(_shortened(printable))
+    return {"warning": ", ".join(map(_value, printable))}
 
 
 def joined(headers_: Iterable[str]) -> str:
-    """Several values of the header as one."""
+    """Join several values of the header."""
     return ", ".join(filter(None, headers_))
 
 

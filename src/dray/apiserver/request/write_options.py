@@ -22,13 +22,13 @@ class WriteOptions(NamedTuple):
 
 
 def parse(request: Request, options_kind: str) -> WriteOptions:
-    """The options of a create, update, patch or delete; `options_kind` names them in errors."""
+    """Return the options of a write; `options_kind` names them in errors."""
     return _parse(request.query, _agent(request), options_kind)
 
 
 @functools.lru_cache(maxsize=256)
 def _parse(query: tuple[tuple[str, str], ...], agent: str, options_kind: str) -> WriteOptions:
-    """Remembered, because a client says the same with each of its requests."""
+    """Parse the options; cached, because a client sends the same with each request."""
     chosen = dict(reversed(query))
     dry_run = [value for key, value in query if key == "dryRun"]
     validation = chosen.get("fieldValidation", "")
@@ -45,7 +45,7 @@ def _parse(query: tuple[tuple[str, str], ...], agent: str, options_kind: str) ->
 
 
 def refuse_force(request: Request) -> None:
-    """Only server-side apply can be forced."""
+    """Raise 422 for `force`, which only server-side apply has."""
     if request.parameter("force"):
         message = "Forbidden: may not be specified for non-apply patch"
         cause = errors.Cause("force", "FieldValueForbidden", message)
@@ -53,7 +53,7 @@ def refuse_force(request: Request) -> None:
 
 
 def require_manager(request: Request) -> None:
-    """Server-side apply has to say who applies."""
+    """Raise 422 for server-side apply without a field manager."""
     if not request.parameter("fieldManager"):
         cause = errors.Cause(
             "fieldManager", "FieldValueRequired", "Required value: is required for apply patch"
@@ -62,7 +62,7 @@ def require_manager(request: Request) -> None:
 
 
 def _agent(request: Request) -> str:
-    """Who did not name a manager is known by the first word of its user agent."""
+    """Return the default field manager: the first part of the user agent."""
     agent = request.headers.get("user-agent", "") or "unknown"
     return agent.split("/", 1)[0][:MAX_FIELD_MANAGER]
 

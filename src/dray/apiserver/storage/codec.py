@@ -1,7 +1,7 @@
-"""Objects as stored bytes, and stored bytes as answers, decoding as little as possible.
+"""Encoding of stored objects, and responses from stored bytes with little decoding.
 
 A stored value is the JSON of an object in its storage version without `kind` and `apiVersion`,
-and starts with an empty resourceVersion. So a read puts the revision in at a fixed place, and a
+and starts with an empty resourceVersion. So a read inserts the revision at a fixed offset, and a
 list of ten thousand objects is a concatenation.
 """
 
@@ -24,7 +24,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def to_stored(document: JsonObject) -> bytes:
-    """The bytes to store; the type and the revision are left out."""
+    """Return the bytes to store, without type and revision."""
     metadata = {"resourceVersion": ""}
     metadata.update(document["metadata"])
     metadata["resourceVersion"] = ""
@@ -37,17 +37,17 @@ def to_stored(document: JsonObject) -> bytes:
 
 
 def item(entry: Entry) -> bytes:
-    """An element of a list: the object with its revision and without its type."""
+    """Return an item of a list: the object with its revision and without its type."""
     return b"%b%d%b" % (_HEAD, entry.revision, entry.value[_HEAD_LENGTH:])
 
 
 def whole(entry: Entry, gvk: GroupVersionKind) -> bytes:
-    """The object with type and revision. Right for versions that share the storage fields."""
+    """Return the object with type and revision, for versions with the storage fields."""
     return type_prefix(gvk) + item(entry)[1:]
 
 
 def from_stored(entry: Entry, gvk: GroupVersionKind) -> JsonObject:
-    """The object as a dict in its storage version."""
+    """Return the object as a dict in its storage version."""
     document: JsonObject = {"kind": gvk.kind, "apiVersion": gvk.api_version}
     document.update(_decode(entry.value))
     document["metadata"]["resourceVersion"] = str(entry.revision)
@@ -60,7 +60,7 @@ def type_prefix(gvk: GroupVersionKind) -> bytes:
 
 
 def copied(document: JsonObject) -> JsonObject:
-    """A deep copy of plain JSON: several times faster than `copy.deepcopy`."""
+    """Return a deep copy of JSON, several times faster than `copy.deepcopy`."""
     duplicate: JsonObject = _decode(_encode(document))
     return duplicate
 

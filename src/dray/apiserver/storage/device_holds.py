@@ -1,7 +1,7 @@
-"""No device twice: the devices an allocated claim holds for itself, as tokens of the store.
+"""Tokens of the store for the devices that a claim has exclusively: no device twice.
 
-The store refuses a transaction that takes a token another key has. Admin access and shares of a
-device hold nothing, since others may use the device beside them.
+The store rejects a transaction that takes a token of another key. Admin access and shares of a
+device take no token, since other claims may use the device, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dray.store.store import TokenAlreadyHeld
 
 
 def of(kind: Kind, document: JsonObject, features: Features) -> tuple[str, ...] | None:
-    """The tokens a stored object owns; None for kinds that never hold anything."""
+    """Return the tokens of an object, or None for kinds without tokens."""
     if (kind.group, kind.kind) != ("resource.k8s.io", "ResourceClaim"):
         return None
     if not features.exclusive_devices:
@@ -34,11 +34,11 @@ def _token(result: JsonObject) -> str:
     return str(DeviceId(result["driver"], result["pool"], result["device"]))
 
 
-def conflict(kind: Kind, name: str, held: TokenAlreadyHeld) -> errors.Conflict:
-    holder = "/".join(held.owner.rsplit("/", 2)[-2:])
+def conflict(kind: Kind, name: str, error: TokenAlreadyHeld) -> errors.Conflict:
+    holder = "/".join(error.owner.rsplit("/", 2)[-2:])
     return errors.conflict(
         store_keys.group_resource(kind),
         name,
-        f"device {held.token} is already allocated to the claim {holder}; "
+        f"device {error.token} is already allocated to the claim {holder}; "
         "choose another device or wait until that claim is deallocated",
     )

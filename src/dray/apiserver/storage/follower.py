@@ -1,6 +1,6 @@
-"""Keeps a copy in step with the store: everything under a prefix, then every change to it.
+"""Keeps a cache in sync with the store: all entries under a prefix, then every change.
 
-`load` reads what is there, `run` follows from then on. Whoever asks the copy never waits.
+`load` lists, `run` watches. Readers of the cache never wait.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ RETRY_SECONDS = 0.5
 
 
 class FollowedCache(Protocol):
-    """What is kept in step; it is told of every entry, in order."""
+    """A cache that receives every entry, in order."""
 
     def put(self, entry: Entry) -> None:
-        """Take in an entry that is new or has changed; `msgspec.ValidationError` leaves it out."""
+        """Add or replace an entry; `msgspec.ValidationError` leaves it out."""
 
     def remove(self, key: str) -> None:
-        """Forget a key, which may be unknown."""
+        """Remove a key, which may be absent."""
 
 
 class StoreFollower:
-    """One prefix and the copy that follows it."""
+    """Keeps one cache in sync with one prefix."""
 
     def __init__(self, store: Store, prefix: str, copy: FollowedCache) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class StoreFollower:
         self._revision = page.revision
 
     async def run(self) -> None:
-        """Follow until the store is closed."""
+        """Watch until the store is closed."""
         with contextlib.suppress(store.Closed):
             while True:
                 try:

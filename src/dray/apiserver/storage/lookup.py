@@ -1,4 +1,4 @@
-"""Stored objects as frozen structs, for those parts of the server that decide on fields."""
+"""Stored objects as frozen structs, for rules that depend on fields."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dray.store.store import Entry, Store
 
 T = TypeVar("T")
 
-MAX_REMEMBERED = 4096
+MAX_CACHED = 4096
 
 
 class Reader(Generic[T]):
-    """Turns stored objects into structs of one type."""
+    """Decodes stored objects to structs of one type."""
 
     def __init__(self, type_: type[T]) -> None:
         self._type = type_
@@ -28,7 +28,7 @@ class Reader(Generic[T]):
         try:
             return self._decoder.decode(entry.value)
         except msgspec.ValidationError:
-            # Go writes null for some empty fields, which no struct takes.
+            # Go encodes some empty fields as null, which structs reject.
             return self.convert(msgspec.json.decode(entry.value))
 
     def convert(self, document: dict[str, Any]) -> T:
@@ -39,7 +39,7 @@ class Reader(Generic[T]):
 
 
 class Found(NamedTuple, Generic[T]):
-    """An object, and the entry it was read from."""
+    """An object, and the entry that it was decoded from."""
 
     entry: Entry
     value: T
@@ -47,17 +47,17 @@ class Found(NamedTuple, Generic[T]):
 
 class _List(NamedTuple, Generic[T]):
     changed_at: int | None
-    found: Sequence[Found[T]]
+    objects: Sequence[Found[T]]
 
 
 class Lookup(Generic[T]):
-    """The newest objects of one kind, straight from the store, decoded once per revision."""
+    """The newest objects of one kind in the store, decoded once per revision."""
 
     def __init__(self, store: Store, kind: Kind, type_: type[T]) -> None:
         self._store = store
         self._prefix = store_keys.prefix(kind)
         self._reader = Reader(type_)
-        self._remembered: dict[str, Found[T]] = {}
+        self._cached: dict[str, Found[T]] = {}
         self._lists: dict[str, _List[T]] = {}
         """By namespace."""
 
@@ -68,25 +68,25 @@ class Lookup(Generic[T]):
 
     async def all(self, namespace: str = "") -> Sequence[Found[T]]:
         changed = self._store.changed_at(self._prefix)
-        known = self._lists.get(namespace)
-        if known is not None and changed is not None and known.changed_at == changed:
-            return known.found
+        cached = self._lists.get(namespace)
+        if cached is not None and changed is not None and cached.changed_at == changed:
+            return cached.objects
         with store_keys.translated():
             page = await self._store.list(self._within(namespace))
-        found = tuple(map(self._found, page.entries))
-        if len(self._lists) >= MAX_REMEMBERED:
+        objects = tuple(map(self._found, page.entries))
+        if len(self._lists) >= MAX_CACHED:
             self._lists.clear()
-        self._lists[namespace] = _List(changed, found)
-        return found
+        self._lists[namespace] = _List(changed, objects)
+        return objects
 
     def _within(self, namespace: str) -> str:
         return f"{self._prefix}{namespace}/" if namespace else self._prefix
 
     def _found(self, entry: Entry) -> Found[T]:
-        known = self._remembered.get(entry.key)
-        if known is None or known.entry.revision != entry.revision:
-            known = Found(entry, self._reader.read(entry))
-            if len(self._remembered) >= MAX_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[entry.key] = known
-        return known
+        cached = self._cached.get(entry.key)
+        if cached is None or cached.entry.revision != entry.revision:
+            cached = Found(entry, self._reader.read(entry))
+            if len(self._cached) >= MAX_CACHED:
+                self._cached.clear()
+            self._cached[entry.key] = cached
+        return cached

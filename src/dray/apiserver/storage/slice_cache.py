@@ -1,6 +1,6 @@
-"""The published slices, as they lie in the store: how many devices there are, and what changed.
+"""The published slices as stored entries, with the number of devices and a generation.
 
-For those who look through all devices now and then, and must not when nothing has changed.
+For rules that search all devices, and only when slices have changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Slice(Wire, frozen=True):
 
 
 class PublishedSlices:
-    """A copy of all slices. `generation` grows with every change to any of them."""
+    """A cache of all slices. `generation` grows with every change to any of them."""
 
     prefix = store_keys.prefix(kinds.RESOURCE_SLICE)
 

@@ -1,4 +1,4 @@
-"""Where objects lie in the store, and the store's errors as the API's.
+"""Keys of objects in the store, and the store's errors as those of the API.
 
 Events of both groups are one kind here: `events.k8s.io` reads and writes what `core` stores.
 """
@@ -14,12 +14,12 @@ _EVENTS = kinds.by_kind("", "Event")
 
 
 def stored_kind(kind: Kind) -> Kind:
-    """The kind whose objects these are."""
+    """Return the kind as which objects of a kind are stored."""
     return _EVENTS if kind.kind == "Event" and _EVENTS is not None else kind
 
 
 def storage_gvk(kind: Kind) -> GroupVersionKind:
-    """Objects are stored in the preferred version of their kind."""
+    """Return the storage version of a kind: the preferred one."""
     return stored_kind(kind).preferred
 
 
@@ -34,7 +34,7 @@ def key(kind: Kind, name: str, namespace: str = "") -> str:
 
 
 def group_kind(kind: Kind) -> GroupKind:
-    """What errors call a kind: the one it is stored as."""
+    """Return the name of a kind in errors: that of the stored kind."""
     stored = stored_kind(kind)
     return GroupKind(stored.group, stored.kind)
 
@@ -44,7 +44,7 @@ def group_resource(kind: Kind) -> GroupResource:
 
 
 class _Translation:
-    """Of no state, and so one for all."""
+    """Raises errors of the store as those of the API; without state, so one for all."""
 
     def __enter__(self) -> None:
         pass
@@ -60,7 +60,10 @@ _TRANSLATION = _Translation()
 
 
 def translated() -> _Translation:
-    """Raise what went wrong in the store, and not with the request, as the API's errors."""
+    """Return a context that raises the store's errors as those of the API.
+
+    Errors that depend on the request, such as CommitRejected, pass unchanged.
+    """
     return _TRANSLATION
 
 

@@ -1,1 +1,1 @@
-"""What lies below an object: binding, eviction, scale, tokens, reviews."""
+"""Subresources and reviews: binding, eviction, scale, tokens, logs."""

@@ -1,4 +1,4 @@
-"""Questions that are answered and forgotten: who am I, may I, what may I, may they, whose token.
+"""Reviews of access and tokens, which are not stored.
 
 As pkg/registry/authorization and pkg/registry/authentication.
 """
@@ -43,8 +43,12 @@ class Reviews:
 
     async def subject_access(self, call: Call) -> Response:
         review = _read(call)
-        found = [*_attribute_errors(review), *_subject_errors(review), *_metadata_errors(review)]
-        _refuse(call, found)
+        field_errors = [
+            *_attribute_errors(review),
+            *_subject_errors(review),
+            *_metadata_errors(review),
+        ]
+        _refuse(call, field_errors)
         return self._answer_access(call, review, _subject(review["spec"]))
 
     async def local_subject_access(self, call: Call) -> Response:
@@ -54,8 +58,12 @@ class Reviews:
                 "the namespace of the provided object does not match the namespace sent on the "
                 "request"
             )
-        found = [*_attribute_errors(review), *_subject_errors(review), *_local_errors(review)]
-        _refuse(call, found)
+        field_errors = [
+            *_attribute_errors(review),
+            *_subject_errors(review),
+            *_local_errors(review),
+        ]
+        _refuse(call, field_errors)
         return self._answer_access(call, review, _subject(review["spec"]))
 
     async def self_subject_rules(self, call: Call) -> Response:
@@ -120,14 +128,14 @@ def _read(call: Call) -> JsonObject:
 
 
 def _respond(call: Call, document: JsonObject) -> Response:
-    answer = {"kind": call.gvk.kind, "apiVersion": call.gvk.api_version, **document}
-    return reads.encoded(call.form, answer, 201, {})
+    response_body = {"kind": call.gvk.kind, "apiVersion": call.gvk.api_version, **document}
+    return reads.encoded(call.form, response_body, 201, {})
 
 
-def _refuse(call: Call, found: list[fields.FieldError]) -> None:
-    if found:
+def _refuse(call: Call, field_errors: list[fields.FieldError]) -> None:
+    if field_errors:
         raise errors.invalid(
-            GroupKind(call.kind.group, call.kind.kind), "", validation.causes(found)
+            GroupKind(call.kind.group, call.kind.kind), "", validation.causes(field_errors)
         )
 
 
@@ -174,11 +182,11 @@ def _local_errors(review: JsonObject) -> fields.Errors:
     kept = ("managedFields", "namespace")
     if any(key not in kept for key, value in metadata.items() if value):
         yield fields.invalid(fields.METADATA, metadata, "must be empty except for namespace")
-    asked = spec.get("resourceAttributes")
-    if asked is not None and asked.get("namespace", "") != metadata["namespace"]:
+    attributes = spec.get("resourceAttributes")
+    if attributes is not None and attributes.get("namespace", "") != metadata["namespace"]:
         yield fields.invalid(
             _RESOURCE_ATTRIBUTES.child("namespace"),
-            asked.get("namespace", ""),
+            attributes.get("namespace", ""),
             "must match metadata.namespace",
         )
     if spec.get("nonResourceAttributes") is not None:
@@ -196,19 +204,22 @@ def _subject(spec: JsonObject) -> User:
 
 
 def _attributes(spec: JsonObject) -> Attributes:
-    asked = spec.get("resourceAttributes")
-    if asked is None:
+    attributes = spec.get("resourceAttributes")
+    if attributes is None:
         path = spec["nonResourceAttributes"]
         return Attributes(path.get("verb") or "", path=path.get("path") or "/")
-    wanted = ("verb", "group", "resource", "subresource", "namespace", "name")
-    values = {key: asked.get(key) or "" for key in wanted}
+    keys = ("verb", "group", "resource", "subresource", "namespace", "name")
+    values = {key: attributes.get(key) or "" for key in keys}
     return Attributes(
-        **values, fields=frozenset(_required_fields(asked.get("fieldSelector") or {}))
+        **values, fields=frozenset(_required_fields(attributes.get("fieldSelector") or {}))
     )
 
 
 def _required_fields(selector: JsonObject) -> Iterator[tuple[str, str]]:
-    """What cannot be understood is left out: without it, less is allowed and never more."""
+    """Return the values that field selectors require; invalid terms are left out.
+
+    Without a term less is allowed, never more.
+    """
     for requirement in selector.get("requirements") or ():
         values: list[str] = requirement.get("values") or []
         if requirement.get("operator") == "In" and len(values) == 1:
@@ -223,13 +234,13 @@ def _required_fields(selector: JsonObject) -> Iterator[tuple[str, str]]:
 def _resource_rules(rules: Iterable[PolicyRule]) -> Iterator[JsonObject]:
     for rule in rules:
         if rule.resources:
-            found = {
+            document = {
                 "verbs": list(rule.verbs),
                 "apiGroups": list(rule.api_groups),
                 "resources": list(rule.resources),
                 "resourceNames": list(rule.resource_names),
             }
-            yield {key: value for key, value in found.items() if value or key == "verbs"}
+            yield {key: value for key, value in document.items() if value or key == "verbs"}
 
 
 def _path_rules(rules: Iterable[PolicyRule]) -> Iterator[JsonObject]:
@@ -239,7 +250,7 @@ def _path_rules(rules: Iterable[PolicyRule]) -> Iterator[JsonObject]:
 
 
 def _user_info(user: User) -> JsonObject:
-    """The groups in an order of our own, since they have none; the one everybody has is last."""
+    """Return the user; its groups are sorted, the one that all users have last."""
     groups = sorted(user.groups, key=lambda group: (group == authentication.AUTHENTICATED, group))
     info: JsonObject = {"username": user.name, "uid": user.uid, "groups": groups}
     info["extra"] = {key: list(values) for key, values in user.extra}

@@ -1,6 +1,6 @@
-"""pods/binding: a scheduler says on which node a pod runs.
+"""pods/binding: assigns a pod to a node.
 
-As pkg/registry/core/pod/storage, BindingREST. A pod is bound once and for all.
+As pkg/registry/core/pod/storage, BindingREST. A pod is bound once.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class Bindings:
         return cls(store, chain, Lookup(store, kinds.NODE, _Node))
 
     async def create(self, call: Call) -> Response:
-        """Answers `pods/NAME/binding`, and `bindings`, where the body alone names the pod."""
+        """Handle `pods/NAME/binding`, and `bindings`, where only the body names the pod."""
         chosen = write_options.parse(call.request, "CreateOptions")
         binding = common.body_of(call, BINDING, chosen).document
         metadata = binding.get("metadata") or {}
         if call.kind is not kinds.POD:
             info = replace(call.info, name=metadata.get("name", ""), subresource="binding")
             call = call.about(kinds.POD, info)
-        action = common.creation(call, binding, "binding", dry_run=chosen.dry_run)
-        await self.chain.mutate(action)
+        admission = common.creation(call, binding, "binding", dry_run=chosen.dry_run)
+        await self.chain.mutate(admission)
         if metadata.get("name") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Binding object")
         _check(binding)
-        await self.chain.validate(action)
+        await self.chain.validate(admission)
         await self._bind(call, binding, chosen.dry_run)
         return common.success(call)
 
@@ -80,14 +80,17 @@ class Bindings:
         raise errors.conflict(_REFUSED, call.info.name)
 
     async def _topology_of(self, node: str) -> dict[str, str]:
-        """As plugin/pkg/admission/podtopologylabels: a pod is labelled with where its node is."""
-        found = await self.nodes.get(node)
-        labels = found.metadata.labels if found else {}
+        """Return the topology labels that a pod gets from its node.
+
+        As plugin/pkg/admission/podtopologylabels.
+        """
+        stored_node = await self.nodes.get(node)
+        labels = stored_node.metadata.labels if stored_node else {}
         return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
 
 
 def _check(binding: JsonObject) -> None:
-    # Kubernetes forgets to make a proper answer of these, so they come as a bare 500.
+    # Kubernetes does not turn these into a Status of their own: the response is a plain 500.
     complaints = list(_complaints(binding.get("target") or {}))
     if complaints:
         raise errors.InternalError(gotext.aggregate(complaints), reason="")
@@ -105,14 +108,14 @@ def _complaints(target: JsonObject) -> Iterator[str]:
             yield f"target.name: Invalid value: {gotext.quote(name)}: {why}"
 
 
-def _check_bindable(name: str, pod: JsonObject, wanted: JsonObject) -> None:
+def _check_bindable(name: str, pod: JsonObject, expected: JsonObject) -> None:
     metadata, spec = pod["metadata"], pod["spec"]
     for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-        if wanted.get(field) and wanted[field] != metadata[field]:
+        if expected.get(field) and expected[field] != metadata[field]:
             raise errors.conflict(
                 GroupResource("", "pods"),
                 name,
-                f"Precondition failed: {words} in precondition: {wanted[field]}, "
+                f"Precondition failed: {words} in precondition: {expected[field]}, "
                 f"{words} in object meta: {metadata[field]}",
             )
     if metadata.get("deletionTimestamp"):

@@ -1,4 +1,4 @@
-"""What requests about subresources share: their bodies, the object behind them, their answers."""
+"""Shared by subresources: bodies, the stored object, responses, conditions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def body_of(call: Call, gvk: GroupVersionKind, chosen: WriteOptions) -> bodies.B
 
 
 async def entry_of(store: Store, call: Call) -> Entry:
-    """The stored object that the request names; 404 where there is none."""
+    """Return the stored object of the request. Raises NotFound."""
     with store_keys.translated():
         entry = await store.get(call.key)
     if entry is None:
@@ -41,7 +41,7 @@ def document_of(entry: Entry, call: Call) -> JsonObject:
 def creation(
     call: Call, document: JsonObject, subresource: str, *, dry_run: bool
 ) -> AdmissionRequest:
-    """What the rules are asked about a document that is created below an object."""
+    """Return the admission request of a subresource's create."""
     return AdmissionRequest(
         operation=admission_chain.CREATE,
         kind=call.kind,
@@ -66,18 +66,18 @@ def success(call: Call, status: int = 201) -> Response:
 
 
 def set_condition(
-    document: JsonObject, wanted: JsonObject, now: datetime.datetime, *, times: tuple[str, ...] = ()
+    document: JsonObject, new: JsonObject, now: datetime.datetime, *, times: tuple[str, ...] = ()
 ) -> None:
     """Add or replace a condition; the time of its last transition stays if its status does.
 
-    `times` are further fields for a time that the kind always writes, and that nobody has set.
+    `times` are further time fields that the kind always has, here as null.
     """
     conditions = document.setdefault("status", {}).setdefault("conditions", [])
-    condition = {**wanted, "lastTransitionTime": gotime.write(now), **dict.fromkeys(times)}
-    for index, known in enumerate(conditions):
-        if known.get("type") == wanted["type"]:
-            if known.get("status") == wanted["status"]:
-                condition["lastTransitionTime"] = known.get("lastTransitionTime")
+    condition = {**new, "lastTransitionTime": gotime.write(now), **dict.fromkeys(times)}
+    for index, existing in enumerate(conditions):
+        if existing.get("type") == new["type"]:
+            if existing.get("status") == new["status"]:
+                condition["lastTransitionTime"] = existing.get("lastTransitionTime")
             conditions[index] = condition
             return
     conditions.append(condition)

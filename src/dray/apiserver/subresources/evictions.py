@@ -47,47 +47,47 @@ class Evictions:
         eviction = common.body_of(call, EVICTION, chosen).document
         if (eviction.get("metadata") or {}).get("name") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
-        wanted = _delete_options(call, eviction)
-        action = common.creation(call, eviction, "eviction", dry_run=wanted.dry_run)
-        await self.chain.mutate(action)
-        await self.chain.validate(action)
-        await self._evict(_about_pod(call), wanted)
+        options = _delete_options(call, eviction)
+        admission = common.creation(call, eviction, "eviction", dry_run=options.dry_run)
+        await self.chain.mutate(admission)
+        await self.chain.validate(admission)
+        await self._evict(_about_pod(call), options)
         return common.success(call)
 
-    async def _evict(self, call: Call, wanted: DeleteOptions) -> None:
-        """Again where the pod has changed meanwhile, unless the client meant one revision."""
+    async def _evict(self, call: Call, options: DeleteOptions) -> None:
+        """Evict; repeat if the pod has changed meanwhile, unless the client named a revision."""
         for _ in range(common.ATTEMPTS):
             try:
-                await self._attempt(call, wanted)
+                await self._attempt(call, options)
                 return
             except errors.Conflict:
-                if wanted.resource_version or wanted.uid:
+                if options.resource_version or options.uid:
                     raise
         raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
-    async def _attempt(self, call: Call, wanted: DeleteOptions) -> None:
+    async def _attempt(self, call: Call, options: DeleteOptions) -> None:
         entry = await common.entry_of(self.store, call)
         pod = common.document_of(entry, call)
         if _is_over(pod):
-            await self._delete(call, wanted)
+            await self._delete(call, options)
             return
         if _has_not_started(pod):
-            await self._delete(call, _only_as(pod, wanted))
+            await self._delete(call, _only_as(pod, options))
             return
         budget = await self._budget_of(pod)
         if budget is None:
-            await self._delete(call, wanted)
+            await self._delete(call, options)
         elif _may_go_unready(pod, budget.value):
-            await self._delete_unready(call, wanted, pod, budget.value)
+            await self._delete_unready(call, options, pod, budget.value)
         else:
-            await self._spend(call, budget, wanted.dry_run)
-            await self._delete(call, wanted)
+            await self._spend(call, budget, options.dry_run)
+            await self._delete(call, options)
 
     async def _budget_of(self, pod: JsonObject) -> Found[PodDisruptionBudget] | None:
         budgets = await Lookup(self.store, kinds.POD_DISRUPTION_BUDGET, PodDisruptionBudget).all(
             pod["metadata"]["namespace"]
         )
-        covering = [found for found in budgets if _covers(found.value, pod)]
+        covering = [budget for budget in budgets if _covers(budget.value, pod)]
         if len(covering) > 1:
             raise errors.InternalError(
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource "
@@ -96,52 +96,54 @@ class Evictions:
             )
         return covering[0] if covering else None
 
-    async def _spend(self, call: Call, found: Found[PodDisruptionBudget], dry_run: bool) -> None:
-        """Note in the budget that this pod goes, so that the next one counts with it."""
-        name, namespace = found.value.metadata.name, call.namespace
+    async def _spend(self, call: Call, budget: Found[PodDisruptionBudget], dry_run: bool) -> None:
+        """Record the pod in the budget's status, so that the next eviction counts it."""
+        name, namespace = budget.value.metadata.name, call.namespace
         lookup = Lookup(self.store, kinds.POD_DISRUPTION_BUDGET, PodDisruptionBudget)
         for _ in range(common.ATTEMPTS):
-            _check_allowed(found.value)
+            _check_allowed(budget.value)
             if dry_run:
                 return
-            put = _spent(call, found)
+            put = _spent(call, budget)
             try:
                 with store_keys.translated():
                     await self.store.commit(Transaction((put,)))
                 return
             except GuardFailed:
                 current = [
-                    each for each in await lookup.all(namespace) if each.value.metadata.name == name
+                    stored
+                    for stored in await lookup.all(namespace)
+                    if stored.value.metadata.name == name
                 ]
                 if not current:
                     return
-                found = current[0]
+                budget = current[0]
         raise errors.timeout(f'couldn\'t update PodDisruptionBudget "{name}" due to conflicts', 10)
 
     async def _delete_unready(
-        self, call: Call, wanted: DeleteOptions, pod: JsonObject, budget: PodDisruptionBudget
+        self, call: Call, options: DeleteOptions, pod: JsonObject, budget: PodDisruptionBudget
     ) -> None:
-        """Only as long as nobody saw the pod become ready."""
+        """Delete the pod if it is still unready."""
         try:
-            await self._delete(call, _only_as(pod, wanted))
+            await self._delete(call, _only_as(pod, options))
         except errors.Conflict as conflict:
-            if wanted.resource_version:
+            if options.resource_version:
                 raise
             raise _too_many(budget.metadata.name) from conflict
 
-    async def _delete(self, call: Call, wanted: DeleteOptions) -> None:
-        if not wanted.dry_run:
-            revision = await self._mark_disrupted(call, wanted)
-            if wanted.resource_version:
-                wanted = wanted._replace(resource_version=str(revision))
-        await self.deleter.delete_one(call, wanted)
+    async def _delete(self, call: Call, options: DeleteOptions) -> None:
+        if not options.dry_run:
+            revision = await self._mark_disrupted(call, options)
+            if options.resource_version:
+                options = options._replace(resource_version=str(revision))
+        await self.deleter.delete_one(call, options)
 
-    async def _mark_disrupted(self, call: Call, wanted: DeleteOptions) -> int:
-        """Say in the pod's status why it goes, before it does."""
+    async def _mark_disrupted(self, call: Call, options: DeleteOptions) -> int:
+        """Add the condition DisruptionTarget before the pod is deleted."""
         for _ in range(common.ATTEMPTS):
             entry = await common.entry_of(self.store, call)
             pod = common.document_of(entry, call)
-            deletion.check_preconditions(call, pod, wanted)
+            deletion.check_preconditions(call, pod, options)
             condition = {
                 "type": "DisruptionTarget",
                 "status": "True",
@@ -159,7 +161,7 @@ class Evictions:
 
 
 def _delete_options(call: Call, eviction: JsonObject) -> DeleteOptions:
-    """The options inside the eviction; a dry run may also be asked for in the query."""
+    """Return the options of the eviction; the query may request a dry run, too."""
     given = eviction.get("deleteOptions") or {}
     headers = {**call.request.headers, "content-type": "application/json"}
     body = codec.encode(given) if given else b""
@@ -170,15 +172,15 @@ def _about_pod(call: Call) -> Call:
     return replace(call, info=replace(call.info, verb="delete", subresource=""))
 
 
-def _only_as(pod: JsonObject, wanted: DeleteOptions) -> DeleteOptions:
-    """Only if the pod is still as it was looked at, unless the client named a revision itself."""
-    if wanted.resource_version:
-        return wanted
-    return wanted._replace(resource_version=pod["metadata"]["resourceVersion"])
+def _only_as(pod: JsonObject, options: DeleteOptions) -> DeleteOptions:
+    """Return options with the revision of the pod, unless the client named one."""
+    if options.resource_version:
+        return options
+    return options._replace(resource_version=pod["metadata"]["resourceVersion"])
 
 
 def _is_over(pod: JsonObject) -> bool:
-    """A pod that has ended or goes anyway disrupts nobody."""
+    """Return whether the pod has ended or is being deleted: no disruption."""
     return bool(pod["metadata"].get("deletionTimestamp")) or _phase(pod) in ("Succeeded", "Failed")
 
 
@@ -200,7 +202,7 @@ def _covers(budget: PodDisruptionBudget, pod: JsonObject) -> bool:
 
 
 def _may_go_unready(pod: JsonObject, budget: PodDisruptionBudget) -> bool:
-    """A pod that is not ready does not count among the healthy ones, so nothing is spent."""
+    """Return whether an unready pod may be deleted without using the budget."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     if any(
         condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
@@ -233,7 +235,7 @@ def _check_allowed(budget: PodDisruptionBudget) -> None:
 
 def _why_none(budget: PodDisruptionBudget) -> str:
     name, status = budget.metadata.name, budget.status
-    condition = next((each for each in status.conditions if each.type == "DisruptionAllowed"), None)
+    condition = next((item for item in status.conditions if item.type == "DisruptionAllowed"), None)
     if condition and (condition.status != "False" or not condition.message):
         condition = None
     if condition and condition.reason == "SyncFailed":
@@ -267,8 +269,8 @@ def _forbidden(name: str, why: str, detail: str) -> errors.Forbidden:
     return errors.Forbidden(refusal.message, details)
 
 
-def _spent(call: Call, found: Found[PodDisruptionBudget]) -> Put:
-    document = codec.from_stored(found.entry, _BUDGET_GVK)
+def _spent(call: Call, budget: Found[PodDisruptionBudget]) -> Put:
+    document = codec.from_stored(budget.entry, _BUDGET_GVK)
     status = document["status"]
     status["disruptionsAllowed"] -= 1
     if status["disruptionsAllowed"] == 0:
@@ -281,4 +283,4 @@ def _spent(call: Call, found: Found[PodDisruptionBudget]) -> Put:
         }
         common.set_condition(document, condition, call.now)
     status.setdefault("disruptedPods", {})[call.info.name] = gotime.write(call.now)
-    return Put(found.entry.key, codec.to_stored(document), found.entry.revision)
+    return Put(budget.entry.key, codec.to_stored(document), budget.entry.revision)

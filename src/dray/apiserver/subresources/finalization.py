@@ -1,4 +1,4 @@
-"""namespaces/finalize: whoever has emptied a namespace takes its finalizer away.
+"""namespaces/finalize: removes finalizers of a namespace that has been emptied.
 
 As pkg/registry/core/namespace/storage, FinalizeREST.
 """
@@ -48,7 +48,7 @@ class Finalization:
         raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
     async def _write(self, entry: Entry, namespace: JsonObject) -> None:
-        """Write the namespace, or remove it where this was all that kept it."""
+        """Write the namespace, or delete it if this was its last finalizer."""
         change = (
             Delete(entry.key, entry.revision)
             if deletion.is_fully_deleted(namespace)
@@ -68,11 +68,13 @@ def _set_finalizers(namespace: JsonObject, finalizers: list[str]) -> None:
 
 
 def _check_finalizers(call: Call, finalizers: list[str]) -> None:
-    found = [
+    field_errors = [
         error
         for index, finalizer in enumerate(finalizers)
         for error in metadata.finalizers((finalizer,), _FINALIZERS.index(index))
     ]
-    found += metadata.finalizers_known(finalizers, _FINALIZERS)
-    if found:
-        raise errors.invalid(GroupKind("", "Namespace"), call.info.name, validation.causes(found))
+    field_errors += metadata.finalizers_known(finalizers, _FINALIZERS)
+    if field_errors:
+        raise errors.invalid(
+            GroupKind("", "Namespace"), call.info.name, validation.causes(field_errors)
+        )

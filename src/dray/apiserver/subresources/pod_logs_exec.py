@@ -1,4 +1,4 @@
-"""pods/log, exec and attach: which container of which node is meant, and what its agent says.
+"""pods/log, exec and attach: finds the container, and forwards to its node's agent.
 
 As pkg/registry/core/pod/strategy.go, LogLocation and streamLocation: a pod without a node has an
 empty log, and nothing to connect to.
@@ -28,7 +28,7 @@ _LEAST = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}
 
 
 class ContainerLocation(NamedTuple):
-    """Where a container runs; the node is empty while there is none."""
+    """The node and the container of a request; the node is empty before binding."""
 
     node: str
     container: str
@@ -48,7 +48,7 @@ class PodAccess:
         return await self.agents.log(place.node, path, tuple(_log_query(call.request)))
 
     async def connect(self, call: Call) -> Response:
-        """exec and attach."""
+        """Handle exec and attach."""
         place = await self._place(call)
         if not place.node:
             raise errors.bad_request(f"pod {call.info.name} does not have a host assigned")
@@ -63,12 +63,12 @@ class PodAccess:
 
 
 def _container(call: Call, pod: JsonObject) -> str:
-    """The container that is asked for; a pod with one needs no name."""
-    asked, names = call.request.parameter("container"), list(_names(pod))
-    if asked in names:
-        return asked
-    if asked:
-        raise errors.bad_request(f"container {asked} is not valid for pod {call.info.name}")
+    """Return the requested container; without a name, the only one."""
+    requested, names = call.request.parameter("container"), list(_names(pod))
+    if requested in names:
+        return requested
+    if requested:
+        raise errors.bad_request(f"container {requested} is not valid for pod {call.info.name}")
     regular = [container["name"] for container in pod["spec"]["containers"]]
     if len(regular) == 1:
         return str(regular[0])
@@ -79,14 +79,14 @@ def _container(call: Call, pod: JsonObject) -> str:
 
 
 def _names(pod: JsonObject) -> Iterator[str]:
-    return (each["name"] for field in _LISTS for each in pod["spec"].get(field) or ())
+    return (container["name"] for field in _LISTS for container in pod["spec"].get(field) or ())
 
 
 def _check_log_options(call: Call) -> None:
-    found = list(_log_problems(call.request))
-    if found:
+    field_errors = list(_log_problems(call.request))
+    if field_errors:
         group_kind = GroupKind("", "PodLogOptions")
-        raise errors.invalid(group_kind, call.info.name, validation.causes(found))
+        raise errors.invalid(group_kind, call.info.name, validation.causes(field_errors))
 
 
 def _log_problems(request: Request) -> fields.Errors:
@@ -126,7 +126,7 @@ def _log_query(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def _stream_query(request: Request) -> Iterator[tuple[str, str]]:
-    """A kubelet's names for what kubectl asks for."""
+    """Return kubectl's parameters with the names that a kubelet has for them."""
     for name, theirs in _STREAMS.items():
         if _is_true(request.parameter(name)):
             yield theirs, "1"
@@ -136,14 +136,14 @@ def _stream_query(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def _protocols(request: Request) -> tuple[str, ...]:
-    """What both sides speak, the newest first; nothing where no WebSocket is asked for."""
+    """Return the common protocols, the newest first; empty without a WebSocket request."""
     if request.headers.get("upgrade", "").lower() != "websocket":
         return ()
     offered = request.headers.get("sec-websocket-protocol", "").replace(" ", "").split(",")
     spoken = tuple(protocol for protocol in remote_command.PROTOCOLS if protocol in offered)
     if not spoken:
-        known = " and ".join(remote_command.PROTOCOLS)
-        raise errors.bad_request(f"exec and attach speak {known}, not {', '.join(offered)}")
+        supported = " and ".join(remote_command.PROTOCOLS)
+        raise errors.bad_request(f"exec and attach speak {supported}, not {', '.join(offered)}")
     return spoken
 
 

@@ -1,4 +1,4 @@
-"""deployments/scale and its like: only the number of replicas, as autoscaling/v1 has it.
+"""The subresource scale: the number of replicas, as autoscaling/v1.
 
 As pkg/registry/apps/*/storage, ScaleREST.
 """
@@ -65,7 +65,7 @@ class Scales:
 
 
 def _as_scale(call: Call) -> Call:
-    """The same request as one about a Scale."""
+    """Return the same request for kind Scale."""
     info = replace(call.info, group=SCALE.group, version=SCALE.versions[0], subresource="")
     return call.about(SCALE, info)
 
@@ -90,7 +90,7 @@ def _scale_of(document: JsonObject) -> JsonObject:
 
 
 def _selector(selector: JsonObject) -> label_selectors.Selector:
-    """Replication controllers have plain labels where the others have a selector."""
+    """Return the selector; replication controllers have plain labels."""
     if all(isinstance(value, str) for value in selector.values()):
         return label_selectors.exact_labels(selector)
     return label_selectors.label_selector(msgspec.convert(selector, LabelSelector))

@@ -1,4 +1,4 @@
-"""serviceaccounts/token: a token for an account, for a while, perhaps for one pod or node only.
+"""serviceaccounts/token: a token for an account, optionally bound to an object.
 
 As pkg/registry/core/serviceaccount/storage, TokenREST.
 """
@@ -58,9 +58,9 @@ class TokenRequests:
         request = common.body_of(call, TOKEN_REQUEST, chosen).document
         account = common.document_of(await common.entry_of(self.store, call), call)["metadata"]
         _complete(call, request, account)
-        action = common.creation(call, request, "token", dry_run=chosen.dry_run)
-        await self.chain.mutate(action)
-        await self.chain.validate(action)
+        admission = common.creation(call, request, "token", dry_run=chosen.dry_run)
+        await self.chain.mutate(admission)
+        await self.chain.validate(admission)
         bound = await self._bound_to(call, request["spec"].get("boundObjectRef"))
         request["status"] = self._issue(call, request["spec"], account, bound)
         return reads.encoded(call.form, request, 201, {})
@@ -82,7 +82,7 @@ class TokenRequests:
         return {"token": self.signer.sign(claims), "expirationTimestamp": gotime.write(expires)}
 
     async def _bound_to(self, call: Call, reference: JsonObject | None) -> JsonObject:
-        """What the token says about the object it lives and dies with."""
+        """Return the claims about the object that the token is bound to."""
         if not reference:
             return {}
         group, version = kinds.parse_api_version(reference.get("apiVersion") or "")
@@ -91,19 +91,19 @@ class TokenRequests:
             raise errors.bad_request(
                 f"cannot bind token to object of type {group}/{version}, Kind={kind}"
             )
-        found = await self._find(kind, name, call.namespace)
-        if found is None:
+        bound_object = await self._find(kind, name, call.namespace)
+        if bound_object is None:
             resource = store_keys.group_resource(kinds.served("", kind))
             raise errors.not_found(resource, name)
-        if kind == "Pod" and found.spec.service_account_name != call.info.name:
+        if kind == "Pod" and bound_object.spec.service_account_name != call.info.name:
             raise errors.bad_request(
                 f"cannot bind token for serviceaccount {gotext.quote(call.info.name)} to pod "
                 "running with different serviceaccount name."
             )
-        _check_uid(kind, found.metadata, reference.get("uid"))
-        bound = {kind.lower(): {"name": name, "uid": found.metadata.uid}}
-        if kind == "Pod" and found.spec.node_name:
-            bound["node"] = await self._node(found.spec.node_name)
+        _check_uid(kind, bound_object.metadata, reference.get("uid"))
+        bound = {kind.lower(): {"name": name, "uid": bound_object.metadata.uid}}
+        if kind == "Pod" and bound_object.spec.node_name:
+            bound["node"] = await self._node(bound_object.spec.node_name)
         return bound
 
     async def _find(self, kind: str, name: str, namespace: str) -> _Bound | None:
@@ -112,17 +112,17 @@ class TokenRequests:
         return await lookup.get(name, namespace if row.namespaced else "")
 
     async def _node(self, name: str) -> JsonObject:
-        """A node that is gone is still told by its name."""
+        """Return the claims about a node; only its name if it is absent."""
         node = await self._find("Node", name, "")
         return {"name": name, "uid": node.metadata.uid} if node else {"name": name}
 
 
 def _complete(call: Call, request: JsonObject, account: JsonObject) -> None:
-    """Check the request against the account, and fill in what it leaves to the server."""
+    """Check the request against the account, and fill in defaults."""
     metadata = request["metadata"] = request.get("metadata") or {}
-    found = list(_mismatches(metadata, account))
-    if found:
-        raise errors.invalid(_GROUP_KIND, call.info.name, validation.causes(found))
+    field_errors = list(_mismatches(metadata, account))
+    if field_errors:
+        raise errors.invalid(_GROUP_KIND, call.info.name, validation.causes(field_errors))
     if metadata.get("uid") and metadata["uid"] != account["uid"]:
         raise errors.conflict(
             GroupResource(*_GROUP_KIND),
@@ -137,9 +137,9 @@ def _complete(call: Call, request: JsonObject, account: JsonObject) -> None:
     if spec.get("expirationSeconds") is None:
         spec["expirationSeconds"] = DEFAULT_SECONDS
     spec.setdefault("boundObjectRef", None)
-    found = list(_spec_errors(spec))
-    if found:
-        raise errors.invalid(_GROUP_KIND, "", validation.causes(found))
+    field_errors = list(_spec_errors(spec))
+    if field_errors:
+        raise errors.invalid(_GROUP_KIND, "", validation.causes(field_errors))
 
 
 def _mismatches(metadata: JsonObject, account: JsonObject) -> Iterator[fields.FieldError]:
@@ -166,11 +166,11 @@ def _spec_errors(spec: JsonObject) -> Iterator[fields.FieldError]:
         )
 
 
-def _check_uid(kind: str, metadata: ObjectMeta, wanted: str | None) -> None:
-    if wanted and wanted != metadata.uid:
+def _check_uid(kind: str, metadata: ObjectMeta, expected: str | None) -> None:
+    if expected and expected != metadata.uid:
         raise errors.conflict(
             GroupResource("", kind),
             metadata.name,
-            f"the UID in the bound object reference ({wanted}) does not match the UID in record. "
+            f"the UID in the bound object reference ({expected}) does not match the UID in record. "
             "The object might have been deleted and then recreated",
         )

@@ -1,7 +1,7 @@
 """delete and deletecollection: grace, finalizers, propagation and preconditions.
 
-What still has finalizers, or a grace period to run, is marked and stays; whoever clears the last
-one (`writes`) removes it.
+An object with finalizers or a grace period is marked and stays; the write that removes the last
+finalizer (`writes`) deletes it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FINALIZERS: Mapping[str, str] = {FOREGROUND: "foregroundDeletion", ORPHAN: "orph
 ATTEMPTS = 10
 _ORPHANING = frozenset({("batch", "Job"), ("", "ReplicationController")})
 _WITHOUT_DEPENDENTS = frozenset({("", "Event"), ("events.k8s.io", "Event")})
-"""Kinds that go without a garbage collector, whatever the client asks for."""
+"""Kinds without dependents: the client's propagation policy is ignored."""
 _PODS_ARE_KEPT = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
     "to remove them or set propagationPolicy=Orphan to suppress this warning"
@@ -53,7 +53,7 @@ class DeleteOptions(NamedTuple):
 
 
 class DeletionResult(NamedTuple):
-    """The object as it is, or was when it went."""
+    """The object after the request, or its last state if it is gone."""
 
     document: JsonObject
     is_gone: bool
@@ -101,7 +101,7 @@ class Deleter:
         return reads.json_response(reads.encode_list(call, metadata, items))
 
     async def delete_one(self, call: Call, options: DeleteOptions) -> DeletionResult:
-        """Delete or mark; again where somebody else changed the object meanwhile."""
+        """Delete or mark an object; repeat after another writer's commit."""
         for _ in range(ATTEMPTS):
             with store_keys.translated():
                 entry = await self.store.get(call.key)
@@ -119,7 +119,7 @@ class Deleter:
         self, call: Call, entry: Entry, document: JsonObject, options: DeleteOptions
     ) -> DeletionResult:
         marked = mark_for_deletion(call.kind, codec.copied(document), options, call.now)
-        action = AdmissionRequest(
+        admission = AdmissionRequest(
             operation=admission_chain.DELETE,
             kind=call.kind,
             user=call.user,
@@ -129,24 +129,26 @@ class Deleter:
             old=document,
             dry_run=options.dry_run,
         )
-        async with self.chain.turn(action):
-            return await self._admit(call, action, entry, options)
+        async with self.chain.commit_lock(admission):
+            return await self._admit(call, admission, entry, options)
 
     async def _admit(
-        self, call: Call, action: AdmissionRequest, entry: Entry, options: DeleteOptions
+        self, call: Call, admission: AdmissionRequest, entry: Entry, options: DeleteOptions
     ) -> DeletionResult:
-        document, marked = action.old, action.new
+        document, marked = admission.old, admission.new
         assert document is not None
-        also = await self.chain.validate(action)
+        requirements = await self.chain.validate(admission)
         if marked is None:
             document = _last_seen(call, document)
-            return DeletionResult(await self._remove(call, entry, document, also, options), True)
+            return DeletionResult(
+                await self._remove(call, entry, document, requirements, options), True
+            )
         if marked == document:
             return DeletionResult(document, False)
         if not options.dry_run:
             written = canonical.write(store_keys.storage_gvk(call.kind).schema_type, marked)
             put = Put(call.key, codec.to_stored(written), entry.revision)
-            transaction = Transaction((put, *also.operations), also.guards)
+            transaction = Transaction((put, *requirements.operations), requirements.guards)
             with store_keys.translated():
                 revision = await self.store.commit(transaction)
             marked["metadata"]["resourceVersion"] = str(revision)
@@ -157,21 +159,21 @@ class Deleter:
         call: Call,
         entry: Entry,
         document: JsonObject,
-        also: CommitRequirements,
+        requirements: CommitRequirements,
         options: DeleteOptions,
     ) -> JsonObject:
         if not options.dry_run:
             delete = Delete(call.key, entry.revision)
             with store_keys.translated():
                 revision = await self.store.commit(
-                    Transaction((delete, *also.operations), also.guards)
+                    Transaction((delete, *requirements.operations), requirements.guards)
                 )
             document["metadata"]["resourceVersion"] = str(revision)
         return document
 
 
 def _last_seen(call: Call, document: JsonObject) -> JsonObject:
-    """What goes at once; a pod is shown as if it had been given a moment."""
+    """Return the last state of a deleted object; a pod as if it had a grace period."""
     if (call.kind.group, call.kind.kind) != ("", "Pod"):
         return document
     metadata = {**document["metadata"], "deletionGracePeriodSeconds": 0}
@@ -189,7 +191,7 @@ def _warnings(call: Call, options: DeleteOptions) -> list[str]:
 def mark_for_deletion(
     kind: Kind, document: JsonObject, options: DeleteOptions, now: datetime.datetime
 ) -> JsonObject | None:
-    """The object on its way out, or None where nothing keeps it."""
+    """Return the object with its deletion mark, or None if it is deleted at once."""
     metadata = document["metadata"]
     _set_propagation(kind, metadata, options)
     grace = _grace_seconds(kind, document, options)
@@ -218,7 +220,7 @@ def _namespace_finalizers(kind: Kind, document: JsonObject) -> list[str]:
 
 
 def _set_propagation(kind: Kind, metadata: JsonObject, options: DeleteOptions) -> None:
-    """The finalizer that makes the garbage collector wait for, or orphan, the dependents."""
+    """Set the finalizer for foreground deletion or orphaning by the garbage collector."""
     if (kind.group, kind.kind) in _WITHOUT_DEPENDENTS:
         return
     policy = options.propagation
@@ -241,7 +243,7 @@ def _set_propagation(kind: Kind, metadata: JsonObject, options: DeleteOptions) -
 
 
 def _grace_seconds(kind: Kind, document: JsonObject, options: DeleteOptions) -> int:
-    """Only pods on a node take their time; those that never started or have ended do not."""
+    """Return the grace period: only for pods on a node that have not ended."""
     if (kind.group, kind.kind) != ("", "Pod"):
         return 0
     spec, status = document.get("spec", {}), document.get("status", {})
@@ -277,17 +279,17 @@ def check_preconditions(call: Call, document: JsonObject, options: DeleteOptions
 def _check_namespace_preconditions(
     call: Call, metadata: JsonObject, options: DeleteOptions
 ) -> None:
-    """Namespaces are asked by the store itself, which has words of its own."""
-    asked = (
+    """Check preconditions of a namespace, whose errors have other texts."""
+    preconditions = (
         ("UID", options.uid, "uid"),
         ("ResourceVersion", options.resource_version, "resourceVersion"),
     )
-    for name, wanted, key in asked:
-        if wanted and wanted != metadata[key]:
+    for name, expected, key in preconditions:
+        if expected and expected != metadata[key]:
             raise errors.conflict(
                 store_keys.group_resource(call.kind),
                 call.info.name,
-                f"Precondition failed: {name} in precondition: {wanted}, "
+                f"Precondition failed: {name} in precondition: {expected}, "
                 f"{name} in object meta: {metadata[key]}",
             )
 
@@ -309,7 +311,7 @@ def _success(call: Call, document: JsonObject) -> JsonObject:
 
 
 def _call_for(call: Call, rest: str) -> Call:
-    """The same request for one object of the collection; `rest` is [namespace/]name."""
+    """Return the request for one object of the collection; `rest` is [namespace/]name."""
     namespace, _, name = rest.rpartition("/")
     return replace(call, info=replace(call.info, name=name, namespace=namespace))
 
@@ -318,7 +320,7 @@ _OPTIONS = GroupVersionKind("meta.k8s.io", "v1", "DeleteOptions")
 
 
 def parse_options(request: Request) -> DeleteOptions:
-    """DeleteOptions from the body, and from the query where the body has none."""
+    """Return the DeleteOptions of the body, or of the query without a body."""
     document: JsonObject = {}
     if request.body:
         content_type = request.headers.get("content-type", "")

@@ -1,4 +1,4 @@
-"""get and list, generic over kinds: from stored bytes to the form that was asked for."""
+"""get and list for every kind: from stored bytes to the requested form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONTINUE_TOO_OLD = (
     "first chunk was returned and now may show up in the list."
 )
 PAGE_ENTRIES = 1000
-"""How many entries are looked at in one go when a selector may leave most of them out."""
+"""The number of entries per read if a selector may exclude most of them."""
 
 
 async def get(call: Call, store: Store) -> Response:
@@ -47,7 +47,7 @@ async def get(call: Call, store: Store) -> Response:
 def respond_stored(
     call: Call, entry: Entry, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    """A stored object in the form that the client accepts, without decoding it where possible."""
+    """Return a stored object in the form that the client accepts, if possible undecoded."""
     gvk = call.gvk
     if call.form == negotiation.PLAIN and has_storage_fields(gvk):
         return json_response(codec.whole(entry, gvk), status, headers)
@@ -59,7 +59,7 @@ def has_storage_fields(gvk: GroupVersionKind) -> bool:
 
 
 def document_of(entry: Entry, gvk: GroupVersionKind) -> JsonObject:
-    """The object as a client of this version sees it."""
+    """Return the object in this version."""
     kind = kinds.by_kind(gvk.group, gvk.kind)
     assert kind is not None
     stored = codec.from_stored(entry, store_keys.storage_gvk(kind))
@@ -69,7 +69,7 @@ def document_of(entry: Entry, gvk: GroupVersionKind) -> JsonObject:
 def respond(
     call: Call, document: JsonObject, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    """One object in the form that the client accepts."""
+    """Return one object in the form that the client accepts."""
     form = call.form
     if form.shape is Shape.TABLE:
         metadata = {"resourceVersion": document["metadata"].get("resourceVersion", "")}
@@ -105,18 +105,18 @@ def included(request: Request) -> str:
 
 
 class ListOptions(NamedTuple):
-    """What a list may be asked: how much, from where, how fresh."""
+    """Options of a list: limit, start and revision."""
 
     limit: int = 0
     start: str = ""
     revision: int | None = None
-    """Exactly this state; None for the newest."""
+    """Exactly this revision; None for the newest."""
     minimum: int = 0
-    """The state must not be older than this."""
+    """The state must be at least of this revision."""
 
 
 class Listing(NamedTuple):
-    """What was found; `next_start` is the key to go on after where there is more."""
+    """Entries of a list; `next_start` is the key after which the next page starts."""
 
     entries: list[Entry]
     revision: int
@@ -125,10 +125,10 @@ class Listing(NamedTuple):
 
 
 async def list_(call: Call, store: Store) -> Response:
-    chosen = selection.parse(call.request, call.kind, call.info.version)
+    selector = selection.parse(call.request, call.kind, call.info.version)
     options = parse_list_options(call.request)
     prefix = store_keys.prefix(call.kind, call.namespace)
-    listing = await _gather_or_explain(store, prefix, call.gvk, chosen, options)
+    listing = await _gather_or_explain(store, prefix, call.gvk, selector, options)
     if listing.revision < options.minimum:
         raise errors.too_large_resource_version(options.minimum, listing.revision)
     metadata = list_metadata(listing, prefix)
@@ -143,13 +143,13 @@ async def _gather_or_explain(
     store: Store,
     prefix: str,
     gvk: GroupVersionKind,
-    chosen: StoredObjectSelector,
+    selector: StoredObjectSelector,
     options: ListOptions,
 ) -> Listing:
-    """A list to be continued whose history is gone: the error says how to go on."""
+    """As `gather`; the error of an expired continue token has a new one."""
     try:
         with store_keys.translated():
-            return await gather(store, prefix, gvk, chosen, options)
+            return await gather(store, prefix, gvk, selector, options)
     except errors.Expired as error:
         if not options.start:
             raise
@@ -200,29 +200,29 @@ async def gather(
     store: Store,
     prefix: str,
     gvk: GroupVersionKind,
-    chosen: StoredObjectSelector,
+    selector: StoredObjectSelector,
     options: ListOptions,
 ) -> Listing:
-    """The entries that are chosen, up to the limit, all as of one revision."""
+    """Return the selected entries up to the limit, all as of one revision."""
     after = prefix + options.start if options.start else ""
-    if chosen.is_everything:
+    if selector.is_everything:
         page = await store.list(
             prefix, limit=options.limit, after_key=after, revision=options.revision
         )
         last = page.entries[-1].key if page.remaining else ""
         return Listing(page.entries, page.revision, last, page.remaining or None)
-    found: list[Entry] = []
+    selected: list[Entry] = []
     revision = options.revision
     async for entries, at, has_more in _pages(store, prefix, after, options):
         revision = at
         for number, entry in enumerate(entries):
-            if chosen.matches(codec.from_stored(entry, gvk)):
-                found.append(entry)
-            if options.limit and len(found) == options.limit:
+            if selector.matches(codec.from_stored(entry, gvk)):
+                selected.append(entry)
+            if options.limit and len(selected) == options.limit:
                 more = has_more or number + 1 < len(entries)
-                return Listing(found, at, entry.key if more else "")
+                return Listing(selected, at, entry.key if more else "")
     assert revision is not None
-    return Listing(found, revision)
+    return Listing(selected, revision)
 
 
 async def _pages(
@@ -243,25 +243,25 @@ def parse_list_options(request: Request) -> ListOptions:
     limit = max(integer(request, "limit"), 0)
     integer(request, "timeoutSeconds")
     match = request.parameter("resourceVersionMatch")
-    asked = parse_resource_version(request.parameter("resourceVersion"))
+    requested_revision = parse_resource_version(request.parameter("resourceVersion"))
     token = request.parameter("continue")
     if request.parameter("sendInitialEvents"):
         raise _forbidden_list_option("sendInitialEvents", "sendInitialEvents is forbidden for list")
     if token:
-        return _continued(token, limit, asked, match)
+        return _continued(token, limit, requested_revision, match)
     _check_match(request.parameter("resourceVersion"), match)
-    # Only these two read history; all else is answered with the newest state.
-    if match == "Exact" or (not match and limit and asked):
-        return ListOptions(limit, "", asked)
-    return ListOptions(limit, "", None, asked)
+    # Only these two read history; all others get the newest state.
+    if match == "Exact" or (not match and limit and requested_revision):
+        return ListOptions(limit, "", requested_revision)
+    return ListOptions(limit, "", None, requested_revision)
 
 
-def _continued(token: str, limit: int, asked: int, match: str) -> ListOptions:
+def _continued(token: str, limit: int, requested_revision: int, match: str) -> ListOptions:
     if match:
         why = "resourceVersionMatch is forbidden when continue is provided"
         raise _forbidden_list_option("resourceVersionMatch", why)
     start, revision = parse_continue(token)
-    if asked:
+    if requested_revision:
         raise errors.bad_request("specifying resource version is not allowed when using continue")
     return ListOptions(limit, start, revision if revision > 0 else None)
 
@@ -291,7 +291,7 @@ def _invalid_list_option(field: str, reason: str, message: str) -> errors.Invali
 
 
 def parse_resource_version(text: str) -> int:
-    """0 for none; 400 with Go's words for what is no number."""
+    """Return the revision, 0 for an empty text. Raises 400, worded as Go does."""
     if not text:
         return 0
     if not text.isascii() or not text.isdigit():
@@ -303,7 +303,7 @@ def parse_resource_version(text: str) -> int:
 
 
 def integer(request: Request, name: str) -> int:
-    """A parameter that is a number, 0 where it is absent; 400 with Go's words for other text."""
+    """Return a numeric parameter, 0 if it is absent. Raises 400, worded as Go does."""
     text = request.parameter(name)
     try:
         return int(text) if text else 0
@@ -324,7 +324,7 @@ def make_continue(revision: int, start: str) -> str:
 
 
 def parse_continue(text: str) -> tuple[str, int]:
-    """Where a list goes on, and at which revision."""
+    """Return the start and the revision of a continue token."""
     try:
         decoded = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         token = msgspec.json.decode(decoded, type=_ContinueToken)

@@ -1,7 +1,7 @@
-"""watch, generic over kinds: store events become lines, in the version and form of the watcher.
+"""watch, for every kind: store events become lines in the version and form of the watcher.
 
-An event is encoded once for all watchers that see it alike. A watcher with a selector sees objects
-come and go as they start and cease to match.
+An event is encoded once for all watchers that get the same line. To a watcher with a selector, an
+object is added when it starts to match and deleted when it no longer does.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOO
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT_SECONDS = 2700.0
-REMEMBERED_ENCODINGS = 4096
+CACHED_LINES = 4096
 
 
 class WatchOptions(NamedTuple):
-    """Where a watch starts, what it is told besides, and when it ends."""
+    """The start of a watch, its extra events, and its end."""
 
     resource_version: int
     has_resource_version: bool
@@ -45,12 +45,12 @@ class WatchOptions(NamedTuple):
 
     @property
     def starts_with_objects(self) -> bool:
-        """Without a revision, or from 0, a watch begins with what is there."""
+        """Whether existing objects come first, as ADDED: without a revision, or from 0."""
         return self.send_initial_events or not self.resource_version
 
 
 class WatchedEvent(NamedTuple):
-    """An event as one watcher sees it."""
+    """An event with the type that it has for one watcher."""
 
     type: str
     entry: Entry
@@ -64,12 +64,14 @@ class EventLineCache:
 
     def line(self, change: WatchedEvent, gvk: GroupVersionKind) -> bytes:
         key = (change.type, change.entry.revision, change.entry.key, gvk)
-        found = self._lines.get(key)
-        if found is None:
-            found = self._lines[key] = event_line(change.type, _object_bytes(change.entry, gvk))
-            if len(self._lines) > REMEMBERED_ENCODINGS:
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = event_line(change.type, _object_bytes(change.entry, gvk))
+            if len(self._lines) > CACHED_LINES:
+                # The oldest and not the least recently used: watchers read events in order, and all
+                # at about the same time, so that an old line is hardly needed again.
                 self._lines.popitem(last=False)
-        return found
+        return line
 
 
 def _object_bytes(entry: Entry, gvk: GroupVersionKind) -> bytes:
@@ -83,18 +85,18 @@ def event_line(type_: str, encoded: bytes) -> bytes:
 
 
 async def watch(call: Call, objects: Store, encodings: EventLineCache) -> Response:
-    """The stream's headers go out at once; what is wrong afterwards is an ERROR event."""
+    """Return a stream of events. Errors after its headers become ERROR events."""
     options = parse_options(call.request)
-    chosen = selection.parse(call.request, call.kind, call.info.version)
+    selector = selection.parse(call.request, call.kind, call.info.version)
     if call.info.name:
-        chosen = StoredObjectSelector(chosen.labels, _only(chosen, call.info.name))
-    watcher = Watcher(call, options, chosen, encodings)
+        selector = StoredObjectSelector(selector.labels, _only(selector, call.info.name))
+    watcher = Watcher(call, options, selector, encodings)
     return Response(200, {"content-type": http_messages.JSON}, stream=watcher.stream(objects))
 
 
-def _only(chosen: StoredObjectSelector, name: str) -> FieldSelector:
+def _only(selector: StoredObjectSelector, name: str) -> FieldSelector:
     term = FieldTerm("metadata.name", name)
-    return FieldSelector((*chosen.fields.terms, term))
+    return FieldSelector((*selector.fields.terms, term))
 
 
 class Watcher:
@@ -104,13 +106,13 @@ class Watcher:
         self,
         call: Call,
         options: WatchOptions,
-        chosen: StoredObjectSelector,
+        selector: StoredObjectSelector,
         encodings: EventLineCache,
     ) -> None:
         self._call = call
         self._options = options
-        self._chosen = chosen
-        self._look = selection.reader(chosen)
+        self._selector = selector
+        self._read_fields = selection.reader(selector)
         self._encodings = encodings
         self._prefix = store_keys.prefix(call.kind, call.namespace)
         self._storage_gvk = store_keys.storage_gvk(call.kind)
@@ -132,8 +134,9 @@ class Watcher:
         revision = self._options.resource_version
         if self._options.starts_with_objects:
             listing = await reads.gather(
-                objects, self._prefix, self._storage_gvk, self._chosen, reads.ListOptions()
+                objects, self._prefix, self._storage_gvk, self._selector, reads.ListOptions()
             )
+            # The watch goes on from the revision of the list: nothing is lost in between.
             revision = listing.revision
             yield self._lines(WatchedEvent(ADDED, entry) for entry in listing.entries)
             if self._options.send_initial_events:
@@ -149,11 +152,15 @@ class Watcher:
                 async with asyncio.timeout(min(left, BOOKMARK_SECONDS)):
                     batch = await events.read()
             except TimeoutError:
+                # A cancelled read loses nothing (see `store.Watch`). The bookmark moves the client
+                # forward while only others' objects change, so that it can resume after a
+                # compaction.
                 if self._options.allow_bookmarks and end - loop.time() > 0:
                     yield self._bookmark(events.revision)
                 continue
             if not batch:
                 return
+            # All events that are ready in one chunk: one write to the socket instead of hundreds.
             lines = self._lines(self._changes(batch))
             if lines:
                 yield lines
@@ -165,8 +172,15 @@ class Watcher:
                 yield change
 
     def _change(self, event: Event) -> WatchedEvent | None:
-        """What the event means to this watcher: nothing where the object never matched."""
-        if self._chosen.is_everything:
+        """Return the event for this watcher, or None if its selector matches neither state.
+
+        before  after   event
+        no      yes     ADDED, also for an update that makes the object match
+        yes     yes     MODIFIED
+        yes     no      DELETED, also for an update after which the object no longer matches
+        """
+        if self._selector.is_everything:
+            # Without a selector the values need not be decoded.
             was, matches = event.previous is not None, event.current is not None
         else:
             was, matches = self._matches(event.previous), self._matches(event.current)
@@ -175,13 +189,15 @@ class Watcher:
             return WatchedEvent(MODIFIED if was else ADDED, event.current)
         if was:
             assert event.previous is not None
+            # The last state that matched, because the watcher may not see the new one, but with
+            # the revision of the event, from which a client resumes.
             return WatchedEvent(DELETED, _at_revision(event.previous, event.revision))
         return None
 
     def _matches(self, entry: Entry | None) -> bool:
         if entry is None:
             return False
-        return self._chosen.matches(self._look(entry.value))
+        return self._selector.matches(self._read_fields(entry.value))
 
     def _lines(self, changes: Iterable[WatchedEvent]) -> bytes:
         if self._call.form == negotiation.PLAIN:
@@ -194,6 +210,7 @@ class Watcher:
     def _shaped(self, entry: Entry) -> JsonObject:
         document = reads.document_of(entry, self._call.gvk)
         if self._call.form.shape is Shape.TABLE:
+            # As in Kubernetes, only the first table of a watch describes its columns.
             with_columns, self._columns_sent = not self._columns_sent, True
             return tables.table(
                 self._call.kind,

@@ -123,7 +123,7 @@ class Writer:
         if not write.owns_fields:
             # Before admission: fields that rules add below are not managed by the client.
             managed_fields.track(call, None, document, write.options)
-        action = AdmissionRequest(
+        admission = AdmissionRequest(
             operation=admission_chain.CREATE,
             kind=call.kind,
             user=call.user,
@@ -133,30 +133,30 @@ class Writer:
             dry_run=write.options.dry_run,
             warnings=write.warnings,
         )
-        await self.chain.mutate(action)
+        await self.chain.mutate(admission)
         kind_strategies.prepare_create(call.kind, document, self.features)
-        causes = await self.chain.field_errors(action)
+        causes = await self.chain.field_errors(admission)
         causes += validation.on_create(call.kind, document, self.features, call.info.version)
         self._raise(call, name, causes)
         key = store_keys.key(call.kind, name, call.namespace)
         tokens = device_holds.of(call.kind, document, self.features)
         put = Put(key, codec.to_stored(document), ABSENT, tokens)
-        return await self._admit(write, action, document, put)
+        return await self._admit(write, admission, document, put)
 
     async def _admit(
-        self, write: PendingWrite, action: AdmissionRequest, document: JsonObject, put: Put
+        self, write: PendingWrite, admission: AdmissionRequest, document: JsonObject, put: Put
     ) -> Written:
         """Commit what the rules admit; repeat where a guard of theirs has failed meanwhile."""
         for _ in range(UPDATE_ATTEMPTS):
-            async with self.chain.turn(action):
-                also = await self.chain.validate(action)
-                transaction = Transaction((put, *also.operations), also.guards)
+            async with self.chain.commit_lock(admission):
+                requirements = await self.chain.validate(admission)
+                transaction = Transaction((put, *requirements.operations), requirements.guards)
                 try:
                     return await self._commit(write, document, transaction)
                 except GuardFailed as failure:
                     if failure.key == put.key:
                         raise
-        raise errors.conflict(store_keys.group_resource(write.call.kind), action.name)
+        raise errors.conflict(store_keys.group_resource(write.call.kind), admission.name)
 
     async def _commit(
         self,
@@ -180,8 +180,8 @@ class Writer:
             if failure.key == key and failure.expected == ABSENT:
                 raise await self._already_exists(kind, key, name) from failure
             raise
-        except DeviceHeld as held:
-            raise device_holds.conflict(kind, name, held) from held
+        except DeviceHeld as conflict:
+            raise device_holds.conflict(kind, name, conflict) from conflict
         document["metadata"]["resourceVersion"] = str(revision)
         return Written(document, Entry(key, put.value, revision, created or revision))
 
@@ -270,7 +270,7 @@ class Writer:
         self, write: PendingWrite, entry: Entry, old: JsonObject, new: JsonObject
     ) -> Written:
         call = write.call
-        action = AdmissionRequest(
+        admission = AdmissionRequest(
             operation=admission_chain.UPDATE,
             kind=call.kind,
             user=call.user,
@@ -283,15 +283,15 @@ class Writer:
             warnings=write.warnings,
             verb=call.info.verb,
         )
-        await self.chain.mutate(action)
+        await self.chain.mutate(admission)
         new = self._prepared(call, new, old)
         if not write.owns_fields:
             managed_fields.track(call, old, new, write.options)
-        action.new = new
-        causes = await self.chain.field_errors(action)
+        admission.new = new
+        causes = await self.chain.field_errors(admission)
         self._raise(call, call.info.name, [*causes, *self._field_errors(call, new, old)])
-        async with self.chain.turn(action):
-            return await self._replace(write, action, entry, new)
+        async with self.chain.commit_lock(admission):
+            return await self._replace(write, admission, entry, new)
 
     def _own_copy(self, write: PendingWrite, changed: JsonObject, old: JsonObject) -> JsonObject:
         """Return a copy of `changed` with its defaults, which rules may change in place.
@@ -314,28 +314,34 @@ class Writer:
         return {**kept, **{key: new[key] for key in parts}}
 
     async def _replace(
-        self, write: PendingWrite, action: AdmissionRequest, entry: Entry, new: JsonObject
+        self, write: PendingWrite, admission: AdmissionRequest, entry: Entry, new: JsonObject
     ) -> Written:
         call = write.call
-        also = await self.chain.validate(action)
+        requirements = await self.chain.validate(admission)
         if deletion.is_fully_deleted(new):
-            return await self._delete(write, entry, new, also)
+            return await self._delete(write, entry, new, requirements)
         stored = codec.to_stored(new)
-        if stored == entry.value or _only_times_differ(new, action.old):
+        if stored == entry.value or _only_times_differ(new, admission.old):
             return Written(codec.from_stored(entry, store_keys.storage_gvk(call.kind)), entry)
         put = Put(call.key, stored, entry.revision, device_holds.of(call.kind, new, self.features))
-        transaction = Transaction((put, *also.operations), also.guards)
+        transaction = Transaction((put, *requirements.operations), requirements.guards)
         return await self._commit(write, new, transaction, entry.created)
 
     async def _delete(
-        self, write: PendingWrite, entry: Entry, document: JsonObject, also: CommitRequirements
+        self,
+        write: PendingWrite,
+        entry: Entry,
+        document: JsonObject,
+        requirements: CommitRequirements,
     ) -> Written:
         """Remove an object that is being deleted and has lost its last finalizer."""
         document["metadata"]["resourceVersion"] = str(entry.revision)
         if not write.options.dry_run:
             delete = Delete(write.call.key, entry.revision)
             with store_keys.translated():
-                await self.store.commit(Transaction((delete, *also.operations), also.guards))
+                await self.store.commit(
+                    Transaction((delete, *requirements.operations), requirements.guards)
+                )
         return Written(document)
 
     def _hooks(self, call: Call) -> BodyHooks:
@@ -359,7 +365,7 @@ class Writer:
         return check(call.kind, new, old, self.features, call.info.version)
 
     def to_storage(self, call: Call, document: JsonObject) -> JsonObject:
-        """The wire version with its defaults, as it is stored."""
+        """Return an object in the storage version, with its defaults."""
         stored = in_storage_version(document)
         defaults.fill(stored, gotime.write(call.now))
         return stored
@@ -369,7 +375,7 @@ class Writer:
         return canonical.write(gvk.schema_type, document)
 
     def _prepared(self, call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
-        """The new object, canonical, with what the client may not change as it was."""
+        """Return the new object, canonical, with fields restored that the client may not change."""
         if call.info.subresource != "status":
             new = self._canonical_update(call, new, old)
             kind_strategies.prepare_update(call.kind, new, old, self.features, call.now)
@@ -378,7 +384,7 @@ class Writer:
         return self._canonical_update(call, new, old)
 
     def _canonical_update(self, call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
-        """What is as it was stored is canonical already."""
+        """Return the canonical form; members that are as stored have it already."""
         touched = {key: value for key, value in new.items() if value != old.get(key)}
         written = self.canonical(call, touched)
         kept = {
@@ -394,14 +400,14 @@ class Writer:
 
 
 def in_storage_version(document: JsonObject) -> JsonObject:
-    """What a client sent, in the version that is stored; metadata may be missing there."""
+    """Return a client's object in the storage version, with metadata."""
     if document.get("metadata") is None:
         document["metadata"] = {}
     return versions.to_storage(document)
 
 
 def answered(call: Call, written: Written, warnings: list[str], status: int = 200) -> Response:
-    """A stored object as the client sees it, with what there is to warn of."""
+    """Return the response with a stored object and warnings."""
     headers = warning_headers.headers(warnings)
     if written.entry is not None:
         return reads.respond_stored(call, written.entry, status, headers)
@@ -410,12 +416,12 @@ def answered(call: Call, written: Written, warnings: list[str], status: int = 20
 
 
 def _same_managers(new: JsonObject, old: JsonObject) -> bool:
-    """Whether a client says nothing new about who manages what; few ever do."""
+    """Return whether a client left the managed fields as they are; nearly all do."""
     return new.get("managedFields") in (None, old.get("managedFields"))
 
 
 def _only_times_differ(new: JsonObject, old: JsonObject | None) -> bool:
-    """Whether nothing changes but when fields were last applied: not worth a revision."""
+    """Return whether only the times of managed fields differ: not worth a revision."""
     return (
         old is not None
         and _without_metadata(new) == _without_metadata(old)
@@ -438,7 +444,7 @@ def content_type(call: Call) -> str:
 
 
 def patch_type(call: Call) -> str:
-    """Which of the ways to patch the client has chosen; 415 where it is none of them."""
+    """Return the patch type of a request. Raises 415."""
     media_type = content_type(call).split(";", 1)[0].strip()
     if media_type not in patches.MEDIA_TYPES:
         raise errors.UnsupportedMediaType("415: Unsupported Media Type", errors.Details())

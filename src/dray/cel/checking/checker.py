@@ -4,7 +4,7 @@ The algorithm and its messages are cel-go's (checker/checker.go, checker/env.go)
 as it was parsed; what cel-go rewrites in it is answered by `Checked`: a selection may be a
 qualified name, and the target of a call may be the first part of a function's name.
 
-Visits are generators, see `visiting`.
+Visits are generators, see `traversal`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dray.cel.types import Kind, Type
 
 
 class Reference(NamedTuple):
-    """What a name means.
+    """The meaning of a name.
 
     For an identifier or a qualified name, `name` is the variable or type; it starts with a dot
     where a local variable hides the global one that is meant. `constant` is the type that a type
@@ -64,13 +64,13 @@ class Checked:
         return self.types[self.root.id]
 
     def receiver(self, call: Call) -> Node | None:
-        """The value a member function is called on; None if the target is part of its name."""
+        """Return the receiver of a member call, or None if the target is part of the name."""
         is_member = self.references[call.id].name == call.function
         return call.target if is_member else None
 
 
 def check(text: str, root: Node, environment: Environment) -> Checked:
-    """Types for every node; raises CompilationFailed with all that is wrong."""
+    """Check the types of every node. Raises CompilationFailed with all errors."""
     checker = _Checker(environment)
     try:
         node_types = checker.run(root)
@@ -126,12 +126,12 @@ class _Checker:
         self._set_type(node, types.ERROR)
         self._report(node.position, f"undeclared reference to '{name}' (in container '')")
 
-    def _report_mismatch(self, node: Node, expected: Type, found: Type) -> None:
-        names = types.display_name(expected), types.display_name(found)
+    def _report_mismatch(self, node: Node, expected: Type, actual: Type) -> None:
+        names = types.display_name(expected), types.display_name(actual)
         self._report(node.position, "expected type '{}' but found '{}'".format(*names))
 
-    def _set_type(self, node: Node, found: Type) -> None:
-        self._types[node.id] = inference.limited(found)
+    def _set_type(self, node: Node, type: Type) -> None:
+        self._types[node.id] = inference.limited(type)
 
     def _type(self, node: Node) -> Type:
         return self._types[node.id]
@@ -140,9 +140,9 @@ class _Checker:
         return self._inference.substitute(self._types[node.id])
 
     def _assert_type(self, node: Node, expected: Type) -> None:
-        found = self._type(node)
-        if not self._inference.is_assignable(expected, found):
-            self._report_mismatch(node, expected, found)
+        actual = self._type(node)
+        if not self._inference.is_assignable(expected, actual):
+            self._report_mismatch(node, expected, actual)
 
     def _literal(self, node: Literal) -> None:
         self._set_type(node, _LITERAL_TYPES[type(node.value)])
@@ -194,7 +194,7 @@ class _Checker:
         self.references[node.id] = Reference(node.function, ("select_optional_field",))
 
     def _field_type(self, node: Node, operand: Node, field: str, *, optional: bool = False) -> Type:
-        """The type of a field; selecting from an optional gives an optional."""
+        """Return the type of a field; selecting from an optional gives an optional."""
         target = self._substituted_type(operand)
         if target.kind is Kind.OPTIONAL:
             target = target.parameters[0]
@@ -219,11 +219,11 @@ class _Checker:
         if fields is None:
             self._report(position, f"unexpected failed resolution of '{type_name}'")
             return types.ERROR
-        found = fields.get(field)
-        if found is None:
+        type = fields.get(field)
+        if type is None:
             self._report(position, f"undefined field '{field}'")
             return types.ERROR
-        return found
+        return type
 
     def _call(self, node: Call) -> Visit:
         if node.function == "_?._":
@@ -233,6 +233,8 @@ class _Checker:
         functions = self._environment.functions
         target = node.target
         if target is not None:
+            # `optional.of(x)` may be a function of that name or a call on a variable `optional`:
+            # cel-go looks for the function first, and does not check the target then.
             prefix = _qualified_name(target)
             namespaced = prefix and functions.get(f"{prefix}.{node.function}".removeprefix("."))
             if namespaced:
@@ -250,13 +252,13 @@ class _Checker:
         if function.name in _LOGICAL:
             self._resolve_logical(node, function)
             return
-        found = [self._type(operand) for operand in operands]
+        argument_types = [self._type(operand) for operand in operands]
         is_member = target is not None
         candidates = [overload for overload in function.overloads if overload.member is is_member]
-        overload_ids, result = self._matching(candidates, found)
+        overload_ids, result = self._matching(candidates, argument_types)
         if result is None:
             self._set_type(node, types.ERROR)
-            self._report_no_overload(node, function.name, found, is_member=is_member)
+            self._report_no_overload(node, function.name, argument_types, is_member=is_member)
         else:
             self._set_type(node, result)
             self.references[node.id] = Reference(function.name, overload_ids)
@@ -264,26 +266,27 @@ class _Checker:
     def _resolve_logical(self, node: Call, function: Function) -> None:
         result = types.BOOL
         for operand in node.arguments:
-            found = self._type(operand)
-            if not self._inference.is_assignable(found, types.BOOL):
-                self._report_mismatch(operand, types.BOOL, found)
+            actual = self._type(operand)
+            if not self._inference.is_assignable(actual, types.BOOL):
+                self._report_mismatch(operand, types.BOOL, actual)
                 result = types.ERROR
         self._set_type(node, result)
         self.references[node.id] = Reference(function.name, (function.overloads[0].id,))
 
     def _matching(
-        self, candidates: Sequence[Overload], found: Sequence[Type]
+        self, candidates: Sequence[Overload], argument_types: Sequence[Type]
     ) -> tuple[tuple[str, ...], Type | None]:
-        """Every overload that the types allow; the result is `dyn` where they disagree on it."""
+        """Return every overload that the types allow; the result is `dyn` if they disagree."""
         overload_ids: list[str] = []
         result: Type | None = None
         for overload in candidates:
             signature = (overload.result, *overload.arguments)
-            if not inference.may_fit(found, overload.arguments):
+            # The variables are numbered as if the overload had been tried: messages show them.
+            if not inference.may_fit(argument_types, overload.arguments):
                 self._inference.pass_over(signature)
                 continue
             declared, *expected = self._inference.instantiate(signature)
-            if not self._inference.are_assignable(found, expected):
+            if not self._inference.are_assignable(argument_types, expected):
                 continue
             overload_ids.append(overload.id)
             returned = self._inference.substitute(declared)
@@ -294,9 +297,9 @@ class _Checker:
         return tuple(overload_ids), result
 
     def _report_no_overload(
-        self, node: Node, function: str, found: Sequence[Type], *, is_member: bool
+        self, node: Node, function: str, argument_types: Sequence[Type], *, is_member: bool
     ) -> None:
-        names = [types.display_name(each) for each in self._inference.close(found)]
+        names = [types.display_name(type) for type in self._inference.close(argument_types)]
         receiver = f"{names.pop(0)}." if is_member else ""
         signature = f"{receiver}({', '.join(names)})"
         message = f"found no matching overload for '{function}' applied to '{signature}'"
@@ -306,8 +309,8 @@ class _Checker:
         joined: Type | None = None
         for index, element in enumerate(node.elements):
             yield element
-            found = self._entry_type(element, optional=index in node.optional_indices)
-            joined = self._join(joined, found)
+            element_type = self._entry_type(element, optional=index in node.optional_indices)
+            joined = self._join(joined, element_type)
         self._set_type(node, types.list_of(joined or self._inference.new_variable()))
 
     def _map(self, node: MapLiteral) -> Visit:
@@ -323,15 +326,15 @@ class _Checker:
         self._set_type(node, types.map_of(keys, values))
 
     def _entry_type(self, value: Node, *, optional: bool) -> Type:
-        """What an entry adds to its container: an optional entry adds what its optional holds."""
-        found = self._type(value)
+        """Return the type an entry adds to its container; an optional entry adds its content."""
+        type = self._type(value)
         if not optional:
-            return found
-        if found.kind is Kind.OPTIONAL:
-            return found.parameters[0]
-        if not inference.is_dyn(found):
-            self._report_mismatch(value, types.optional_of(found), found)
-        return found
+            return type
+        if type.kind is Kind.OPTIONAL:
+            return type.parameters[0]
+        if not inference.is_dyn(type):
+            self._report_mismatch(value, types.optional_of(type), type)
+        return type
 
     def _join(self, previous: Type | None, current: Type) -> Type:
         if previous is None:
@@ -341,7 +344,7 @@ class _Checker:
         return types.DYN
 
     def _struct(self, node: StructLiteral) -> Visit:
-        """No message can be built: whatever the name stands for, it is wrong here."""
+        """Report an error: no message can be built here, whatever its name."""
         type_name = self._environment.type_names.get(node.type_name.removeprefix("."))
         if type_name is None:
             self._report_undeclared(node, node.type_name)
@@ -369,6 +372,7 @@ class _Checker:
         if node.second_variable is not None:
             self._forget(node.second_variable)
         self._forget(node.variable)
+        # The result sees the accumulator, no longer the loop variables.
         yield node.result
         self._forget(node.accumulator)
         self._set_type(node, self._substituted_type(node.result))
@@ -380,7 +384,7 @@ class _Checker:
         self._locals[variable].pop()
 
     def _iteration_types(self, node: Comprehension) -> tuple[Type, Type]:
-        """The types of the first and, if there is one, the second variable."""
+        """Return the types of the first and, if there is one, the second variable."""
         ranged = self._substituted_type(node.range)
         if ranged.kind is Kind.LIST:
             element = ranged.parameters[0]
@@ -400,7 +404,7 @@ class _Checker:
 
 
 def _qualified_name(node: Node) -> str | None:
-    """`a.b.c` where the node is nothing but names."""
+    """Return `a.b.c` if the node consists of names only, else None."""
     fields: list[str] = []
     while isinstance(node, Select) and not node.test_only:
         fields.append(node.field)

@@ -1,4 +1,4 @@
-"""What is known of an expression before it runs (cel-go interpreter/decorators.go, decOptimize).
+"""Constants of an expression, folded before it runs (cel-go interpreter/decorators.go).
 
 Literals of constants, conversions of constants and names of types are constants, free of cost while
 the expression runs. An error among them, and a constant that cannot be an index, make the program
@@ -41,7 +41,7 @@ class Folded:
 
 
 def fold(checked: Checked, environment: Environment) -> Folded:
-    """The constants of an expression; raises InstantiationFailed."""
+    """Return the constants of an expression. Raises InstantiationFailed."""
     folding = _Folding(checked, environment)
     for node in children_first(checked.root):
         folding.visit(node)

@@ -1,4 +1,4 @@
-"""What an expression may cost at most, estimated from its checked tree.
+"""The highest cost of an expression, estimated from its checked tree.
 
 The rules are cel-go's (checker/cost.go): costs add up, loops multiply by the size of their range,
 and sizes are followed through literals, calls, local variables and the fields of `device`. What a
@@ -41,14 +41,14 @@ _INDEX_STEPS = {"index_list": "@items", "index_map": "@values"}
 
 
 def estimate(checked: Checked, environment: Environment) -> Range:
-    """The least and the most that one evaluation may cost."""
+    """Return the least and the most that one evaluation may cost."""
     estimator = _Estimator(checked, environment)
     estimator.run(checked.root)
     return estimator.costs[checked.root.id]
 
 
 class Path(NamedTuple):
-    """How to reach a value: a variable, then fields, `@keys`, `@values` or `@items`.
+    """The path to a value: a variable, then fields, `@keys`, `@values` or `@items`.
 
     It behaves as a Go slice: `array` has spare room that paths with a common start share, so
     extending one path may change the last step of another. cel-go's estimates depend on it.
@@ -113,7 +113,7 @@ class _Estimator:
         self.costs[node.id] = ZERO
 
     def _name(self, node: Node) -> None:
-        """An identifier, or a selection that is a qualified name."""
+        """Record an identifier, or a selection that is a qualified name."""
         name = self._checked.references[node.id].name
         local = self._local(name)
         self._paths[node.id] = local.path if local else Path([name], 1)
@@ -171,15 +171,15 @@ class _Estimator:
             self.costs[node.id] = self._call_cost(node, operands)
 
     def _call_cost(self, node: Call, operands: Sequence[Operand]) -> Range:
-        """What any of the possible overloads may cost. Notes size and path of the result."""
+        """Return the cost of any possible overload. Records size and path of the result."""
         reference = self._checked.references[node.id]
         cost = _NOTHING_YET
         size: Range | None = None
         for overload_id in reference.overload_ids:
-            found = self._overload_estimate(node, overload_id, operands)
-            cost = cost.union(found.cost)
-            if found.result_size is not None:
-                size = found.result_size if size is None else size.union(found.result_size)
+            estimate = self._overload_estimate(node, overload_id, operands)
+            cost = cost.union(estimate.cost)
+            if estimate.result_size is not None:
+                size = estimate.result_size if size is None else size.union(estimate.result_size)
             if step := _INDEX_STEPS.get(overload_id):
                 entries = self._entry_sizes(node.arguments[0])
                 size = entries.value if entries else None
@@ -193,7 +193,7 @@ class _Estimator:
     def _overload_estimate(
         self, node: Call, overload_id: str, operands: Sequence[Operand]
     ) -> CallEstimate:
-        """One overload's estimate, the costs of the operands included."""
+        """Return one overload's estimate, with the costs of the operands."""
         paid = [self.costs[operand.node.id] for operand in operands]
         if overload_id in ("logical_and", "logical_or"):
             return CallEstimate(Range(paid[0].low, paid[0].add(paid[1]).high))
@@ -203,8 +203,8 @@ class _Estimator:
             self._join_entry_sizes(node, *node.arguments)
         function = self._checked.references[node.id].name
         declared = self._environment.overload(function, overload_id).estimate
-        found = declared(operands) if declared else CallEstimate(ONE)
-        return found._replace(cost=functools.reduce(Range.add, paid, found.cost))
+        call = declared(operands) if declared else CallEstimate(ONE)
+        return call._replace(cost=functools.reduce(Range.add, paid, call.cost))
 
     def _conditional_estimate(self, node: Call, operands: Sequence[Operand]) -> CallEstimate:
         condition, when_true, when_false = (self.costs[operand.node.id] for operand in operands)
@@ -306,9 +306,9 @@ class _Estimator:
         return UNKNOWN if size is None else size
 
     def _size(self, node: Node) -> Range | None:
-        """What is known of the size of a value; None if nothing is."""
-        if known := self._sizes.get(node.id):
-            return known
+        """Return the size of a value if anything bounds it, else None."""
+        if computed := self._sizes.get(node.id):
+            return computed
         if (written := _written_size(node)) is not None:
             return Range.exactly(written)
         declared = self._environment.size_at(self._path(node).steps())
@@ -321,8 +321,8 @@ class _Estimator:
         return local.size if local else None
 
     def _entry_sizes(self, node: Node) -> EntrySizes | None:
-        if known := self._entries.get(node.id):
-            return known
+        if sizes := self._entries.get(node.id):
+            return sizes
         local = self._local_of(node)
         return local.entries if local else None
 
@@ -336,7 +336,7 @@ class _Estimator:
 
 
 def _is_binding(node: Comprehension) -> bool:
-    """Whether this is what `cel.bind` became: a loop over nothing."""
+    """Return whether this is what `cel.bind` became: a loop over nothing."""
     return (
         isinstance(node.range, ListLiteral)
         and not node.range.elements

@@ -1,4 +1,4 @@
-"""What an expression may refer to: variables, functions, type names, and how large values get.
+"""Environments of expressions: variables, functions, type names, and sizes of values.
 
 Kubernetes knows two environments (apiserver cel/environment): new expressions are checked against
 what the previous minor version understands too and against the feature gates; stored ones may use
@@ -39,7 +39,7 @@ from dray.cel.types import Type
 
 
 class TypeName(NamedTuple):
-    """What the name of a type stands for; `value` is None if it cannot be used as a value."""
+    """The meaning of a type name; `value` is None if it cannot be used as a value."""
 
     type: Type
     value: Type | None
@@ -47,7 +47,7 @@ class TypeName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How large a value may be: characters of a string, entries of a map, and of what is inside.
+    """The size limit of a value: characters of a string, entries of a map, and of nested values.
 
     `named_elements`: selecting any name gives an element (apiserver's estimator for attributes).
     """
@@ -82,7 +82,7 @@ class Environment:
         )
 
     def size_at(self, path: Sequence[str]) -> Range | None:
-        """What is declared of the size of a value; None if nothing is."""
+        """Return the declared size of a value, or None."""
         extent = self.extents.get(path[0]) if path else None
         for step in path[1:]:
             if extent is None:
@@ -164,7 +164,7 @@ _VALUE_TYPES = (
 def device_environment(
     *, stored: bool, consumable_capacity: bool, list_type_attributes: bool
 ) -> Environment:
-    """The environment of device selectors (dynamic-resource-allocation cel/compile.go).
+    """Return the environment of device selectors (dynamic-resource-allocation cel/compile.go).
 
     The feature gates count for new expressions only.
     """
@@ -183,7 +183,7 @@ def device_environment(
 
 
 def _libraries(*, stored: bool, has_includes: bool) -> list[Library]:
-    """In the order Kubernetes adds them: it decides which overload is tried first.
+    """Return the libraries in Kubernetes' order, in which overloads are tried.
 
     The list library changed in 1.37, so stored expressions have its new version last.
     """
@@ -221,8 +221,8 @@ def _functions(libraries: Iterable[Library]) -> dict[str, Function]:
     functions: dict[str, Function] = {}
     for library in libraries:
         for function in library.functions:
-            known = functions.get(function.name)
-            functions[function.name] = _merged(known, function) if known else function
+            existing = functions.get(function.name)
+            functions[function.name] = _merged(existing, function) if existing else function
     return functions
 
 

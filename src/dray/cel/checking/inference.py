@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dray.cel import types
 from dray.cel.types import Kind, Type
 
+# The recursion below is bounded by MAX_DEPTH, all work of one check by MAX_STEPS.
 MAX_DEPTH = 300
 MAX_WEIGHT = 1000
 MAX_STEPS = 300_000
@@ -34,11 +35,11 @@ def is_dyn(type: Type) -> bool:
     return type.kind is Kind.DYN or type.kind is Kind.ANY
 
 
-def may_fit(found: Sequence[Type], expected: Sequence[Type]) -> bool:
-    """A quick look that spares most overloads a closer one: False only if they do not fit."""
-    if len(found) != len(expected):
+def may_fit(actual: Sequence[Type], expected: Sequence[Type]) -> bool:
+    """Return False only if types do not fit: a quick test that rules out most overloads."""
+    if len(actual) != len(expected):
         return False
-    for one, two in zip(found, expected, strict=True):
+    for one, two in zip(actual, expected, strict=True):
         if one.kind is not two.kind and not (one.kind in _FLEXIBLE or two.kind in _FLEXIBLE):
             return False
     return True
@@ -46,7 +47,7 @@ def may_fit(found: Sequence[Type], expected: Sequence[Type]) -> bool:
 
 @functools.cache
 def parameter_names(signature: tuple[Type, ...]) -> tuple[str, ...]:
-    """The type parameters of a signature, each once."""
+    """Return the type parameters of a signature, each once."""
     names: dict[str, None] = {}
     for type in signature:
         if type.kind is Kind.PARAMETER:
@@ -71,7 +72,7 @@ class Inference:
         return types.parameter(name)
 
     def instantiate(self, signature: tuple[Type, ...]) -> tuple[Type, ...]:
-        """The signature with a fresh variable for each of its type parameters."""
+        """Return the signature with a fresh variable for each of its type parameters."""
         names = parameter_names(signature)
         if not names:
             return signature
@@ -79,44 +80,46 @@ class Inference:
         return tuple([_replace(type, fresh) for type in signature])
 
     def pass_over(self, signature: tuple[Type, ...]) -> None:
-        """Counts the variables that `instantiate` would have made: messages show their numbers."""
+        """Count the variables that `instantiate` would have made: messages show their numbers."""
         self._variables += len(parameter_names(signature))
 
     def substitute(self, type: Type) -> Type:
-        """The type with its bound variables replaced; free ones stay."""
+        """Return the type with its bound variables replaced; free ones stay."""
         return self._substituted(type, {}, free_as_dyn=False) if type.is_open else type
 
-    def close(self, found: Iterable[Type]) -> list[Type]:
-        """The types with all variables replaced, free ones by `dyn`."""
-        known: dict[int, Type] = {}
-        return [self._substituted(type, known, free_as_dyn=True) for type in found]
+    def close(self, open_types: Iterable[Type]) -> list[Type]:
+        """Return the types with all variables replaced, free ones by `dyn`."""
+        closed: dict[int, Type] = {}
+        return [self._substituted(type, closed, free_as_dyn=True) for type in open_types]
 
-    def _substituted(self, type: Type, known: dict[int, Type], *, free_as_dyn: bool) -> Type:
+    def _substituted(self, type: Type, closed: dict[int, Type], *, free_as_dyn: bool) -> Type:
         if not type.is_open:
             return type
-        if id(type) in known:
-            return known[id(type)]
+        # Types share their parts; by identity each part is replaced once, not once per use.
+        if id(type) in closed:
+            return closed[id(type)]
         self._enter()
         if type.kind is Kind.PARAMETER:
             result = types.DYN if free_as_dyn else type
             if bound := self._bindings.get(type.name):
-                result = self._substituted(bound, known, free_as_dyn=free_as_dyn)
+                result = self._substituted(bound, closed, free_as_dyn=free_as_dyn)
         else:
             inner = []
             for parameter in type.parameters:
-                inner.append(self._substituted(parameter, known, free_as_dyn=free_as_dyn))
+                inner.append(self._substituted(parameter, closed, free_as_dyn=free_as_dyn))
             result = limited(Type(type.kind, type.name, tuple(inner)))
         self._depth -= 1
-        known[id(type)] = result
+        closed[id(type)] = result
         return result
 
     def is_assignable(self, target: Type, source: Type) -> bool:
-        """Whether the two fit; bindings this needs are kept only if they do."""
+        """Return whether the two fit; bindings this needs are kept only if they do."""
         return self.are_assignable((target,), (source,))
 
     def are_assignable(self, targets: Sequence[Type], sources: Sequence[Type]) -> bool:
         if len(targets) != len(sources):
             return False
+        # The log covers this call alone: bindings of earlier calls are final.
         self._undo.clear()
         for target, source in zip(targets, sources, strict=True):
             if not self._fits(target, source):
@@ -142,7 +145,7 @@ class Inference:
                 self._bindings[name] = previous
 
     def _fits(self, first: Type, second: Type) -> bool:
-        """cel-go's internalIsAssignable: symmetric but for the order variables are bound in."""
+        """Implement cel-go's internalIsAssignable: symmetric but for the order of binding."""
         if first is second:
             return True
         self._enter()
@@ -167,6 +170,8 @@ class Inference:
 
     def _fit_variable(self, first: Type, second: Type) -> bool:
         if second.kind is Kind.PARAMETER:
+            # cel-go tries the second variable first, and the first one only if the second was
+            # free (checker/types.go, internalIsAssignable). The order shows in later messages.
             was_bound = second.name in self._bindings
             if self._bind_to(second, first):
                 return True
@@ -175,11 +180,12 @@ class Inference:
         return first.kind is Kind.PARAMETER and self._bind_to(first, second)
 
     def _bind_to(self, variable: Type, type: Type) -> bool:
-        """Let the variable stand for the type too; False if it cannot."""
+        """Bind a variable to a type. Returns False if that is impossible."""
         if variable == type:
             return True
         bound = self._bindings.get(variable.name)
         if bound is None:
+            # Occurs check: a variable inside its own type would make the type infinite.
             if self._occurs(variable, type):
                 return False
             self._bind(variable.name, type)
@@ -188,6 +194,7 @@ class Inference:
             return True
         if not self._fits(type, bound):
             return False
+        # A later, more general type replaces the binding: a list of int and dyn is a list of dyn.
         general = most_general(type, bound)
         if not self._occurs(variable, general):
             self._bind(variable.name, general)
@@ -211,14 +218,14 @@ class Inference:
 
 
 def limited(type: Type) -> Type:
-    """The type itself, unless it has grown beyond what any sensible expression needs."""
+    """Return the type. Raises TypeTooComplex if it is too deep or too large."""
     if type.depth > MAX_DEPTH or type.weight > MAX_WEIGHT:
         raise TypeTooComplex
     return type
 
 
 def most_general(first: Type, second: Type) -> Type:
-    """The less specific of two types known to fit."""
+    """Return the less specific of two types known to fit."""
     return first if _is_equal_or_less_specific(first, second) else second
 
 

@@ -40,7 +40,7 @@ _KINDS_BY_VERB = {
 
 
 def validate(root: Node, node_types: Mapping[int, Type], environment: Environment) -> list[Issue]:
-    """All that is wrong with literals, in cel-go's order of reporting."""
+    """Return all errors in literals, in cel-go's order of reporting."""
     validator = _Validator(node_types, environment)
     nodes = list(_descendants(root))
     issues = [
@@ -57,7 +57,7 @@ def validate(root: Node, node_types: Mapping[int, Type], environment: Environmen
 
 
 def _descendants(root: Node) -> Iterator[tuple[Node, bool]]:
-    """Every node, and whether it stands inside a call of `format`."""
+    """Yield every node with whether it is inside a call of `format`."""
     waiting = [(root, False)]
     while waiting:
         node, is_formatted = waiting.pop()
@@ -72,7 +72,7 @@ class _Validator:
         self._environment = environment
 
     def mixtures(self, node: Node) -> list[Issue]:
-        """Entries of a list or map literal whose type is not that of the first."""
+        """Return the entries of list or map literals whose type differs from the first one's."""
         if isinstance(node, ListLiteral):
             elements = [
                 (element, index in node.optional_indices)
@@ -90,12 +90,12 @@ class _Validator:
         issues: list[Issue] = []
         expected: Type | None = None
         for value, is_optional in entries:
-            found = self._types[value.id]
-            if is_optional and found.kind is Kind.OPTIONAL:
-                found = found.parameters[0]
-            expected = expected or found
-            if found != expected:
-                names = types.display_name(expected), types.display_name(found)
+            actual = self._types[value.id]
+            if is_optional and actual.kind is Kind.OPTIONAL:
+                actual = actual.parameters[0]
+            expected = expected or actual
+            if actual != expected:
+                names = types.display_name(expected), types.display_name(actual)
                 message = "expected type '{}' but found '{}'".format(*names)
                 issues.append(Issue(value.position, message))
         return issues
@@ -110,7 +110,7 @@ class _Validator:
             yield Issue(literal.position, f"invalid {call.function} argument")
 
     def _read(self, function: str, literal: Literal) -> None:
-        """Raises EvaluationError where the literal is no pattern, duration or timestamp."""
+        """Parse a literal pattern, duration or timestamp. Raises EvaluationError."""
         if function == "matches":
             regexes.compile(str(literal.value))
         else:
@@ -152,12 +152,12 @@ class _Validator:
             )
 
     def _first_refused(self, verb: str, value: Node) -> Node | None:
-        """The value, or for `%s` the part of a literal, that the clause does not take."""
+        """Return the value, or for `%s` the part of a literal, that the clause does not take."""
         waiting = [value]
         while waiting:
             node = waiting.pop()
-            found = self._types[node.id]
-            if found.kind is not Kind.DYN and found.kind not in _KINDS_BY_VERB[verb]:
+            type = self._types[node.id]
+            if type.kind is not Kind.DYN and type.kind not in _KINDS_BY_VERB[verb]:
                 return node
             if verb == "s" and isinstance(node, ListLiteral | MapLiteral):
                 waiting += reversed(factory.children(node))

@@ -48,7 +48,7 @@ class CompilationPlan(NamedTuple):
         return self.checked.types[node.id]
 
     def is_variable(self, node: Node) -> bool:
-        """Whether a node names a variable; a selection does where the name has dots."""
+        """Return whether a node names a variable; a selection does where the name has dots."""
         if self.is_constant(node) or not isinstance(node, Identifier | Select):
             return False
         return isinstance(node, Identifier) or self._is_name(node)
@@ -57,7 +57,7 @@ class CompilationPlan(NamedTuple):
         return not node.test_only and node.id in self.checked.references
 
     def operands(self, call: Call) -> list[Node]:
-        """The receiver, if there is one, and the arguments."""
+        """Return the receiver, if there is one, and the arguments."""
         receiver = self.checked.receiver(call)
         return list(call.arguments) if receiver is None else [receiver, *call.arguments]
 
@@ -65,18 +65,18 @@ class CompilationPlan(NamedTuple):
         return self.environment.functions[self.checked.references[call.id].name]
 
     def overload(self, call: Call) -> Overload | None:
-        """The overload that is meant, where the static types leave only one."""
+        """Return the overload of a call, or None if the static types leave several."""
         name, overload_ids, _ = self.checked.references[call.id]
         return self.environment.overload(name, overload_ids[0]) if len(overload_ids) == 1 else None
 
     def implementation(self, call: Call) -> Callable[..., Any]:
-        """What takes operands of any type and refuses those that do not fit."""
+        """Return a function that takes operands of any type and rejects those that do not fit."""
         overload = self.overload(call)
         function = self.function(call)
         return dispatching.guarded(function, overload) if overload else function.dispatch
 
     def qualifier(self, node: Node) -> Qualifier | None:
-        """The last step of a chain of selections; None for any other node."""
+        """Return the last step of a chain of selections; None for any other node."""
         if self.is_constant(node):
             return None
         if isinstance(node, Select):
@@ -89,7 +89,7 @@ class CompilationPlan(NamedTuple):
         return None
 
     def text_key(self, qualifier: Qualifier) -> str | None:
-        """The key of a step that is not optional, where it is a constant string."""
+        """Return the key of a step that is not optional if it is a constant string, else None."""
         if qualifier.is_optional:
             return None
         if isinstance(qualifier.key, str):
@@ -98,7 +98,7 @@ class CompilationPlan(NamedTuple):
         return constant if isinstance(constant, str) else None
 
     def chain(self, node: Node) -> SelectionChain:
-        """A node as selections from the first value that is none itself."""
+        """Split a node into selections and the first value that is not a selection."""
         qualifiers: list[Qualifier] = []
         while qualifier := self.qualifier(node):
             qualifiers.append(qualifier)
@@ -106,7 +106,7 @@ class CompilationPlan(NamedTuple):
         return SelectionChain(node, qualifiers[::-1])
 
     def terms(self, node: Call) -> list[Node]:
-        """The operands of a chain of one operator, which the parser balanced into a tree."""
+        """Return the operands of a chain of one operator, which the parser balanced into a tree."""
         terms: list[Node] = []
         pending: list[Node] = [node]
         while pending:
@@ -118,7 +118,10 @@ class CompilationPlan(NamedTuple):
         return terms
 
     def result_type(self, node: Call) -> Type | None:
-        """The type that all overloads of a call return; None if they differ or leave it open."""
+        """Return the type that all overloads of a call return.
+
+        None if they differ or leave it open.
+        """
         reference = self.checked.references.get(node.id)
         if reference is None:
             return None

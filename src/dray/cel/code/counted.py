@@ -16,7 +16,6 @@ from dray.cel.code.emitter import Emitter
 from dray.cel.functions.runtime_costs import LIST_CREATION, MAP_CREATION
 from dray.cel.runtime import operations, values
 from dray.cel.runtime.values import MISSING, NONE
-from dray.cel.syntax import macros
 from dray.cel.syntax.nodes import Call, Comprehension, ListLiteral, MapLiteral, Node
 from dray.cel.syntax.traversal import Step
 
@@ -45,7 +44,7 @@ _REGEX_FUNCTIONS = frozenset({"matches", "find", "findAll"})
 
 
 def compile_counted(plan: CompilationPlan) -> Callable[..., Any]:
-    """A function of a meter and the environment's variables; gives a value or an error."""
+    """Compile to a function of a meter and the variables that returns a value or an error."""
     return _CountingEmitter(plan, _HELPERS, "meter").compile()
 
 
@@ -65,13 +64,13 @@ class _CountingEmitter(Emitter):
         if isinstance(node, MapLiteral):
             return (yield from self._map(node))
         assert isinstance(node, Comprehension)
-        return (yield from self._comprehension(node))
+        return (yield from self.comprehension(node))
 
     def _charge(self, cost: int) -> None:
         self.writer.line(f"meter.charge({cost})")
 
     def _unobserved(self, node: Node) -> Step[str]:
-        """A branch of `?:` or an index: a variable or selection costs only its steps there."""
+        """Write a branch of `?:` or an index: a variable or selection costs only its steps."""
         if self.plan.is_variable(node):
             return self.whole_variable(node)
         if not self.plan.qualifier(node):
@@ -104,7 +103,7 @@ class _CountingEmitter(Emitter):
         return self.writer.assign(f"meter.call({', '.join([*constants, *names])})")
 
     def _stops_early(self, node: Call, operands: Sequence[Node]) -> bool:
-        """Whether an error among the operands saves those behind it and the call's own cost.
+        """Return whether an error among the operands saves those behind it and the call's own cost.
 
         See cel-go interpreter/planner.go, planCall: calls with a variable number of arguments.
         """
@@ -180,7 +179,7 @@ class _CountingEmitter(Emitter):
     # Selections.
 
     def _select(self, node: Node, cost: int) -> Step[str]:
-        """`cost` is what the chain costs besides its steps."""
+        """Write a chain of selections; `cost` is its cost besides its steps."""
         chain = self.plan.chain(node)
         start = yield from self.chain_start(chain)
         resolution = self.writer.assign(f"meter.resolve({start})")
@@ -245,7 +244,7 @@ class _CountingEmitter(Emitter):
         return writer.assign(f"{result} if {error} is None else {error}")
 
     def _entry(self, parts: Sequence[Node], error: str, add: str) -> Step[None]:
-        """Evaluates the parts of an entry, up to the first error, and adds it."""
+        """Write the parts of an entry, up to the first error, and add it."""
         writer = self.writer
         names: list[str] = []
         for part in parts:
@@ -257,19 +256,10 @@ class _CountingEmitter(Emitter):
         arguments = ", ".join([add, *names])
         writer.line(f"if {error} is None: {error} = attempt({arguments})")
 
-    # Comprehensions: a function each, with the range as its last parameter.
-
-    def _comprehension(self, node: Comprehension) -> Step[str]:
-        if node.variable == macros.UNUSED:
-            return (yield from self._binding(node))
-        collection = yield self.value(node.range)
-        name = self.begin_function("collection")
-        yield from self._loop(node)
-        self.writer.end_function()
-        return self.call_function(name, collection)
+    # Comprehensions.
 
     def _loop(self, node: Comprehension) -> Step[None]:
-        """Gives an error that is no collection back; else runs condition and step to the end."""
+        """Write a loop that returns an error instead of a collection, or runs to the end."""
         writer = self.writer
         writer.line("if is_error(collection): return collection")
         source = "entries" if node.second_variable else "elements"
@@ -305,7 +295,7 @@ class _CountingEmitter(Emitter):
             self.writer.line(f"{accumulator} = {(yield self.value(step))}")
 
     def _guarded_step(self, step: Call, accumulator: str) -> Step[None]:
-        """`predicate ? step : accumulator`: what is left as it is costs nothing."""
+        """Write `predicate ? step : accumulator`: an unchanged accumulator costs nothing."""
         writer = self.writer
         predicate, inner, _ = step.arguments
         chosen = yield self.value(predicate)
@@ -316,7 +306,7 @@ class _CountingEmitter(Emitter):
         writer.line(f"elif {chosen} is not False: {accumulator} = as_error({chosen})")
 
     def _append(self, added: ListLiteral, accumulator: str) -> Step[None]:
-        """`accumulator + [element]`, in place: name, list and sum have their price."""
+        """Write `accumulator + [element]` in place: name, list and sum are charged."""
         writer = self.writer
         self._charge(1)
         element = yield self.nested(added.elements[0])
@@ -327,7 +317,7 @@ class _CountingEmitter(Emitter):
         writer.line(f"else: {accumulator}.append({element})")
 
     def _insert(self, step: Call, accumulator: str) -> Step[None]:
-        """`cel.@mapInsert(accumulator, …)`, in place.
+        """Write `cel.@mapInsert(accumulator, …)` in place.
 
         With key and value it stops at an accumulator that is an error, without a price of its own.
         """
@@ -348,7 +338,7 @@ class _CountingEmitter(Emitter):
             writer.dedent()
 
     def _binding(self, node: Comprehension) -> Step[str]:
-        """A name for a value that is found, and charged, when it is first read."""
+        """Declare a name for a value that is computed and charged when it is first read."""
         writer = self.writer
         function = self.begin_function()
         yield self.returned(node.init)

@@ -1,6 +1,7 @@
-"""What both forms of compiled code share: variables, functions, and what is known of a tree.
+"""The common part of both code generators: variables, functions, loops.
 
-Every visit is a step (see trampoline) that writes lines and gives the name which holds the value.
+Every visit is a step (see `traversal`) that writes lines and returns the Python name of the value.
+Steps are generators because expressions nest deeper than Python's call stack.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from dray.cel import types
 from dray.cel.code.compilation_plan import CompilationPlan, SelectionChain
 from dray.cel.code.source import Writer
 from dray.cel.runtime import operations, values
-from dray.cel.syntax import traversal
+from dray.cel.syntax import macros, traversal
 from dray.cel.syntax.nodes import Call, Comprehension, Node
 from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind, Type
 
 UNSET = object()
-"""What a variable holds before its value is found."""
+"""The content of a lazy variable's cell before its value is computed."""
 
+# No builtins: generated code reaches the names in this table and nothing else.
 _HELPERS = {"__builtins__": {}, "UNSET": UNSET, "as_value": operations.as_value}
 
 MAYBE_OPTIONAL = frozenset({Kind.OPTIONAL, Kind.DYN, Kind.ANY, Kind.PARAMETER})
@@ -43,7 +45,7 @@ class Emitter(ABC):
         self._visible: list[str] = list(parameters)
 
     def compile(self) -> Callable[..., Any]:
-        """A function of the parameters and the environment's variables, in their order."""
+        """Compile to a function of the parameters and of the environment's variables."""
         for variable in self.plan.environment.variables:
             self.declare(variable, self.writer.name("v"))
         name = self.writer.begin_function(self._visible)
@@ -53,10 +55,10 @@ class Emitter(ABC):
 
     @abstractmethod
     def value(self, node: Node) -> Step[str]:
-        """Writes what finds the value of a node; gives the name that holds it."""
+        """Write the code of a node; returns the Python name of its value."""
 
     def returned(self, node: Node) -> Step[None]:
-        """Ends the function with the value of a node."""
+        """Write the code of a node and end the function with its value."""
         value = yield self.value(node)
         self.writer.line(f"return {value}")
 
@@ -67,7 +69,8 @@ class Emitter(ABC):
         return names
 
     def nested(self, node: Node) -> Step[str]:
-        """A node inside a block: in a function of its own where blocks nest deep."""
+        """Write a node inside a block, in a function of its own if blocks nest too deep."""
+        # CPython limits how deep blocks of one function nest; a new function starts at zero.
         if not self.writer.is_deep:
             value: str = yield self.value(node)
             return value
@@ -86,6 +89,7 @@ class Emitter(ABC):
         return self.writer.assign(self.function_call(name, *arguments), may_fail=True)
 
     def declare(self, variable: str, name: str, find: str | None = None) -> None:
+        # Scopes are a stack per name: an inner variable hides the outer one of the same name.
         self._scopes.setdefault(variable, []).append(_Variable(name, find))
         self._visible.append(name)
 
@@ -94,15 +98,16 @@ class Emitter(ABC):
         self._visible.pop()
 
     def is_local(self, node: Node) -> bool:
-        """Whether a name means a variable of the expression itself."""
+        """Return whether a name means a variable of the expression itself."""
         name = self.plan.checked.references[node.id].name
         if name.startswith("."):
             return False
+        # A variable of the environment is the bottom of its stack, whatever hides it lies above.
         is_declared = name in self.plan.environment.variables
         return len(self._scopes[name]) > 1 if is_declared else True
 
     def whole_variable(self, node: Node) -> str:
-        """A variable as a value of its own, not the start of a selection."""
+        """Write a variable that is used as a value, not as the start of a selection."""
         value = self.variable(node)
         if self.is_local(node) or self.plan.type(node).kind is not Kind.OBJECT:
             return value
@@ -116,15 +121,35 @@ class Emitter(ABC):
     def variable(self, node: Node) -> str:
         name = self.plan.checked.references[node.id].name
         scopes = self._scopes[name.removeprefix(".")]
+        # A leading dot means the variable of the environment, even if a local one hides it.
         variable = scopes[0] if name.startswith(".") else scopes[-1]
         if variable.find is None:
             return variable.name
+        # The cell is a list of one item, so that functions can share and fill it.
         value = self.writer.assign(f"{variable.name}[0]", may_fail=True)
         self.writer.line(f"if {value} is UNSET: {value} = {variable.name}[0] = {variable.find}")
         return value
 
+    def comprehension(self, node: Comprehension) -> Step[str]:
+        """Write a loop as a function of its range, or the binding that `cel.bind` expands to."""
+        if node.variable == macros.UNUSED:
+            return (yield from self._binding(node))
+        collection = yield self.value(node.range)
+        name = self.begin_function("collection")
+        yield from self._loop(node)
+        self.writer.end_function()
+        return self.call_function(name, collection)
+
+    @abstractmethod
+    def _binding(self, node: Comprehension) -> Step[str]:
+        """Write a comprehension without a loop: a name for a value, then its result."""
+
+    @abstractmethod
+    def _loop(self, node: Comprehension) -> Step[None]:
+        """Write the body of a loop's function, whose last parameter is `collection`."""
+
     def begin_loop(self, node: Comprehension, items: str) -> None:
-        """Starts a loop over `items` and declares its variables."""
+        """Start a loop over `items` and declare its variables."""
         variables = [node.variable, *([node.second_variable] if node.second_variable else ())]
         names = [self.writer.name("v") for _ in variables]
         for variable, name in zip(variables, names, strict=True):
@@ -139,7 +164,7 @@ class Emitter(ABC):
         self.forget(node.variable)
 
     def sure_type(self, node: Node) -> Type | None:
-        """The type that a value certainly has.
+        """Return the type that a value certainly has, or None.
 
         Its static type is no proof: a value of type dyn may pass for another type on its way
         through a type parameter. Literals, results of functions and what is declared of the

@@ -1,7 +1,7 @@
 """Loops in plain code: a function for each, with the range as its last parameter.
 
-Which macro a loop was is told by what it expanded to. Errors of its parts are kept or thrown on as
-cel-go's fold does it with values (interpreter/interpretable.go, evalFold).
+The macro of a loop is recognised by its expansion. Errors in its parts are kept or raised as
+cel-go's fold does with error values (interpreter/interpretable.go, evalFold).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 from dray.cel.code.emitter import Emitter
 from dray.cel.runtime import operations, values
 from dray.cel.runtime.values import EvaluationError
-from dray.cel.syntax import macros
 from dray.cel.syntax.nodes import Call, Comprehension, ListLiteral, MapLiteral, Node
 from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind
@@ -32,7 +31,7 @@ class LoopingEmitter(Emitter):
         return self.is_surely(node, Kind.BOOL)
 
     def term(self, node: Node, error: str, use: str) -> Step[None]:
-        """Evaluates one term and uses it; the first error of the chain is kept for later."""
+        """Write one term of a chain and use it; the first error is kept for later."""
         outside, failures = self.writer.begin_try(), self.writer.failures
         value = yield from self.tested(node)
         self.writer.line(use.format(value))
@@ -40,24 +39,15 @@ class LoopingEmitter(Emitter):
         self.writer.end_try(outside, keep if self.writer.failures > failures else [])
 
     def tested(self, node: Node) -> Step[str]:
-        """A value that is certainly a bool."""
+        """Write a value that is certainly a bool."""
         value: str = yield self.nested(node)
         if not self.is_bool(node):
             check = f"if {value} is not True and {value} is not False: raise no_such_overload()"
             self.writer.line(check, may_fail=True)
         return value
 
-    def comprehension(self, node: Comprehension) -> Step[str]:
-        if node.variable == macros.UNUSED:
-            return (yield from self._binding(node))
-        collection = yield self.value(node.range)
-        name = self.begin_function("collection")
-        yield from self._loop(node)
-        self.writer.end_function()
-        return self.call_function(name, collection)
-
     def _loop(self, node: Comprehension) -> Step[None]:
-        """Writes how a macro runs, told by what it expands to."""
+        """Write a macro's loop, identified by its expansion."""
         assert isinstance(node.step, Call)
         if isinstance(node.init, ListLiteral):
             yield from self._collecting_loop(node, node.step, "[]", self._append)
@@ -73,7 +63,7 @@ class LoopingEmitter(Emitter):
         self.begin_loop(node, f"{items}(collection)")
 
     def _quantifying_loop(self, node: Comprehension, step: Call) -> Step[None]:
-        """all and exists: the first error counts if no element decides."""
+        """Write all and exists: the first error counts if no element decides."""
         is_all = step.function == "_&&_"
         undecided, decided = ("True", "False") if is_all else ("False", "True")
         error = self.writer.assign("None")
@@ -84,7 +74,7 @@ class LoopingEmitter(Emitter):
         self.writer.line(f"return {undecided}")
 
     def _counting_loop(self, node: Comprehension, step: Call) -> Step[None]:
-        """exists_one: the last error of the predicate counts."""
+        """Write exists_one: the last error of the predicate counts."""
         error, count = self.writer.assign("None"), self.writer.assign("0")
         self._begin_loop(node)
         yield from self._predicate(step.arguments[0], error, f"{count} += 1")
@@ -93,7 +83,7 @@ class LoopingEmitter(Emitter):
         self.writer.line(f"return {count} == 1")
 
     def _predicate(self, predicate: Node, error: str, action: str) -> Step[None]:
-        """True does the action; an error replaces the one before."""
+        """Write a test that does the action if it is true; an error replaces the one before."""
         outside, failures = self.writer.begin_try(), self.writer.failures
         value = yield from self.tested(predicate)
         self.writer.line(f"if {value}: {action}")
@@ -107,7 +97,7 @@ class LoopingEmitter(Emitter):
         empty: str,
         add: Callable[[Call, str], Step[None]],
     ) -> Step[None]:
-        """map, filter and the transformations.
+        """Write map, filter and the transformations.
 
         Without a predicate the first error counts and ends the loop. With one, the last error of
         the predicate counts; if there is none, the first of anything else.
@@ -129,6 +119,7 @@ class LoopingEmitter(Emitter):
         assert isinstance(addition, Call)
         error, chosen = writer.assign("None"), writer.name("t")
         self._begin_loop(node)
+        # After the first error nothing is added, but predicates still run: the last error counts.
         writer.line(f"{chosen} = False")
         yield from self._predicate(predicate, error, f"{chosen} = {error} is None")
         writer.line(f"if {chosen}:")
@@ -152,10 +143,12 @@ class LoopingEmitter(Emitter):
         self.writer.line(f"{function}({result}, {', '.join(names)})", may_fail=True)
 
     def _binding(self, node: Comprehension) -> Step[str]:
-        """A name for a value that is found when it is first read; at once if it cannot fail."""
+        """Declare a name for a value that is computed when first read, if it can fail."""
         writer = self.writer
         function = self.begin_function()
         value = yield self.value(node.init)
+        # cel.bind is lazy: an error in a value that is never read must not show. What cannot fail
+        # is computed at once, which saves the cell and the call.
         if writer.may_fail_in_function():
             writer.line(f"return {value}")
             writer.end_function()

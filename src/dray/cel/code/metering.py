@@ -1,4 +1,4 @@
-"""What the counted form of compiled code calls: the cost so far, and errors as values.
+"""Run-time support of the counted code: the cost so far, and errors as values.
 
 Costs are those of cel-go's tracker (interpreter/runtimecost.go). It charges a step even where the
 step's operands are errors; so here an error is a value that is passed on, as in cel-go, and only
@@ -31,7 +31,10 @@ class Meter:
             raise CostExceeded
 
     def call(self, function: Callable[..., Any], cost: Cost | None, *arguments: Any) -> Any:
-        """The result of a function, or the first error among its arguments; charged either way."""
+        """Call a function and charge it.
+
+        Returns its result, or the first error among its arguments.
+        """
         for argument in arguments:
             if argument.__class__ is EvaluationError:
                 result: Any = argument
@@ -70,12 +73,12 @@ class Resolution:
             self._advance(advance, key)
 
     def test(self, key: Any) -> None:
-        """The last step of `has()`: whether there is such an entry."""
+        """Take the last step of `has()`: whether the entry exists."""
         if self.is_open:
             self._advance(operations.probe if self._is_optional else operations.is_present, key)
 
     def _advance(self, advance: Callable[[Any, Any], Any], key: Any) -> None:
-        """An optional step costs something only where it finds something."""
+        """Take one step; an optional step is charged only if the entry exists."""
         self._value = key if is_error(key) else attempt(advance, self._value, key)
         if not self._is_optional or self.is_open:
             self._meter.charge(1)
@@ -106,7 +109,7 @@ def first_error(arguments: Sequence[Any]) -> EvaluationError | None:
 
 
 def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns, or the error it raises."""
+    """Return a function's result, or the error it raises."""
     try:
         return function(*arguments)
     except EvaluationError as error:
@@ -114,7 +117,7 @@ def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def as_error(value: Any) -> EvaluationError:
-    """An operand of a logical operator that is no bool, as the error it amounts to."""
+    """Return the error that an operand of a logical operator stands for if it is not a bool."""
     return value if isinstance(value, EvaluationError) else values.no_such_overload()
 
 
@@ -123,7 +126,7 @@ def contains(candidates: Sequence[Any], value: Any) -> Any:
 
 
 def or_error(optional: Any) -> EvaluationError | None:
-    """Why an operand of `or` and `orValue` cannot be asked; None if it can."""
+    """Return why a value cannot be an operand of `or` and `orValue`, or None if it can."""
     return None if optional.__class__ is Optional else as_error(optional)
 
 

@@ -51,7 +51,7 @@ _CLASS_NAMES = {
 
 
 def compile_plain(plan: CompilationPlan) -> Callable[..., Any]:
-    """A function of the environment's variables; raises EvaluationError."""
+    """Compile to a function of the environment's variables that raises EvaluationError."""
     return _PlainEmitter(plan, _HELPERS).compile()
 
 
@@ -100,7 +100,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
     def _guards(
         self, overload: Overload, operands: Sequence[Node], names: Sequence[str]
     ) -> list[str] | None:
-        """Tests that the operands have the classes the overload takes, as far as it is uncertain.
+        """Return tests that the operands have the overload's classes where that is uncertain.
 
         None if no simple test tells.
         """
@@ -116,11 +116,11 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         return guards
 
     def _apply(self, node: Call, operands: Sequence[Node], names: Sequence[str]) -> str:
-        """Calls a function of the library: now if its operands are known, directly if it can."""
+        """Write a library call, or its result if all operands are constant."""
         if all(map(self.writer.is_constant, names)):
-            known = self._result_of_constants(self.plan.implementation(node), names)
-            if known is not None:
-                return known
+            constant = self._result_of_constants(self.plan.implementation(node), names)
+            if constant is not None:
+                return constant
         arguments = ", ".join(names)
         call = f"{self.writer.constant(self.plan.implementation(node))}({arguments})"
         overload = self.plan.overload(node)
@@ -141,7 +141,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
             return None
 
     def _fail(self, message: str) -> str:
-        """Raises an error that is known already; no value comes of it."""
+        """Write a `raise` of an error found at compile time."""
         text = self.writer.constant(message)
         self.writer.line(f"raise EvaluationError({text})", may_fail=True)
         return "NONE"
@@ -159,7 +159,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         return self.writer.assign(expression, may_fail=not is_negated)
 
     def _class_guard(self, left: str, right: str) -> str | None:
-        """A test that both operands have the class of the one that is constant."""
+        """Return a test that both operands have the class of the constant one, or None."""
         for constant, other in ((right, left), (left, right)):
             if self.writer.is_constant(constant):
                 name = _GUARDED_CLASSES.get(self.writer.value(constant).__class__)
@@ -183,7 +183,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         return self.writer.assign(f"{comparison} if {guard} else {fallback}", may_fail=True)
 
     def _compared_quantities(self, node: Call) -> list[Node] | None:
-        """The quantities a and b of `a.compareTo(b) >= 0`, the usual test of a capacity."""
+        """Return a and b of `a.compareTo(b) >= 0`, the usual test of a capacity, or None."""
         comparison, zero = node.arguments
         if not isinstance(comparison, Call) or comparison.function != "compareTo":
             return None
@@ -204,13 +204,14 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
             return (yield from self.library_call(node))
         value = yield self.value(node.arguments[0])
         candidates = self.plan.constant(node.arguments[1])
+        # Strings equal nothing but strings, so a hash lookup replaces the comparisons.
         if all(candidate.__class__ is str for candidate in candidates):
-            known = self.writer.constant(frozenset(candidates))
-            return self.writer.assign(f"{value}.__class__ is str and {value} in {known}")
+            members = self.writer.constant(frozenset(candidates))
+            return self.writer.assign(f"{value}.__class__ is str and {value} in {members}")
         return self.writer.assign(f"contains({self.writer.constant(candidates)}, {value})")
 
     def _matches(self, node: Call) -> Step[str]:
-        """A constant pattern is compiled with the expression."""
+        """Write a match; a constant pattern is compiled with the expression."""
         operands = self.plan.operands(node)
         names = yield from self.values(operands)
         text, pattern = names
@@ -218,6 +219,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         is_known = writer.is_constant(pattern) and not writer.is_constant(text)
         if not is_known or writer.value(pattern).__class__ is not str:
             return self._apply(node, operands, names)
+        # RE2 searches bytes: the text is encoded at each call, the pattern only once.
         is_in = writer.constant(regexes.compile(writer.value(pattern)).is_in)
         expression = f"not not {is_in}({text}.encode())"
         if self.is_surely(operands[0], Kind.STRING):
@@ -232,7 +234,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
     # Logic.
 
     def _logical(self, node: Call) -> Step[str]:
-        """The answer so far is kept in a name; terms are skipped once it is decided."""
+        """Write a chain of && or ||; terms are skipped once the result is decided."""
         writer = self.writer
         undecided = "True" if node.function == "_&&_" else "False"
         result = writer.assign(undecided)

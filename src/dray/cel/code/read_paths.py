@@ -1,4 +1,4 @@
-"""Which parts of its variables an expression reads: all that its answer can depend on.
+"""The parts of its variables that an expression reads, which determine its result.
 
 `device.attributes["a.com"].model` reads the path (device, attributes, a.com, model). Where a key is
 not constant, or a map is used as a whole, the path ends there and everything below it is read.
@@ -29,7 +29,7 @@ _NODES = (Call, Comprehension, Identifier, ListLiteral, Literal, MapLiteral, Sel
 
 
 def find_reads(plan: CompilationPlan) -> frozenset[Path]:
-    """The paths that are read, none of them below another."""
+    """Return the paths that are read, none of them below another."""
     reader = _Reader(plan)
     traversal.walk(plan.checked.root, dict.fromkeys(_NODES, reader.visit))
     return frozenset(_without_inner(reader.paths))
@@ -89,7 +89,7 @@ class _Reader:
         self._locals[node.accumulator].pop()
 
     def _path(self, node: Node) -> tuple[Path | None, bool]:
-        """What a chain of selections reads, and whether the path tells all its keys.
+        """Return the path that a chain of selections reads, and whether it has all keys.
 
         None if it starts at no variable from outside.
         """

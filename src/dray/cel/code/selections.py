@@ -35,7 +35,7 @@ _SHORTCUT_LENGTH = 3
 class SelectingEmitter(Emitter):
     @abstractmethod
     def library_call(self, node: Call) -> Step[str]:
-        """A call that nothing special is known of."""
+        """Write a call without special treatment."""
 
     def select(self, node: Node) -> Step[str]:
         chain = self.plan.chain(node)
@@ -43,8 +43,8 @@ class SelectingEmitter(Emitter):
             return (yield from self._dynamic_chain(chain))
         if not any(qualifier.is_optional for qualifier in chain.qualifiers):
             return (yield from self._plain_chain(chain))
-        found = yield from self._optional_chain(chain)
-        return found if chain.qualifiers[-1].is_test else self.writer.assign(f"wrap({found})")
+        value = yield from self._optional_chain(chain)
+        return value if chain.qualifiers[-1].is_test else self.writer.assign(f"wrap({value})")
 
     def _key(self, qualifier: Qualifier) -> Step[str]:
         if isinstance(qualifier.key, str):
@@ -63,32 +63,32 @@ class SelectingEmitter(Emitter):
         return value
 
     def _shortcut(self, chain: SelectionChain) -> str | None:
-        """The key under which an object may hold what is deep inside it."""
+        """Return the key under which an object may hold a deep value directly, or None."""
         if self.plan.type(chain.root).kind is not Kind.OBJECT:
             return None
         keys = [self.plan.text_key(qualifier) for qualifier in chain.qualifiers[:_SHORTCUT_LENGTH]]
-        known = [key for key in keys if key is not None and operations.SEPARATOR not in key]
-        return operations.shortcut(*known) if len(known) == _SHORTCUT_LENGTH else None
+        usable_keys = [key for key in keys if key is not None and operations.SEPARATOR not in key]
+        return operations.shortcut(*usable_keys) if len(usable_keys) == _SHORTCUT_LENGTH else None
 
     def _take_shortcut(self, value: str, shortcut: str, qualifiers: Sequence[Qualifier]) -> str:
-        """The value of the first steps, taken at once if the object allows it."""
+        """Write the first steps of a chain, in one step if the object allows it."""
         writer = self.writer
-        found = writer.name("t")
+        name = writer.name("t")
         is_test = qualifiers[-1].is_test
         key = writer.constant(shortcut)
         if is_test:
-            writer.line(f"if {key} in {value}: {found} = True")
+            writer.line(f"if {key} in {value}: {name} = True")
             writer.line("else:")
         else:
-            writer.line(f"try: {found} = {value}[{key}]")
+            writer.line(f"try: {name} = {value}[{key}]")
             writer.line("except KeyError:")
         writer.indent()
         for qualifier in qualifiers:
             step = writer.constant(self.plan.text_key(qualifier))
             value = self._qualified(value, step, qualifier.is_test)
-        writer.line(f"{found} = {value}")
+        writer.line(f"{name} = {value}")
         writer.dedent()
-        return found
+        return name
 
     def _qualified(self, value: str, key: str, is_test: bool) -> str:
         writer = self.writer
@@ -97,55 +97,55 @@ class SelectingEmitter(Emitter):
         if not writer.is_constant(key) or writer.value(key).__class__ is not str:
             return writer.assign(f"qualify({value}, {key})", may_fail=True)
         # Of all values only maps can be subscripted with a string.
-        found = writer.name("t")
-        writer.line(f"try: {found} = {value}[{key}]")
+        name = writer.name("t")
+        writer.line(f"try: {name} = {value}[{key}]")
         writer.line("except (KeyError, TypeError):")
         writer.indent()
-        writer.line(f"{found} = qualify({value}, {key})", may_fail=True)
+        writer.line(f"{name} = qualify({value}, {key})", may_fail=True)
         writer.dedent()
-        return found
+        return name
 
     def _optional_chain(self, chain: SelectionChain) -> Step[str]:
-        """The value found or MISSING; for a test, whether it was found."""
+        """Write a chain with an optional step: its value or MISSING, or whether it exists."""
         writer = self.writer
-        first = next(i for i, each in enumerate(chain.qualifiers) if each.is_optional)
+        first = next(i for i, step in enumerate(chain.qualifiers) if step.is_optional)
         plain = SelectionChain(chain.root, chain.qualifiers[:first])
-        found = writer.assign((yield from self._plain_chain(plain)))
+        name = writer.assign((yield from self._plain_chain(plain)))
         for number, qualifier in enumerate(chain.qualifiers[first:]):
             if number:
-                writer.line(f"if {found} is not MISSING:")
+                writer.line(f"if {name} is not MISSING:")
                 writer.indent()
             key = yield from self._key(qualifier)
-            writer.line(f"{found} = probe({found}, {key})", may_fail=True)
+            writer.line(f"{name} = probe({name}, {key})", may_fail=True)
             if number:
                 writer.dedent()
         if chain.qualifiers[-1].is_test:
-            return writer.assign(f"{found} is not MISSING")
-        return found
+            return writer.assign(f"{name} is not MISSING")
+        return name
 
     def _dynamic_chain(self, chain: SelectionChain) -> Step[str]:
-        """A chain that may start at an optional: that is known when it runs."""
+        """Write a chain that may start at an optional, which only the run shows."""
         writer = self.writer
         root = yield from self.chain_start(chain)
         if keys := self._constant_keys(chain):
             return writer.assign(f"qualify_all({root}, {keys})", may_fail=True)
         is_optional = writer.assign(f"{root}.__class__ is Optional")
-        found = writer.assign(f"unwrap({root})")
+        value = writer.assign(f"unwrap({root})")
         for qualifier in chain.qualifiers:
             if qualifier.is_optional:
                 writer.line(f"{is_optional} = True")
-            writer.line(f"if {found} is not MISSING:")
+            writer.line(f"if {value} is not MISSING:")
             writer.indent()
             key = yield from self._key(qualifier)
             is_probe = "True" if qualifier.is_test else is_optional
-            writer.line(f"{found} = advance({found}, {key}, {is_probe})", may_fail=True)
+            writer.line(f"{value} = advance({value}, {key}, {is_probe})", may_fail=True)
             writer.dedent()
         if chain.qualifiers[-1].is_test:
-            return writer.assign(f"{found} is not MISSING")
-        return writer.assign(f"wrap({found}, {is_optional})")
+            return writer.assign(f"{value} is not MISSING")
+        return writer.assign(f"wrap({value}, {is_optional})")
 
     def _constant_keys(self, chain: SelectionChain) -> str | None:
-        """The keys of a chain as one constant, where they all are and none is special."""
+        """Return the keys of a chain as one constant, or None if one is variable or optional."""
         keys: list[Any] = []
         for key, is_optional, is_test in chain.qualifiers:
             if is_optional or is_test:
@@ -159,7 +159,7 @@ class SelectingEmitter(Emitter):
         return self.writer.constant(tuple(keys))
 
     def _probed(self, node: Node) -> Step[str | None]:
-        """The value or MISSING of an optional that need not be made; None if it must be."""
+        """Write the value or MISSING of an optional without building it, or return None."""
         if not self.plan.qualifier(node):
             return None
         chain = self.plan.chain(node)
@@ -196,7 +196,7 @@ class SelectingEmitter(Emitter):
         self.writer.dedent()
 
     def has_value(self, node: Call) -> Step[str]:
-        found = yield from self._probed(self.plan.operands(node)[0])
-        if found is None:
+        value = yield from self._probed(self.plan.operands(node)[0])
+        if value is None:
             return (yield from self.library_call(node))
-        return self.writer.assign(f"{found} is not MISSING")
+        return self.writer.assign(f"{value} is not MISSING")

@@ -11,6 +11,8 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+# CPython refuses more than 100 levels of indentation and 20 nested blocks. Both limits leave room
+# for the lines that one node adds before it checks `is_deep` again.
 _MAX_INDENTATION = 40
 _MAX_TRIES = 8
 
@@ -21,7 +23,7 @@ class Line(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """Where writing goes on when the function inside is finished."""
+    """The place where writing continues when the inner function is finished."""
 
     lines: list[Line]
     indentation: int
@@ -51,7 +53,8 @@ class Writer:
         return f"{prefix}{self._names}"
 
     def constant(self, value: Any) -> str:
-        """The name of a value in the table."""
+        """Return the name of a value in the table of constants."""
+        # Only strings are shared: they repeat often, and other values may not be hashable.
         if isinstance(value, str):
             key = (str, value)
             if key not in self._constant_names:
@@ -91,7 +94,7 @@ class Writer:
         return self._indentation > _MAX_INDENTATION or self._tries > _MAX_TRIES
 
     def begin_try(self) -> list[Line]:
-        """Starts what may need a `try`; pass the result to `end_try`."""
+        """Start code that may need a `try`; pass the result to `end_try`."""
         outside = self._lines
         self._lines = []
         self._indentation += 1
@@ -99,11 +102,12 @@ class Writer:
         return outside
 
     def end_try(self, outside: list[Line], handler: Iterable[str]) -> None:
-        """Ends what `begin_try` began: with its handler, or plainly where there is none."""
+        """End the code since `begin_try`, with a handler if anything in it can fail."""
         inside, self._lines = self._lines, outside
         self._indentation -= 1
         self._tries -= 1
         handled = list(handler)
+        # A `try` that nothing can enter would only cost time; its lines move one level out.
         if not handled:
             self._lines += [Line(indentation - 1, text) for indentation, text in inside]
             return
@@ -127,11 +131,11 @@ class Writer:
         self._lines, self._indentation, self._tries = frame.lines, frame.indentation, frame.tries
 
     def may_fail_in_function(self) -> bool:
-        """Whether anything written in the function under construction may raise."""
+        """Return whether anything written in the function under construction may raise."""
         return self.failures > self._frames[-1].failures
 
     def inline_function(self) -> None:
-        """Ends a function by writing its lines in place of a call."""
+        """End a function by writing its lines in place of a call."""
         lines = self._lines[1:]
         frame = self._frames.pop()
         self._lines, self._indentation, self._tries = frame.lines, frame.indentation, frame.tries
@@ -145,7 +149,7 @@ class Writer:
         )
 
     def build(self, name: str) -> Callable[..., Any]:
-        """The function of that name, ready to be called."""
+        """Compile the code and return the function of that name."""
         code = compile(self.text(), "<cel>", "exec")
         exec(code, self._globals)
         built = self._globals[name]

@@ -1,5 +1,8 @@
-"""What calls may cost at most, from the sizes of their arguments (cel-go checker/cost.go,
-apiserver cel/library/cost.go). The receiver of a member function is the first operand."""
+"""Estimates of calls from the sizes of their arguments.
+
+See cel-go checker/cost.go and apiserver cel/library/cost.go. The receiver of a member function is
+the first operand.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def fixed(cost: int) -> Estimate:
 
 
 def scan(operands: Sequence[Operand]) -> CallEstimate:
-    """One look at every character of the first operand."""
+    """Estimate reading every character of the first operand once."""
     return CallEstimate(operands[0].size_or_unknown.scale(STRING_FACTOR))
 
 
@@ -40,7 +43,7 @@ def scan_twice(operands: Sequence[Operand]) -> CallEstimate:
 
 
 def scan_keeping_size(operands: Sequence[Operand]) -> CallEstimate:
-    """As `scan`, for a result as large as the first operand."""
+    """Estimate as `scan` does, for a result as large as the first operand."""
     size = operands[0].size_or_unknown
     return CallEstimate(size.scale(STRING_FACTOR), size)
 
@@ -55,7 +58,7 @@ def list_concatenation(operands: Sequence[Operand]) -> CallEstimate:
 
 
 def comparison(operands: Sequence[Operand]) -> CallEstimate:
-    """A look at the shorter of two texts."""
+    """Estimate reading the shorter of two texts."""
     shorter = min(operand.size_or_unknown.high for operand in operands)
     return CallEstimate(Range(min(shorter, 1), shorter).scale(STRING_FACTOR))
 
@@ -76,7 +79,7 @@ def membership(operands: Sequence[Operand]) -> CallEstimate:
 
 
 def traversal(operands: Sequence[Operand]) -> CallEstimate:
-    """A comparison with every element of a list, or a look at every character of a string."""
+    """Estimate comparing every element of a list, or reading every character of a string."""
     if not operands[0].type.parameters:
         return scan(operands)
     return traversal_of_list(operands)
@@ -92,13 +95,13 @@ def traversal_of_list(operands: Sequence[Operand]) -> CallEstimate:
 
 
 def list_creation(factor: float, count: Range) -> CallEstimate:
-    """A new list, and work in proportion to a number of elements."""
+    """Estimate a new list and work in proportion to a number of elements."""
     cost = count.scale(factor).add(Range.exactly(1 + LIST_CREATION))
     return CallEstimate(cost, count)
 
 
 def literal_unsigned(operand: Operand, default: int) -> int:
-    """The value of an int literal, zero if it is negative."""
+    """Return the value of an int literal, zero if it is negative."""
     if isinstance(operand.node, Literal) and operand.node.value.__class__ is int:
         assert isinstance(operand.node.value, int)
         return max(operand.node.value, 0)
@@ -106,7 +109,7 @@ def literal_unsigned(operand: Operand, default: int) -> int:
 
 
 def wrapped(number: int) -> int:
-    """`number` as upstream's unsigned arithmetic leaves it."""
+    """Wrap `number` as upstream's unsigned arithmetic does."""
     return number & UNBOUNDED
 
 

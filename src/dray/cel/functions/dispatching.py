@@ -21,22 +21,22 @@ _RECEIVERS = frozenset({str, values.Duration, values.Timestamp})
 
 
 def guarded(function: Function, overload: Overload) -> Call:
-    """The one overload that the static types leave, for arguments that may be of other types."""
+    """Return the only overload that the static types allow, for arguments of any type."""
     return function.dispatch if function.binds_once else dispatcher(function.name, [overload])
 
 
 def function(name: str, *overloads: Overload, dispatch_cost: Cost | None = None) -> Function:
-    """A function whose overloads are told apart by the classes of the arguments."""
+    """Return a function whose overloads are chosen by the classes of the arguments."""
     return Function(name, overloads, dispatcher(name, overloads), dispatch_cost)
 
 
 def operator(name: str, call: Call, *overloads: Overload, cost: Cost | None = None) -> Function:
-    """A function with one implementation, which looks at the values itself."""
+    """Return a function with one implementation that checks the values itself."""
     return Function(name, overloads, call, cost, binds_once=True)
 
 
 def dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
-    """Calls the first overload that takes the arguments, or raises "no such overload"."""
+    """Return a function that calls the first overload that takes its arguments."""
     arities = {len(overload.arguments) for overload in overloads}
     if any(_looks_inside(argument) for overload in overloads for argument in overload.arguments):
         return lambda *arguments: _select(name, overloads, arguments)(*arguments)
@@ -48,38 +48,38 @@ def dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
 
 
 def _unary_dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
-    known: dict[type, Call] = {}
+    cache: dict[type, Call] = {}
 
     def dispatch(argument: Any) -> Any:
-        call = known.get(argument.__class__)
+        call = cache.get(argument.__class__)
         if call is None:
-            call = known[argument.__class__] = _select(name, overloads, (argument,))
+            call = cache[argument.__class__] = _select(name, overloads, (argument,))
         return call(argument)
 
     return dispatch
 
 
 def _binary_dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
-    known: dict[tuple[type, type], Call] = {}
+    cache: dict[tuple[type, type], Call] = {}
 
     def dispatch(one: Any, other: Any) -> Any:
         classes = (one.__class__, other.__class__)
-        call = known.get(classes)
+        call = cache.get(classes)
         if call is None:
-            call = known[classes] = _select(name, overloads, (one, other))
+            call = cache[classes] = _select(name, overloads, (one, other))
         return call(one, other)
 
     return dispatch
 
 
 def _general_dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
-    known: dict[tuple[type, ...], Call] = {}
+    cache: dict[tuple[type, ...], Call] = {}
 
     def dispatch(*arguments: Any) -> Any:
         classes = tuple([argument.__class__ for argument in arguments])
-        call = known.get(classes)
+        call = cache.get(classes)
         if call is None:
-            call = known[classes] = _select(name, overloads, arguments)
+            call = cache[classes] = _select(name, overloads, arguments)
         return call(*arguments)
 
     return dispatch
@@ -96,14 +96,17 @@ def _select(name: str, overloads: Sequence[Overload], arguments: Sequence[Any]) 
 
 
 def _looks_inside(type: Type) -> bool:
-    """Whether `takes` depends on more than the class of a value."""
+    """Return whether `takes` depends on more than the class of a value."""
     return any(
         parameter.kind not in _ANYTHING for parameter in type.parameters if type.kind in _CONTAINERS
     )
 
 
 def takes(type: Type, value: Any) -> bool:
-    """Whether a parameter of this type accepts the value; of a container the first entry counts."""
+    """Return whether a parameter of this type accepts the value.
+
+    Of a container the first entry counts.
+    """
     if type.kind in _ANYTHING:
         return True
     if values.type_name(value) != type.name:
@@ -117,7 +120,7 @@ def takes(type: Type, value: Any) -> bool:
 
 
 def missing_operation(name: str, operand: Any) -> EvaluationError:
-    """The error for an operator that the type of its first operand does not have at all."""
+    """Return the error for an operator that the type of its first operand does not have at all."""
     if operand.__class__ in _RECEIVERS:
         return values.no_such_overload()
     return EvaluationError(f"no such overload: {name}")

@@ -1,4 +1,4 @@
-"""What a function library tells checker, cost estimate and compiler about a function."""
+"""Declarations of functions for checker, cost estimate and compiler."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Operand(NamedTuple):
 
 
 class CallEstimate(NamedTuple):
-    """What one call costs beyond its arguments, and the size of its result where it is known."""
+    """The cost of one call beyond its arguments, and the size of its result if it is bounded."""
 
     cost: Range
     result_size: Range | None = None

@@ -1,4 +1,4 @@
-"""What calls cost while an expression runs (cel-go runtimecost.go, apiserver library/cost.go).
+"""Costs of calls while an expression runs (cel-go runtimecost.go, apiserver library/cost.go).
 
 Arguments and results may be errors: their size is 1.
 """
@@ -33,7 +33,7 @@ AMPLIFYING = frozenset({"findAll", "flatten", "format", "replace", "split"})
 
 
 def size(value: Any) -> int:
-    """What `size()` gives, of an optional that of its value, 1 for what has none."""
+    """Return `size()` of a value or of an optional's value, 1 if it has no size."""
     if value.__class__ in _SIZED:
         return len(value)
     if value.__class__ is values.Optional and value.has_value:
@@ -46,7 +46,7 @@ def free(arguments: Sequence[Any], result: Any) -> int:
 
 
 def scan(arguments: Sequence[Any], result: Any) -> int:
-    """One look at every character of the first argument."""
+    """Charge reading every character of the first argument once."""
     return math.ceil(size(arguments[0]) * STRING_FACTOR)
 
 
@@ -71,13 +71,13 @@ def scan_shorter(arguments: Sequence[Any], result: Any) -> int:
 
 
 def search(arguments: Sequence[Any], result: Any) -> int:
-    """A look for one string at every place of another."""
+    """Charge searching one string at every position of another."""
     text = math.ceil(size(arguments[0]) * STRING_FACTOR)
     return text * math.ceil(size(arguments[1]) * STRING_FACTOR)
 
 
 def match(arguments: Sequence[Any], result: Any) -> int:
-    """A regular expression, the second argument, run over the first."""
+    """Charge running a regular expression, the second argument, over the first."""
     return match_size(size(arguments[0]), size(arguments[1]))
 
 
@@ -87,12 +87,12 @@ def match_size(text_size: int, expression_size: int) -> int:
 
 
 def traversal(arguments: Sequence[Any], result: Any) -> int:
-    """A visit to everything inside the first argument."""
+    """Charge visiting everything inside the first argument."""
     return _traversal(arguments[0], {})
 
 
-def _traversal(value: Any, known: dict[int, int]) -> int:
-    """Parts that occur more than once are looked at once."""
+def _traversal(value: Any, costs: dict[int, int]) -> int:
+    """Return the cost of visiting a value; parts that occur several times are visited once."""
     if value.__class__ is str:
         length = len(value) if value.isascii() else len(value.encode())
         return int(length * STRING_FACTOR)
@@ -100,9 +100,9 @@ def _traversal(value: Any, known: dict[int, int]) -> int:
         return int(len(value) * STRING_FACTOR)
     if value.__class__ not in _CONTAINERS:
         return 1
-    if id(value) not in known:
-        known[id(value)] = sum(_traversal(part, known) for part in _parts(value))
-    return known[id(value)]
+    if id(value) not in costs:
+        costs[id(value)] = sum(_traversal(part, costs) for part in _parts(value))
+    return costs[id(value)]
 
 
 def _parts(container: Any) -> Iterable[Any]:
@@ -112,12 +112,12 @@ def _parts(container: Any) -> Iterable[Any]:
 
 
 def list_creation(factor: float, count: int) -> int:
-    """A new list, and work in proportion to a number of elements."""
+    """Charge a new list and work in proportion to a number of elements."""
     return int(count * factor) + 1 + LIST_CREATION
 
 
 def with_output(cost: Cost) -> Cost:
-    """Also charges for a result that is larger than upstream's price covers."""
+    """Charge also for a result that is larger than upstream's price covers."""
 
     def charge(arguments: Sequence[Any], result: Any) -> int:
         return cost(arguments, result) + _output_surcharge(result)

@@ -37,7 +37,7 @@ class Address:
         return self.number >> (self.bits - length) == prefix
 
     def is_mapped(self) -> bool:
-        """Whether this is an IPv4 address written as an IPv6 one."""
+        """Return whether this is an IPv4 address written as an IPv6 one."""
         return self.bits == 128 and self.starts_with(0xFFFF, 96)
 
     def is_unspecified(self) -> bool:
@@ -103,7 +103,7 @@ class Prefix:
 
 
 def parse_address(text: str) -> Address:
-    """Go's netip.ParseAddr."""
+    """Parse as Go's netip.ParseAddr."""
     for character in text:
         if character == ".":
             return Address(_parse_ipv4(text, text), 32)
@@ -115,7 +115,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_prefix(text: str) -> Prefix:
-    """Go's netip.ParsePrefix."""
+    """Parse as Go's netip.ParsePrefix."""
     before, slash, length = text.rpartition("/")
     if not slash:
         raise _prefix_error(text, "no '/'")
@@ -143,7 +143,7 @@ def _prefix_error(text: str, message: str) -> AddressError:
 
 
 def _parse_ipv4(whole: str, text: str) -> int:
-    """Four decimal fields; `whole` is the text that messages name."""
+    """Parse four decimal fields; `whole` is the text for messages."""
     number = value = fields = digits = 0
     for position, character in enumerate(text):
         if "0" <= character <= "9":

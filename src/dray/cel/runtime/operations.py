@@ -1,4 +1,4 @@
-"""What compiled expressions call while they run: selection, iteration, construction.
+"""Run-time support of compiled expressions: selection, iteration, construction.
 
 A selection `a.b`, `a['b']` or `a.?b` qualifies a value with a key. As in cel-go
 (interpreter/attributes.go, applyQualifiers) a chain of them that starts at an optional, or has an
@@ -39,7 +39,7 @@ _GO_NAMES: dict[type, str] = {
 
 
 def go_name(value: Any) -> str:
-    """The name of the Go type that upstream's messages show."""
+    """Return the name of the Go type that upstream's messages show."""
     name = _GO_NAMES.get(value.__class__)
     if name is None:
         name = f"cel.{values.type_name(value).rpartition('.')[2]}"
@@ -47,17 +47,17 @@ def go_name(value: Any) -> str:
 
 
 def shortcut(*keys: str) -> str:
-    """Where an object may hold a copy of what these keys lead to, to be found in one step."""
+    """Return the key under which an object may hold a copy of the value that these keys lead to."""
     return SEPARATOR.join(keys)
 
 
 def invalid_key(key: Any) -> str | None:
-    """Why a value cannot be a key or an index; None if it can."""
+    """Return why a value cannot be a key or an index, or None if it can."""
     return None if key.__class__ in _KEY_CLASSES else f"invalid qualifier type: {go_name(key)}"
 
 
 def probe(value: Any, key: Any) -> Any:
-    """The entry of a map or list; MISSING where there is none or the value has no entries."""
+    """Return the entry of a map or list; MISSING if there is none."""
     if key.__class__ not in _KEY_CLASSES:
         raise EvaluationError(invalid_key(key))
     if value.__class__ is dict:
@@ -80,20 +80,20 @@ def _field(fields: values.Object, key: Any) -> Any:
 
 
 def as_value(variable: Any) -> Any:
-    """A variable that is used as a whole."""
+    """Return a variable that is used as a whole."""
     return variable.as_map() if isinstance(variable, values.Object) else variable
 
 
 def qualify(value: Any, key: Any) -> Any:
-    """The entry of a map or list, which must exist."""
-    found = probe(value, key)
-    if found is MISSING:
+    """Return the entry of a map or list, which must exist."""
+    result = probe(value, key)
+    if result is MISSING:
         raise _missing(value, key)
-    return found
+    return result
 
 
 def is_present(value: Any, key: Any) -> bool:
-    """What `has()` asks."""
+    """Evaluate `has()`."""
     return probe(value, key) is not MISSING
 
 
@@ -114,40 +114,40 @@ def _list_index(key: Any) -> int:
 
 
 def unwrap(value: Any) -> Any:
-    """What a chain of selections starts from: of an optional its value, or MISSING."""
+    """Return the start of a chain of selections: of an optional its value, or MISSING."""
     if value.__class__ is not Optional:
         return value
     return MISSING if value is NONE else value.value
 
 
 def advance(value: Any, key: Any, is_optional: bool) -> Any:
-    """One step of a chain; an optional one goes on with MISSING where there is nothing."""
+    """Take one step of a chain; an optional step returns MISSING if there is no entry."""
     return probe(value, key) if is_optional else qualify(value, key)
 
 
 def wrap(value: Any, is_optional: bool = True) -> Any:
-    """What a chain of selections gives."""
+    """Return the result of a chain of selections."""
     if not is_optional:
         return value
     return NONE if value is MISSING else Optional(value)
 
 
 def qualify_all(start: Any, keys: Sequence[Any]) -> Any:
-    """A chain of plain selections from a value that may be an optional."""
+    """Evaluate a chain of plain selections from a value that may be an optional."""
     if start.__class__ is not Optional:
         for key in keys:
             start = qualify(start, key)
         return start
-    found = unwrap(start)
+    selected = unwrap(start)
     for key in keys:
-        if found is MISSING:
+        if selected is MISSING:
             break
-        found = probe(found, key)
-    return wrap(found)
+        selected = probe(selected, key)
+    return wrap(selected)
 
 
 def elements(value: Any) -> Iterable[Any]:
-    """What a loop with one variable runs over."""
+    """Return the elements of a loop with one variable."""
     if value.__class__ in values.LIST_CLASSES:
         return value  # type: ignore[no-any-return]
     if isinstance(value, dict):
@@ -156,7 +156,7 @@ def elements(value: Any) -> Iterable[Any]:
 
 
 def entries(value: Any) -> Iterable[tuple[Any, Any]]:
-    """What a loop with two variables runs over."""
+    """Return the entries of a loop with two variables."""
     if value.__class__ in values.LIST_CLASSES:
         return enumerate(value)
     if isinstance(value, dict):
@@ -170,7 +170,7 @@ def _map_entries(value: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def insert(collected: dict[Any, Any], key: Any, value: Any) -> None:
-    """Adds an entry to the map that a loop builds."""
+    """Add an entry to the map that a loop builds."""
     if values.find(collected, key, MISSING) is not MISSING:
         raise EvaluationError(f"insert failed: key {text_format.printed(key)} already exists")
     collected[values.map_key(key)] = value
@@ -182,7 +182,7 @@ def insert_all(collected: dict[Any, Any], added: dict[Any, Any]) -> None:
 
 
 def append_optional(collected: list[Any], element: Any) -> None:
-    """Adds an element `?element` to a list literal."""
+    """Add an element `?element` to a list literal."""
     if element.__class__ is not Optional:
         shown = text_format.printed(element)
         message = f"cannot initialize optional list element from non-optional value {shown}"
@@ -192,12 +192,12 @@ def append_optional(collected: list[Any], element: Any) -> None:
 
 
 def put(collected: dict[Any, Any], key: Any, value: Any) -> None:
-    """Adds an entry to a map literal; a later one for the same key wins."""
+    """Add an entry to a map literal; a later one for the same key wins."""
     collected[values.map_key(key)] = value
 
 
 def put_optional(collected: dict[Any, Any], key: Any, value: Any) -> None:
-    """Adds an entry `?key: value` to a map literal; none removes an earlier entry."""
+    """Add an entry `?key: value` to a map literal; none removes an earlier entry."""
     if value.__class__ is not Optional:
         shown = f"'{text_format.printed(key)}' from non-optional value {text_format.printed(value)}"
         raise EvaluationError(f"cannot initialize optional entry {shown}")

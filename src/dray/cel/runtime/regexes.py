@@ -48,26 +48,26 @@ class Pattern:
         """Something true if there is a match in a text encoded as UTF-8."""
 
     def find(self, text: str) -> str:
-        """The first match; the empty string if there is none."""
-        found = self._search(text.encode())
-        return bytes(found[0]).decode() if found else ""
+        """Return the first match, or an empty string."""
+        match = self._search(text.encode())
+        return bytes(match[0]).decode() if match else ""
 
     def find_all(self, text: str, limit: int = -1) -> list[str]:
-        """The matches, at most `limit` unless that is negative."""
-        found: list[str] = []
+        """Return the matches, at most `limit` unless that is negative."""
+        texts: list[str] = []
         octets = text.encode()
         previous_end = -1
         for match in self._compiled.finditer(octets):
-            if len(found) == limit:
+            if len(texts) == limit:
                 break
             start, end = match.span()
             if start == end and _is_inside_character(octets, start):
                 continue
             # Go drops an empty match that touches the one before.
             if start < end or start != previous_end:
-                found.append(bytes(match[0]).decode())
+                texts.append(bytes(match[0]).decode())
             previous_end = end
-        return found
+        return texts
 
 
 def _is_inside_character(octets: bytes, position: int) -> bool:
@@ -75,7 +75,7 @@ def _is_inside_character(octets: bytes, position: int) -> bool:
 
 
 def _set_of(compiled: Any) -> Callable[[bytes], Any] | None:
-    """A set of this expression alone: it only says whether there is a match, twice as fast.
+    """Return a set of this expression alone, which finds whether there is a match twice as fast.
 
     It needs memory in proportion to the expression; a large one is better off without it.
     """
@@ -90,7 +90,7 @@ def _set_of(compiled: Any) -> Callable[[bytes], Any] | None:
 
 @functools.lru_cache(maxsize=256)
 def compile(pattern: str) -> Pattern:
-    """The compiled expression, without groups; raises what Go says of a bad one."""
+    """Compile an expression without groups. Raises Go's error for an invalid one."""
     if any(escape[1] == "C" for escape in _LITERAL_OR_ESCAPE.finditer(pattern)):
         raise _parse_error("invalid escape sequence", r"\C")
     try:

@@ -13,7 +13,7 @@ _MAXIMUM_PRINTED = 200
 
 
 def double(number: float) -> str:
-    """The verb %g: the fewest digits that keep the value."""
+    """Format as the verb %g: the fewest digits that keep the value."""
     if not math.isfinite(number):
         return _special(number)
     sign, digits, point = _shortest_digits(number)
@@ -31,7 +31,7 @@ def _special(number: float) -> str:
 
 
 def _shortest_digits(number: float) -> tuple[str, str, int]:
-    """Sign, digits without zeros at either end, and where the decimal point is among them."""
+    """Return sign, digits without zeros at either end, and the position of the decimal point."""
     mantissa, _, exponent = repr(abs(number)).partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")
@@ -50,13 +50,13 @@ def _positional(digits: str, point: int) -> str:
 
 
 def duration(span: Duration) -> str:
-    """What `string(duration)` gives: seconds."""
+    """Format as `string(duration)` does: in seconds."""
     sign, digits, point = _shortest_digits(seconds(span))
     return f"{sign}{_positional(digits, point)}s"
 
 
 def seconds(span: Duration) -> float:
-    """Go's Duration.Seconds."""
+    """Return Go's Duration.Seconds."""
     return _in_units(span, times.NANOSECONDS_PER_SECOND)
 
 
@@ -75,7 +75,7 @@ def _in_units(span: Duration, unit: int) -> float:
 
 
 def timestamp(instant: Timestamp) -> str:
-    """RFC 3339 in the zone the timestamp was written in."""
+    """Format as RFC 3339 in the timestamp's own zone."""
     offset = instant.offset_seconds
     at = times.calendar(instant, offset)
     zone = "Z" if not offset else _offset(offset, ":")
@@ -94,7 +94,7 @@ def _offset(offset_seconds: int, separator: str) -> str:
 
 
 def printed(value: Any) -> str:
-    """The verb %v, as messages show values; those with too many parts are left out."""
+    """Format as the verb %v in messages; values with too many parts are left out."""
     try:
         return _printed(value, StepBudget(_MAXIMUM_PRINTED))
     except CostExceeded:
@@ -141,7 +141,7 @@ def _printed_object(value: Any, effort: StepBudget) -> str:
 
 
 def _printed_duration(span: Duration) -> str:
-    """Go's Duration.String: "1h0m0.5s", "1.5ms"."""
+    """Format as Go's Duration.String: "1h0m0.5s", "1.5ms"."""
     nanoseconds = abs(span.nanoseconds)
     sign = "-" if span.nanoseconds < 0 else ""
     if not nanoseconds:
@@ -167,7 +167,7 @@ def _decimal(number: int, unit: int) -> str:
 
 
 def _printed_timestamp(instant: Timestamp) -> str:
-    """Go's Time.String."""
+    """Format as Go's Time.String."""
     offset = instant.offset_seconds
     at = times.calendar(instant, offset)
     zone = "+0000 UTC" if not offset else f"{_offset(offset, '')} {_offset(offset, '')}"

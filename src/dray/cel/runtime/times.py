@@ -40,7 +40,7 @@ _OFFSET_NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
 def parse_duration(text: str) -> Duration:
-    """Go's time.ParseDuration: "1h45m", "-1.5s", "0"."""
+    """Parse as Go's time.ParseDuration: "1h45m", "-1.5s", "0"."""
     unsigned = text[1:] if text[:1] in ("-", "+") else text
     if unsigned == "0":
         return Duration(0)
@@ -80,7 +80,7 @@ def _part_nanoseconds(whole: str, fraction: str, unit: int) -> int:
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """Go's time.Parse for RFC 3339, within the years 1 to 9999."""
+    """Parse as Go's time.Parse for RFC 3339, within the years 1 to 9999."""
     match = _RFC3339.fullmatch(text)
     if not match:
         raise _conversion_error("google.protobuf.Timestamp")
@@ -96,7 +96,7 @@ def parse_timestamp(text: str) -> Timestamp:
 
 
 def timestamp_at(nanoseconds: int, offset_seconds: int = 0) -> Timestamp:
-    """An instant in the years 1 to 9999."""
+    """Return an instant. Raises EvaluationError outside the years 1 to 9999."""
     seconds = nanoseconds // NANOSECONDS_PER_SECOND
     if not MINIMUM_UNIX_SECONDS <= seconds <= MAXIMUM_UNIX_SECONDS:
         raise EvaluationError("timestamp overflow")
@@ -104,7 +104,7 @@ def timestamp_at(nanoseconds: int, offset_seconds: int = 0) -> Timestamp:
 
 
 def is_zero_time(timestamp: Timestamp) -> bool:
-    """Whether this is Go's zero time, the start of year 1."""
+    """Return whether this is Go's zero time, the start of year 1."""
     return timestamp.nanoseconds == _ZERO_TIME
 
 
@@ -131,7 +131,7 @@ def _is_valid_date(year: int, month: int, day: int) -> bool:
 
 
 def _days_from_civil(year: int, month: int, day: int) -> int:
-    """Days since 1970 in the proleptic Gregorian calendar, of any year."""
+    """Return the days since 1970 in the proleptic Gregorian calendar, of any year."""
     shifted_year = year - (month <= 2)
     era, year_of_era = divmod(shifted_year, 400)
     day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -178,7 +178,7 @@ def calendar(timestamp: Timestamp, offset_seconds: int) -> Calendar:
 
 
 def offset_in_zone(timestamp: Timestamp, zone: str) -> int:
-    """Seconds east of UTC in a zone: the name of one, or an offset such as "-08:00"."""
+    """Return the seconds east of UTC in a zone: a name, or an offset such as "-08:00"."""
     hours, colon, minutes = zone.partition(":")
     if not colon:
         return _offset_in_named_zone(timestamp, zone)
@@ -208,7 +208,7 @@ def _offset_in_named_zone(timestamp: Timestamp, name: str) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _load_zone(name: str) -> zoneinfo.ZoneInfo | None:
-    """Go's time.LoadLocation; None is UTC."""
+    """Load a zone as Go's time.LoadLocation; None is UTC."""
     if name in ("", "UTC", "Local"):
         return None
     if ".." in name or name[0] in "/\\":

@@ -56,17 +56,17 @@ class Url:
         return "*" if self.path == "*" else _escape(self.path, _IN_PATH)
 
     def query_values(self) -> dict[str, list[str]]:
-        """Parameters in the order they first appear; those that cannot be read are left out."""
-        found: dict[str, list[str]] = {}
+        """Return parameters in the order they first appear, without those that are invalid."""
+        parameters: dict[str, list[str]] = {}
         for parameter in self.query.split("&"):
             if not parameter or ";" in parameter:
                 continue
             key, _, value = parameter.partition("=")
             try:
-                found.setdefault(_unescape_query(key), []).append(_unescape_query(value))
+                parameters.setdefault(_unescape_query(key), []).append(_unescape_query(value))
             except UrlError:
                 continue
-        return {key: values for key, values in found.items() if values}
+        return {key: values for key, values in parameters.items() if values}
 
     def __str__(self) -> str:
         text = f"{self.scheme}:" if self.scheme else ""
@@ -91,12 +91,12 @@ class Url:
 
 
 def parse_request(text: str) -> Url:
-    """Go's url.ParseRequestURI: an absolute URL or path, `#` taken literally."""
+    """Parse as Go's url.ParseRequestURI: an absolute URL or path, `#` taken literally."""
     return _parse(text, is_request=True)
 
 
 def parse(text: str) -> Url:
-    """Go's url.Parse."""
+    """Parse as Go's url.Parse."""
     before, _, fragment = text.partition("#")
     url = _parse(before, is_request=False)
     if not fragment:
@@ -222,7 +222,7 @@ def _split_host_port(host: str) -> tuple[str, str]:
 
 
 def _unescape(text: str) -> str:
-    """Percent escapes as the bytes they stand for; bytes that are no text are replaced."""
+    """Decode percent escapes; bytes that are not UTF-8 are replaced."""
     if "%" not in text:
         return text
     octets = bytearray()
@@ -248,7 +248,7 @@ def _unescape_query(text: str) -> str:
 
 
 def _unescape_host(host: str) -> str:
-    """A host may escape only what is not ASCII, and `%`."""
+    """Decode a host, which may escape only non-ASCII characters and `%`."""
     for position, character in enumerate(host):
         escape = host[position : position + 3]
         if character == "%":

@@ -1,4 +1,4 @@
-"""What a value is while an expression runs, when two are equal, which comes first.
+"""Values while an expression runs, their equality and their order.
 
 | CEL                  | Python                                                       |
 |----------------------|--------------------------------------------------------------|
@@ -47,7 +47,7 @@ class UInt(int):
 
 
 class EvaluationError(Exception):
-    """What cel-go calls an error value: `&&`, `||`, `all` and `exists` may absorb it."""
+    """An error value of cel-go: `&&`, `||`, `all` and `exists` may absorb it."""
 
 
 class CostExceeded(Exception):
@@ -151,7 +151,7 @@ class DefaultingMap(dict[Hashable, Any]):
 
 
 class Object(dict[str, Any]):
-    """The fields of a variable that is an object, which may be found when they are asked for.
+    """The fields of a variable that is an object; they may be computed on first use.
 
     Selections from it see this; as a value of its own the object is the map of its fields.
     """
@@ -194,21 +194,21 @@ _TYPES: dict[type, types.Type] = {
 
 
 def type_of(value: Any) -> types.Type:
-    """What `type(value)` gives."""
-    found = _TYPES.get(value.__class__)
-    if found is None:
-        found = value.cel_type
-        assert isinstance(found, types.Type)
-    return found
+    """Return the value of `type(value)`."""
+    cel_type = _TYPES.get(value.__class__)
+    if cel_type is None:
+        cel_type = value.cel_type
+        assert isinstance(cel_type, types.Type)
+    return cel_type
 
 
 def type_name(value: Any) -> str:
-    """The name of the type of `value` in messages."""
+    """Return the name of the type of `value` in messages."""
     return type_of(value).name
 
 
 class ComputedQuantity(Quantity):
-    """What `add` and `sub` return.
+    """The result of `add` and `sub`.
 
     Upstream returns a pointer there, and its equality knows none: `a == b.add(c)` is an error.
     """
@@ -220,7 +220,7 @@ _TYPES[ComputedQuantity] = types.QUANTITY
 
 
 class StepBudget:
-    """Counts the steps of work whose size cannot be told in advance."""
+    """A counter of steps, for work whose size cannot be computed in advance."""
 
     __slots__ = ("_steps_left",)
 
@@ -234,7 +234,7 @@ class StepBudget:
 
 
 def bounded(elements: CelList) -> CelList:
-    """`elements`, if there are not more than may be visited."""
+    """Return `elements`. Raises CostExceeded if there are more than may be visited."""
     if len(elements) > COST_LIMIT:
         raise CostExceeded
     return elements
@@ -245,7 +245,7 @@ def no_such_overload() -> EvaluationError:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """`left == right`; raises where upstream's equality refuses the type of `right`."""
+    """Evaluate `left == right`. Raises EvaluationError if upstream cannot compare with `right`."""
     kind = left.__class__
     if kind is right.__class__ and kind in _EQUAL_WITHIN_CLASS:
         is_same: bool = left == right
@@ -254,12 +254,12 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def not_equal(left: Any, right: Any) -> bool:
-    """`left != right`, which never fails: what cannot be equal is not."""
+    """Evaluate `left != right`, which never fails: values that cannot be compared differ."""
     return not is_equal(left, right)
 
 
 def is_equal(left: Any, right: Any) -> bool:
-    """`equal`, where a refusal counts as no."""
+    """Evaluate `equal`; values that cannot be compared are not equal."""
     try:
         return equal(left, right)
     except EvaluationError:
@@ -324,11 +324,11 @@ class _Comparison:
 
     def _are_maps_equal(self, left: CelMap, right: CelMap) -> bool:
         for key, value in left.items():
-            found = find(right, key_value(key), MISSING)
-            if found is MISSING:
+            other = find(right, key_value(key), MISSING)
+            if other is MISSING:
                 return False
             try:
-                if not self.is_equal(value, found):
+                if not self.is_equal(value, other):
                     return False
             except EvaluationError:
                 continue
@@ -348,7 +348,7 @@ def _equal_numbers(left: float, right: float) -> bool:
 
 
 def compare(left: Any, right: Any) -> int:
-    """-1, 0 or 1; `left` is of a class in COMPARABLE."""
+    """Return -1, 0 or 1; `left` is of a class in COMPARABLE."""
     kind, other = left.__class__, right.__class__
     if kind is other and kind in SELF_ORDERED:
         return int(right < left) - int(left < right)
@@ -362,7 +362,7 @@ def compare(left: Any, right: Any) -> int:
 
 
 def contains(elements: CelList, value: Any) -> bool:
-    """Whether an element of the list is equal to `value`."""
+    """Return whether an element of the list is equal to `value`."""
     if value.__class__ is str and elements.__class__ is not Concatenation:
         return value in elements
     return any(is_equal(value, element) for element in elements)
@@ -373,7 +373,7 @@ MISSING = object()
 
 
 def map_key(value: Any) -> Hashable:
-    """`value` as a key of a dict."""
+    """Return `value` as a key of a dict."""
     key: Hashable = value
     if value.__class__ is str or value.__class__ is int:
         return key
@@ -381,19 +381,19 @@ def map_key(value: Any) -> Hashable:
 
 
 def key_value(key: Hashable) -> Any:
-    """The value that a key of a dict stands for."""
+    """Return the value that a key of a dict stands for."""
     if not isinstance(key, MapKey):
         return key
     return key.value.value if key.value.__class__ is _Unique else key.value
 
 
 def keys(entries: CelMap) -> Iterable[Any]:
-    """What iterating over a map gives."""
+    """Return the values of an iteration over a map."""
     return map(key_value, entries)
 
 
 def find(entries: CelMap, value: Any, default: Any = None) -> Any:
-    """The entry for a key equal to `value`, numbers of other types included."""
+    """Return the entry for a key equal to `value`, including numbers of other types."""
     kind = value.__class__
     if kind is str:
         return entries.get(value, default)
@@ -408,7 +408,7 @@ def find(entries: CelMap, value: Any, default: Any = None) -> Any:
 
 
 def _numeric_keys(value: Any) -> Iterator[Hashable]:
-    """The keys that stand for a number, in the order cel-go tries them (map.go, Find)."""
+    """Yield the keys that stand for a number, in the order cel-go tries them (map.go, Find)."""
     if value.__class__ is float:
         yield MapKey(float, value)
         if value.is_integer():

@@ -72,7 +72,7 @@ class Factory:
         return FieldEntry(self.next_id(), position, name, value, optional)
 
     def copy(self, root: Node) -> Node:
-        """The same tree with ids of its own."""
+        """Return a copy of a tree with new ids."""
         copies: dict[int, Node] = {}
         for node in children_first(root):
             copies[node.id] = self._copy_one(node, copies)
@@ -126,7 +126,7 @@ class Factory:
 
 
 def children(node: Node) -> list[Node]:
-    """The trees directly below a node, in the order of the text."""
+    """Return the trees directly below a node, in the order of the text."""
     match node:
         case Select():
             return [node.operand]
@@ -144,7 +144,7 @@ def children(node: Node) -> list[Node]:
 
 
 def children_first(root: Node) -> Iterator[Node]:
-    """Every node of a tree behind all nodes below it."""
+    """Yield every node of a tree after all nodes below it."""
     order: list[Node] = []
     pending = [root]
     while pending:

@@ -76,7 +76,7 @@ _BLANK = re.compile(r"(?:[\t \r\n\f]+|//[^\n]*)*")
 
 
 def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
-    """The tokens, the last of kind END, and an issue for every character that starts none."""
+    """Return the tokens, the last of kind END, and an issue for each unknown character."""
     tokens: list[Token] = []
     issues: list[Issue] = []
     offset = 0
@@ -105,7 +105,7 @@ def _token(match: re.Match[str], group: str) -> Token:
 
 
 def _skip_unknown(text: str, offset: int, issues: list[Issue]) -> int:
-    """Where reading goes on: behind the character that no token could hold."""
+    """Report characters that start no token. Returns the offset behind them."""
     blank = _BLANK.match(text, offset)
     start = failed = blank.end() if blank else offset
     if prefix := _STRING_PREFIX.match(text, start):

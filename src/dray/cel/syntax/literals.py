@@ -27,7 +27,7 @@ class InvalidLiteral(Exception):
 
 
 def number(kind: str, text: str) -> int | UInt | float:
-    """The value of a number token, a sign in front included."""
+    """Return the value of a number token with its sign."""
     if kind == lexer.DOUBLE:
         return _double(text)
     if kind == lexer.UINT:
@@ -61,7 +61,7 @@ def _double(text: str) -> float:
 
 
 def text_or_bytes(kind: str, text: str) -> str | bytes:
-    """The value of a STRING or BYTES token."""
+    """Return the value of a STRING or BYTES token."""
     return _octets(text) if kind == lexer.BYTES else _string(text)
 
 
@@ -73,7 +73,7 @@ def _string(text: str) -> str:
 
 
 def _octets(text: str) -> bytes:
-    """Escapes are single bytes, everything else is UTF-8."""
+    """Decode escapes as single bytes and everything else as UTF-8."""
     body, raw = _body(text[1:])
     if raw or "\\" not in body:
         return body.encode()
@@ -86,7 +86,7 @@ def _octets(text: str) -> bytes:
 
 
 def _body(text: str) -> tuple[str, bool]:
-    """What stands between the quotes, line ends as \\n, and whether it is raw."""
+    """Return the text between the quotes, line ends as \\n, and whether it is raw."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     raw = text[0] in "rR"
     quoted = text[1:] if raw else text

@@ -40,7 +40,7 @@ class MacroError(Exception):
 def expand(
     nodes: Factory, position: int, function: str, target: Node | None, arguments: Sequence[Node]
 ) -> Node | None:
-    """What the call at `position` stands for; None where it is no macro's."""
+    """Return the expansion of a call at `position`, or None if it is not a macro."""
     if target is None:
         if function == "has" and len(arguments) == 1:
             return _has(nodes, position, arguments[0])
@@ -78,7 +78,7 @@ class _Expansion:
         return self.nodes.list(self.position, *elements)
 
     def guard(self, step: Node, predicate: Sequence[Node]) -> Node:
-        """`step` where the predicate, if there is one, holds; else the accumulator as it is."""
+        """Return `step`, or a condition that keeps the accumulator if the predicate is false."""
         if not predicate:
             return step
         return self.call("_?_:_", *predicate, step, self.accumulator())
@@ -105,7 +105,7 @@ class _Expansion:
         )
 
     def bind(self, name: str, init: Node, result: Node) -> Node:
-        """A fold over nothing, so that the accumulator is a name for `init` in `result`."""
+        """Build a fold over nothing, so that the accumulator is a name for `init` in `result`."""
         return Comprehension(
             self.nodes.next_id(),
             self.position,
@@ -136,7 +136,7 @@ def _name_of(argument: Node, complaint: str) -> str:
 
 
 def _loop_variables(arguments: Sequence[Node], complaint: str) -> list[str]:
-    """One or two names that hide neither each other nor the accumulator."""
+    """Return one or two names that hide neither each other nor the accumulator."""
     names = [_name_of(argument, complaint) for argument in arguments]
     if len(set(names)) < len(names):
         raise MacroError(arguments[1].position, f"duplicate variable name: {names[0]}")

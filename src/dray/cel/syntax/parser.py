@@ -76,7 +76,7 @@ class _Operator(NamedTuple):
 
 
 def parse(text: str) -> Node:
-    """The tree of `text`, macros expanded; raises CompilationFailed with all that is wrong."""
+    """Parse `text` and expand its macros. Raises CompilationFailed."""
     _check_text(text)
     tokens, issues = lexer.tokenize(text)
     parser = _Parser(tokens, issues)
@@ -118,6 +118,7 @@ class _Parser:
         self._expression_depth = 0
         self._relation_depth = 0
         self._calculation_depth = 0
+        # A tree is not deeper than its tokens are many, so short texts need no heights.
         self._heights: dict[int, int] | None = {} if len(tokens) > MAX_DEPTH else None
 
     def start(self) -> Step[Node]:
@@ -149,7 +150,7 @@ class _Parser:
         raise _SyntaxError(self._token, expected)
 
     def _note(self, position: int, problem: object) -> Node:
-        """Records what is wrong; stands for the expression that could not be made."""
+        """Record an error; returns a node in place of the expression."""
         self._issues.append(Issue(position, str(problem)))
         return self._nodes.literal(position, None)
 
@@ -157,7 +158,7 @@ class _Parser:
         return self._heights.get(node.id, 0) if self._heights else 0
 
     def _raised(self, node: Node, parts: tuple[Node, ...], by: int = 0) -> Node:
-        """Notes how deep cel-go recurses into a node, where the text is long enough to matter.
+        """Record how deep cel-go recurses into a node, if the text is long enough to matter.
 
         Its visitor counts conditions, relations, calculations, selections, member calls and
         indexes (cel-go parser/parser.go, Visit).
@@ -170,7 +171,7 @@ class _Parser:
         return self._raised(self._nodes.call(position, function, *operands), operands, by=1)
 
     def _expression(self) -> Step[Node]:
-        """One operation, or a condition with its two outcomes."""
+        """Parse one operation, or a condition with its two branches."""
         self._expression_depth += 1
         if self._expression_depth > MAX_DEPTH:
             raise _TooDeep(f"expression recursion limit exceeded: {MAX_DEPTH}")
@@ -185,7 +186,7 @@ class _Parser:
         return tree
 
     def _operation(self) -> Step[Node]:
-        """Operands joined by binary operators; operators that bind weaker wait on a stack."""
+        """Parse operands joined by binary operators; weaker operators wait on a stack."""
         relations, calculations = self._relation_depth, self._calculation_depth
         operators: list[_Operator] = []
         operands: list[Node] = []
@@ -193,10 +194,10 @@ class _Parser:
             self._relation_depth, self._calculation_depth = relations + 1, calculations + 1
             self._count_waiting(operators)
             operands.append((yield from self._unary()))
-            found = _OPERATORS.get(self._token.kind)
-            if found is None:
+            operator = _OPERATORS.get(self._token.kind)
+            if operator is None:
                 break
-            precedence, function = found
+            precedence, function = operator
             self._reduce(operators, operands, precedence)
             operators.append(_Operator(precedence, function, self._advance().position))
         self._reduce(operators, operands, 0)
@@ -204,6 +205,7 @@ class _Parser:
         return operands[0]
 
     def _count_waiting(self, operators: list[_Operator]) -> None:
+        # At most one operator per precedence waits (chains of && and || aside), so three suffice.
         for operator in reversed(operators[-3:]):
             if operator.precedence >= _SUM:
                 self._calculation_depth += 1
@@ -213,10 +215,11 @@ class _Parser:
             raise _TooDeep(f"expression recursion limit exceeded: {MAX_DEPTH}")
 
     def _reduce(self, operators: list[_Operator], operands: list[Node], precedence: int) -> None:
-        """Builds what binds at least as tight as the next operator.
+        """Build the operations that bind at least as tightly as the next operator.
 
         Chains of && and || are built as a whole when they end.
         """
+        # `>=` makes operators of one precedence associate to the left.
         while operators and operators[-1].precedence >= max(precedence, _RELATION):
             operator = operators.pop()
             right, left = operands.pop(), operands.pop()
@@ -238,7 +241,7 @@ class _Parser:
             operands.append(self._balance(chain, terms))
 
     def _balance(self, chain: list[_Operator], terms: list[Node]) -> Node:
-        """A flat tree for a long chain (cel-go parser/helper.go, balancedTree)."""
+        """Build a flat tree for a long chain (cel-go parser/helper.go, balancedTree)."""
         if not chain:
             return terms[0]
         middle = len(chain) // 2
@@ -249,7 +252,7 @@ class _Parser:
         return self._raised(node, (left, right))
 
     def _unary(self) -> Step[Node]:
-        """A member behind its signs; an even number of them is none."""
+        """Parse a member with its signs; an even number of signs cancels out."""
         sign = self._token.kind
         if sign not in _SIGNS:
             return (yield from self._member())
@@ -257,6 +260,7 @@ class _Parser:
         signs = 0
         while self._accept(sign):
             signs += 1
+        # The sign belongs to the literal, because -9223372036854775808 has no positive form.
         if sign == "-" and signs == 1 and self._token.kind in _NUMBERS:
             return (yield from self._postfix(self._number(position, "-")))
         operand = yield from self._member()
@@ -269,7 +273,7 @@ class _Parser:
         return (yield from self._postfix(operand))
 
     def _postfix(self, operand: Node) -> Step[Node]:
-        """An operand with the selections, member calls and indexes behind it."""
+        """Parse the selections, member calls and indexes behind an operand."""
         while True:
             if self._token.kind == ".":
                 operand = yield from self._selection(operand)
@@ -355,7 +359,7 @@ class _Parser:
         return self._nodes.literal(position, value)
 
     def _name(self) -> Step[Node]:
-        """A variable, a function call or, where `{` follows, a message."""
+        """Parse a variable, a function call or, if `{` follows, a message."""
         start = self._token.position
         dot = "." if self._accept(".") else ""
         name = self._expect(lexer.IDENTIFIER)
@@ -373,7 +377,7 @@ class _Parser:
         return self._nodes.identifier(name.position, dot + name.text)
 
     def _message_name(self, name: str) -> str | None:
-        """The dotted name up to a `{`, taken; None, and nothing taken, where there is none."""
+        """Take the dotted name up to a `{`. Returns None, and takes nothing, if there is none."""
         index = self._index
         while self._tokens[index].kind == ".":
             if self._tokens[index + 1].kind != lexer.IDENTIFIER:

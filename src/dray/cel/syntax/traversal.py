@@ -14,7 +14,7 @@ Step: TypeAlias = Generator["Step[Any]", Any, Result]
 
 
 def run(step: Step[Result]) -> Result:
-    """The result of a step, however deep the steps inside it nest."""
+    """Run a step to its result; steps may nest to any depth."""
     pending: list[Step[Any]] = [step]
     result: Any = None
     while pending:
@@ -34,7 +34,10 @@ Visitors: TypeAlias = Mapping[type[Node], Callable[..., Visit | None]]
 
 
 def walk(root: Node, visitors: Visitors) -> None:
-    """Visits the root and what the visits ask for; a visitor that returns None is done at once."""
+    """Visit the root and all nodes that visits request.
+
+    A visitor that returns None is done at once.
+    """
     waiting: list[Visit] = [iter((root,))]
     while waiting:
         node = next(waiting[-1], None)

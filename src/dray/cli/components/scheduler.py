@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import uuid
-from collections.abc import Callable, Sequence
 
 import click
 
-from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.search import device_order
 from dray.api import features
 from dray.api.features import Features
-from dray.api.types.dra import ResourceClaim
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.components.metrics_endpoint import LeaderReadiness
@@ -22,8 +18,7 @@ from dray.cli.session.connection import Target
 from dray.client.api_client import Client
 from dray.client.lease import LeaderElection
 from dray.clock import utc_now
-from dray.explain import claim_explanation
-from dray.explain.text import explanation_text
+from dray.scheduler import explanations
 from dray.scheduler import scheduler as scheduling
 
 LEASE_NAME = "dray-scheduler"
@@ -66,7 +61,7 @@ def scheduler(
                 node_selector=node_selector,
                 policy=policy,
                 registry=here.registry,
-                explainer=_explainer,
+                explainer=explanations.sampled,
                 started=here.started,
             )
             await (election.run(schedule) if election else schedule())
@@ -76,18 +71,6 @@ def scheduler(
 
 def _election(client: Client) -> LeaderElection:
     return LeaderElection(client, LEASE_NAME, foreground.identity(), now=utc_now)
-
-
-def _explainer(fleet: ClusterInventory) -> Callable[[Sequence[ResourceClaim]], str]:
-    """Return a function that explains in one line why claims fit nowhere."""
-
-    def why(claims: Sequence[ResourceClaim]) -> str:
-        explanation = claim_explanation.explain(
-            fleet, claims, new_share_id=lambda: str(uuid.uuid4())
-        )
-        return explanation_text.summary(explanation)
-
-    return why
 
 
 async def allowed_features(client: Client, node_selector: str, gates: str) -> Features:

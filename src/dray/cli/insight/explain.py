@@ -114,7 +114,7 @@ def _print_limits(objects: ClusterObjects) -> None:
         click.echo(f"{pod_progress_text.limit(kind)} ({message})", err=True)
     for kind, message in sorted(objects.partly_read.items()):
         click.echo(
-            f"{pod_progress_text.limit(kind + pod_progress.ELSEWHERE)} ({message})", err=True
+            f"{pod_progress_text.limit(kind + pod_progress.OTHER_NAMESPACES)} ({message})", err=True
         )
 
 

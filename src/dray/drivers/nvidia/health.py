@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dray.api.well_known import NO_EXECUTE, NO_SCHEDULE
 from dray.driverkit.driver import DeviceHealth, Health
 from dray.drivers.nvidia.hardware import Fault, Hardware, HardwareError, Lost
 
@@ -21,7 +22,6 @@ CONTAINED_XIDS: Final = frozenset({63, 64, 92, 94})
 """Faults of memory that reached one program at most; the others may go on."""
 QUIET_SECONDS: Final = 600.0
 MAX_FAULTS_AT_ONCE: Final = 64
-NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 EFFECTS: Final = (None, NO_SCHEDULE, NO_EXECUTE)
 """The worse, the later."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 from collections.abc import Iterator
 
 from dray import telemetry
@@ -13,6 +12,7 @@ from dray.api.types.dra import ResourceClaim
 from dray.client import events
 from dray.client.api_client import Client
 from dray.client.events import Recorder
+from dray.clock import utc_now
 from dray.driverkit.plugin import Directories, Plugin
 from dray.drivers.nvidia.driver import NvidiaDriver
 
@@ -34,7 +34,7 @@ class Running:
     ) -> None:
         self._driver = driver
         mine = client.managed_by(driver.name)
-        self._recorder = Recorder(mine, driver.name, instance=node, now=_utc_now)
+        self._recorder = Recorder(mine, driver.name, instance=node, now=utc_now)
         self.plugin = Plugin(
             driver, mine, node, directories=directories, instance=instance, registry=registry
         )
@@ -63,7 +63,3 @@ def _users(claim: ResourceClaim) -> Iterator[ObjectReference]:
                 uid=user.uid,
                 api_version="v1",
             )
-
-
-def _utc_now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)

@@ -17,10 +17,11 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from dray.api.well_known import NO_EXECUTE
+
 FAILED_ANNOTATION: Final = "dray.dev/failed-devices"
 SLOW_ANNOTATION: Final = "dray.dev/slow-prepare"
 CRASH_ANNOTATION: Final = "dray.dev/crash-on-prepare"
-NO_EXECUTE: Final = "NoExecute"
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
 

@@ -17,11 +17,11 @@ from typing import Final
 from dray.api.formats import quantity
 from dray.api.types.dra import CounterSet, Device
 from dray.api.types.meta import ObjectMeta
+from dray.api.well_known import NO_EXECUTE
 from dray.driverkit.cdi import Edits, Mount
 from dray.driverkit.driver import Allocated, DeviceHealth, Driver, Health, Released
 from dray.driverkit.pool_layout import PublishedPool
 from dray.drivers.simulated import faults
-from dray.drivers.simulated.faults import NO_EXECUTE
 from dray.drivers.simulated.fleet import FleetNode
 
 NVIDIA: Final = "gpu.nvidia.com"

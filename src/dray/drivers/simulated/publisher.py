@@ -19,13 +19,13 @@ from dray.api.formats import gotime
 from dray.api.ids import DeviceId, PoolId
 from dray.api.types.dra import Device, DeviceTaint
 from dray.api.types.meta import OwnerReference
+from dray.api.well_known import NO_EXECUTE
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, HasMetadata, ObjectChange
 from dray.driverkit.driver import unhealthy_key
 from dray.driverkit.pool_layout import PublishedPool
 from dray.driverkit.publisher import PoolToPublish, Publisher
 from dray.drivers.simulated import faults
-from dray.drivers.simulated.faults import NO_EXECUTE
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 
 NO_MACHINE = "spec.nodeName="

@@ -1,4 +1,4 @@
-"""How the devices are that a pod has: their health as its status tells it, and their taints."""
+"""Problems of the devices that a pod has: their health in the pod's status, and their taints."""
 
 from __future__ import annotations
 
@@ -33,49 +33,54 @@ def device_problems(
     slices: Sequence[ResourceSlice],
     rules: Sequence[DeviceTaintRule],
 ) -> Iterator[Obstacle]:
-    """What is wrong with the devices that a pod has; unlike obstacles, it may run with that."""
-    held = _held(pod, claims)
-    yield from _unhealthy(pod, held)
-    for results in held.values():
+    """Yield the problems of the devices that a pod has; the pod may run nevertheless."""
+    allocated = _allocated_devices(pod, claims)
+    yield from _unhealthy(pod, allocated)
+    for results in allocated.values():
         for result in results:
             yield from _tainted(result, slices, rules)
 
 
-def _held(pod: Pod, claims: Mapping[ClaimKey, ResourceClaim]) -> dict[str, Results]:
-    """What was allocated for the pod, by the name that it has for the claim."""
-    held: dict[str, Results] = {}
+def _allocated_devices(pod: Pod, claims: Mapping[ClaimKey, ResourceClaim]) -> dict[str, Results]:
+    """Return the devices of the pod, by the pod's own names of its claims."""
+    allocated: dict[str, Results] = {}
     for used in pod_claims.claims_of_pod(pod):
         claim = claims.get(ClaimKey(pod.metadata.namespace, used.name or ""))
         if claim is not None and claim.status.allocation is not None:
-            held[used.pod_claim] = claim.status.allocation.devices.results
-    return held
+            allocated[used.pod_claim] = claim.status.allocation.devices.results
+    return allocated
 
 
-def _unhealthy(pod: Pod, held: Mapping[str, Results]) -> Iterator[Obstacle]:
-    """Each device once, whatever containers use it."""
-    found: dict[str, Obstacle] = {}
+def _unhealthy(pod: Pod, allocated: Mapping[str, Results]) -> Iterator[Obstacle]:
+    """Yield the unhealthy devices, each once."""
+    unhealthy: dict[str, Obstacle] = {}
     for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         for status in container.allocated_resources_status:
             for resource in status.resources:
                 if resource.health == UNHEALTHY:
-                    name = _device_name(resource, status.name, held)
-                    found[name] = obstacles.DeviceUnhealthy(
+                    name = _device_name(resource, status.name, allocated)
+                    unhealthy[name] = obstacles.DeviceUnhealthy(
                         device=name, message=resource.message or ""
                     )
-    yield from found.values()
+    yield from unhealthy.values()
 
 
-def _device_name(health: ResourceHealth, resource: str, held: Mapping[str, Results]) -> str:
-    """The device behind a CDI name, which ends with the name of its device as a rule."""
+def _device_name(health: ResourceHealth, resource: str, allocated: Mapping[str, Results]) -> str:
+    """Return the device id for a CDI name, or the CDI name if that is not certain.
+
+    By convention a CDI name ends with the name of its device.
+    """
     pod_claim, _, request = resource.removeprefix(_CLAIM_PREFIX).partition("/")
-    among = [
-        each.device_id
-        for each in held.get(pod_claim, ())
-        if not request or each.request.partition("/")[0] == request
+    devices = [
+        result.device_id
+        for result in allocated.get(pod_claim, ())
+        if not request or result.request.partition("/")[0] == request
     ]
-    alike = [each for each in among if health.resource_id.endswith(each.device)]
-    certain = next((each for each in (among, alike) if len(each) == 1), None)
-    return str(certain[0]) if certain else health.resource_id
+    matching = [device for device in devices if health.resource_id.endswith(device.device)]
+    for candidates in (devices, matching):
+        if len(candidates) == 1:
+            return str(candidates[0])
+    return health.resource_id
 
 
 def _tainted(
@@ -84,10 +89,10 @@ def _tainted(
     rules: Sequence[DeviceTaintRule],
 ) -> Iterator[Obstacle]:
     for taint in _published_taints(result, slices):
-        yield from _concern(result, taint)
+        yield from _taint_problems(result, taint)
     for rule in taints.rules_for_pool(result.driver, result.pool, rules):
         for taint in taints.with_rules((), result.device, [rule]):
-            yield from _concern(result, taint, rule.metadata.name)
+            yield from _taint_problems(result, taint, rule.metadata.name)
 
 
 def _published_taints(
@@ -102,7 +107,7 @@ def _published_taints(
                 yield from device.taints
 
 
-def _concern(
+def _taint_problems(
     result: DeviceRequestAllocationResult, taint: DeviceTaint, rule: str = ""
 ) -> Iterator[Obstacle]:
     if not taints.prevents_allocation(taint):

@@ -1,7 +1,7 @@
-"""What schedulers and node agents say about a pod, recognised by the words that they always use.
+"""Patterns of messages that schedulers and node agents write about a pod.
 
-Their messages are all that the API keeps of some failures. The words are those of Kubernetes, which
-dray's own components say too.
+Of some failures the API has only the message. The texts are those of Kubernetes, which dray's own
+components use too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 NOT_REGISTERED = "is not registered"
-"""In the words of the kubelet and of dray's node agent, behind the name of the driver."""
+"""Follows the name of the driver in messages of the kubelet and of dray's node agent."""
 _BINDING_FAILED = re.compile(
     r"device binding failed: claim=(?P<claim>[^,\s]+), "
     r'reason=(?P<reason>[^,]*), message="(?P<message>.*)"'
@@ -20,14 +20,14 @@ _BINDING_TIMEOUT = re.compile(r"device binding timeout: claim=(?P<claim>[^,\s]+)
 
 
 class FailedBinding(NamedTuple):
-    """What a claim's devices could not be attached for; nothing where that took too long."""
+    """A claim whose devices could not be attached; `why` is empty after a timeout."""
 
     claim: str
     why: str = ""
 
 
 def failed_binding(message: str) -> FailedBinding | None:
-    """The failure that a scheduler tells of, if it is one to attach devices."""
+    """Return the failed binding that a scheduler's message reports, or None."""
     if failed := _BINDING_FAILED.search(message):
         message = _ESCAPED.sub(r"\1", failed["message"])
         return FailedBinding(failed["claim"], message or failed["reason"])
@@ -37,5 +37,5 @@ def failed_binding(message: str) -> FailedBinding | None:
 
 
 def is_unregistered(driver: str, message: str) -> bool:
-    """Whether a node agent says that it does not know the driver."""
+    """Return whether a message of a node agent reports the driver as not registered."""
     return NOT_REGISTERED in message and f"driver {driver} " in message

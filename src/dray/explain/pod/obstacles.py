@@ -1,4 +1,4 @@
-"""What can stand in a pod's way, one struct for each; `pathwords` has the words."""
+"""Obstacles of pods, one struct for each; `pod_progress_text` has the texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True, tag_field="obstacle", tag=True):
-    """Something that keeps a pod from going on, or that is wrong with what it has."""
+    """Something that keeps a pod from progressing, or a problem of a device that it has."""
 
 
 class QuotaExceeded(Obstacle, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class ObjectMissing(Obstacle, frozen=True, kw_only=True):
     elsewhere: tuple[str, ...] = ()
     """Namespaces that have one of that name."""
     similar: str = ""
-    """The name there that comes closest."""
+    """The most similar name in the pod's namespace."""
 
 
 class ClaimBeingDeleted(Obstacle, frozen=True, kw_only=True):
@@ -36,49 +36,49 @@ class ClaimBeingDeleted(Obstacle, frozen=True, kw_only=True):
 
 
 class ClaimNotMade(Obstacle, frozen=True, kw_only=True):
-    """A template's claim that is not there yet; the message is that of a controller that tried."""
+    """The claim of a template does not exist yet; `message` is the controller's, if it failed."""
 
     pod_claim: str
     message: str = ""
 
 
 class DeviceUnhealthy(Obstacle, frozen=True, kw_only=True):
-    """The driver says so of a device that the pod has."""
+    """The driver reports a device of the pod as unhealthy."""
 
     device: str
     message: str = ""
 
 
 class DeviceTainted(Obstacle, frozen=True, kw_only=True):
-    """A device that the pod has got a taint, from its driver or from a DeviceTaintRule."""
+    """A device of the pod is tainted, by its driver or by a DeviceTaintRule."""
 
     device: str
     taint: str
     rule: str = ""
     since: str = ""
     evicts: bool = False
-    """The pod's claim does not tolerate it for ever."""
+    """The claim does not tolerate the taint for ever."""
     evicted_at: str = ""
 
 
 class ClaimsDoNotFit(Obstacle, frozen=True, kw_only=True):
-    """The claims do not fit; the explanation beside the way says why."""
+    """The claims do not fit; the explanation of the claims has the reasons."""
 
 
 class NotLookedAt(Obstacle, frozen=True, kw_only=True):
-    """No scheduler has said anything about the pod."""
+    """No scheduler has set a condition on the pod."""
 
     scheduler: str
 
 
 class NodeRefused(Obstacle, frozen=True, kw_only=True):
-    """The scheduler's own words about the nodes."""
+    """The scheduler found no node; `message` is its own."""
 
     message: str
 
 
 class NodeOutOfReach(Obstacle, frozen=True, kw_only=True):
-    """A claim has devices on nodes to which the pod may not go."""
+    """A claim has devices only on nodes that the pod's node selector excludes."""
 
     claim: str
     nodes: tuple[str, ...]
@@ -100,7 +100,7 @@ class ConditionFailed(Obstacle, frozen=True, kw_only=True):
 
 
 class BindingFailed(Obstacle, frozen=True, kw_only=True):
-    """Devices could not be attached and were given back; without a message, it took too long."""
+    """Devices could not be attached and were released; without a message, after a timeout."""
 
     claim: str
     message: str
@@ -120,7 +120,7 @@ class DriverNotRegistered(Obstacle, frozen=True, kw_only=True):
     node: str
     message: str
     was_there: bool = False
-    """Its devices are still published on the node, so it was there and has gone."""
+    """Its devices are still published on the node, so it was registered before."""
 
 
 class PrepareFailed(Obstacle, frozen=True, kw_only=True):
@@ -157,7 +157,7 @@ class NotReady(Obstacle, frozen=True, kw_only=True):
 
 
 class PodEnded(Obstacle, frozen=True, kw_only=True):
-    """The pod as a whole was ended: evicted, preempted, given up."""
+    """The pod as a whole failed: it was evicted or preempted, or reached its deadline."""
 
     reason: str
     message: str

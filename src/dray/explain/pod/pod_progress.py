@@ -1,8 +1,8 @@
-"""The whole way of a pod: quota, gates, objects, devices, node, binding, driver, containers.
+"""How far a pod has come: quota, gates, objects, devices, binding, node, driver, containers.
 
-Each stage looks only at what the API says: the objects, their conditions and the events about the
-pod. The first stage with an obstacle is where the pod is; stages that could not be looked at for
-want of rights say so.
+A stage is evaluated from the API alone: objects, their conditions, and the events of the pod. The
+pod is blocked at the first stage with an obstacle. A stage that depends on kinds the user may not
+read is unknown.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from dray.explain.selectors import spelling
 PREPARE_FAILED = "FailedPrepareDynamicResources"
 CLAIM_FAILED = "FailedResourceClaimCreation"
 CDI = "CDI"
-ELSEWHERE = " of other namespaces"
-"""Behind a kind of which only the pod's own namespace could be read."""
+OTHER_NAMESPACES = " of other namespaces"
+"""Suffix of a kind that could be read only in the pod's own namespace."""
 _JUST_STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})
 _START_FAILURES = frozenset({"FailedMount", "FailedCreatePodSandBox", "Failed", "FailedStart"})
 
@@ -62,12 +62,14 @@ class StageState(enum.StrEnum):
     BLOCKED = "blocked"
     """The pod waits for this stage."""
     UNKNOWN = "unknown"
-    """What it depends on could not be read."""
+    """The kinds that the stage depends on could not be read."""
     PENDING = "pending"
     """An earlier stage is not passed yet."""
 
 
 class StageStatus(msgspec.Struct, frozen=True):
+    """The state of one stage, with its obstacles."""
+
     stage: PodStage
     state: StageState
     obstacles: tuple[Obstacle, ...] = ()
@@ -84,21 +86,22 @@ class PodProgress(msgspec.Struct, frozen=True):
 
     @property
     def blocked(self) -> StageStatus | None:
+        """Return the stage at which the pod is blocked, or None."""
         return next((step for step in self.steps if step.state is StageState.BLOCKED), None)
 
     @property
     def warnings(self) -> tuple[Obstacle, ...]:
-        """What is wrong with what the pod has, though it goes on."""
+        """Return the problems of devices that the pod has."""
         with_warning = (step for step in self.steps if step.state is StageState.WARNING)
         return tuple(obstacle for step in with_warning for obstacle in step.obstacles)
 
     @property
     def findings(self) -> tuple[Obstacle, ...]:
-        """What the pod waits for, and then the doubts."""
+        """Return the obstacles of the blocked stage, then the warnings."""
         return (*(self.blocked.obstacles if self.blocked else ()), *self.warnings)
 
     @property
-    def is_at_its_end(self) -> bool:
+    def is_complete(self) -> bool:
         return all(step.state in (StageState.PASSED, StageState.WARNING) for step in self.steps)
 
     @property
@@ -107,7 +110,7 @@ class PodProgress(msgspec.Struct, frozen=True):
 
 
 class PodContext(msgspec.Struct, frozen=True):
-    """What a pod meets. `unread` are kinds of which nothing could be read."""
+    """Cluster objects needed to explain one pod. `unread`: kinds the user may not list."""
 
     claims: Mapping[ClaimKey, ResourceClaim] = {}
     templates: Mapping[ClaimKey, ResourceClaimTemplate] = {}
@@ -117,103 +120,104 @@ class PodContext(msgspec.Struct, frozen=True):
     slices: Sequence[ResourceSlice] = ()
     taint_rules: Sequence[DeviceTaintRule] = ()
     events: Sequence[CoreEvent] = ()
-    """Those about the pod, the oldest first."""
+    """The events of the pod, the oldest first."""
     unread: frozenset[str] = frozenset()
     partly_read: frozenset[str] = frozenset()
-    """Kinds of which only the pod's own namespace could be read."""
+    """Kinds that could be read only in the pod's own namespace."""
 
 
 def inspect_pod(
-    pod: Pod, around: PodContext, explanation: Explanation | None = None
+    pod: Pod, context: PodContext, explanation: Explanation | None = None
 ) -> PodProgress:
-    """How far a pod has come; `explanation` is that of its claims, if it has any."""
+    """Return how far a pod has come; `explanation` is that of its claims, if it has any."""
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if pod.status.phase == "Succeeded":
         steps = tuple(StageStatus(stage, StageState.PASSED) for stage in PodStage)
         return PodProgress(name, steps, pod.status.phase)
-    steps_taken: list[StageStatus] = []
-    for step in _PodInspection(pod, around, explanation).steps():
+    statuses: list[StageStatus] = []
+    for step in _PodInspection(pod, context, explanation).steps():
         is_past = any(
-            each.state in (StageState.BLOCKED, StageState.PENDING) for each in steps_taken
+            status.state in (StageState.BLOCKED, StageState.PENDING) for status in statuses
         )
-        steps_taken.append(StageStatus(step.stage, StageState.PENDING) if is_past else step)
-    return PodProgress(name, tuple(steps_taken), pod.status.phase)
+        statuses.append(StageStatus(step.stage, StageState.PENDING) if is_past else step)
+    return PodProgress(name, tuple(statuses), pod.status.phase)
 
 
 class _PodInspection:
-    """Looks at one stage after the other."""
+    """Evaluates the stages of one pod, one after the other."""
 
-    def __init__(self, pod: Pod, around: PodContext, explanation: Explanation | None) -> None:
-        self._pod, self._around, self._explanation = pod, around, explanation
+    def __init__(self, pod: Pod, context: PodContext, explanation: Explanation | None) -> None:
+        self._pod, self._context, self._explanation = pod, context, explanation
         self._namespace = pod.metadata.namespace
         self._is_bound = bool(pod.spec.node_name)
         self._is_written = bool(pod.metadata.uid)
 
     def steps(self) -> Iterator[StageStatus]:
-        """One stage after the other, each looked at when it is asked for."""
-        around = self._around
-        unknown_devices = {"ResourceSlice", "DeviceClass", "Node"} & around.unread
-        unknown_devices |= {"ResourceClaim"} & around.unread
-        unknown_devices |= {f"{kind}{ELSEWHERE}" for kind in {"ResourceClaim"} & around.partly_read}
+        """Yield the status of each stage."""
+        context = self._context
+        unknown_devices = {"ResourceSlice", "DeviceClass", "Node"} & context.unread
+        unknown_devices |= {"ResourceClaim"} & context.unread
+        if "ResourceClaim" in context.partly_read:
+            unknown_devices |= {f"ResourceClaim{OTHER_NAMESPACES}"}
         if self._is_bound:
             for stage in (PodStage.QUOTA, PodStage.GATES, PodStage.OBJECTS):
                 yield StageStatus(stage, StageState.PASSED)
-            doubts = tuple(self._doubts())
+            warnings = tuple(self._warnings())
             yield StageStatus(
-                PodStage.DEVICES, StageState.WARNING if doubts else StageState.PASSED, doubts
+                PodStage.DEVICES, StageState.WARNING if warnings else StageState.PASSED, warnings
             )
         else:
-            yield self._step(PodStage.QUOTA, self._quota(), around.unread & {"ResourceQuota"})
+            yield self._step(PodStage.QUOTA, self._quota(), context.unread & {"ResourceQuota"})
             yield self._step(PodStage.GATES, self._gates())
-            yield self._step(PodStage.OBJECTS, self._objects(), around.unread & {"ResourceClaim"})
+            yield self._step(PodStage.OBJECTS, self._objects(), context.unread & {"ResourceClaim"})
             needed = unknown_devices if self._pod.spec.resource_claims else ()
             yield self._step(PodStage.DEVICES, self._devices(), needed)
         yield self._step(PodStage.BINDING, self._binding())
-        yield self._step(PodStage.NODE, self._node(), around.unread & {"Node"})
-        yield self._step(PodStage.DRIVER, self._driver(), around.unread & {"Event"})
+        yield self._step(PodStage.NODE, self._node(), context.unread & {"Node"})
+        yield self._step(PodStage.DRIVER, self._driver(), context.unread & {"Event"})
         yield self._step(PodStage.CONTAINERS, self._containers())
 
     def _step(
-        self, stage: PodStage, found: Iterator[Obstacle], unread: Collection[str] = ()
+        self, stage: PodStage, expected: Iterator[Obstacle], unread: Collection[str] = ()
     ) -> StageStatus:
-        seen = tuple(found)
-        if seen:
-            return StageStatus(stage, StageState.BLOCKED, seen, tuple(sorted(unread)))
+        in_the_stage = tuple(expected)
+        if in_the_stage:
+            return StageStatus(stage, StageState.BLOCKED, in_the_stage, tuple(sorted(unread)))
         if unread:
             return StageStatus(stage, StageState.UNKNOWN, (), tuple(sorted(unread)))
         return StageStatus(
-            stage, StageState.PASSED if self._is_behind(stage) else StageState.PENDING
+            stage, StageState.PASSED if self._has_passed(stage) else StageState.PENDING
         )
 
-    def _is_behind(self, stage: PodStage) -> bool:
-        """Whether the pod has passed a stage that has no obstacle."""
+    def _has_passed(self, stage: PodStage) -> bool:
+        """Return whether the pod has passed a stage without obstacles."""
         if stage is PodStage.CONTAINERS:
             return self._is_running()
         return self._is_bound or stage not in (PodStage.NODE, PodStage.DRIVER)
 
     def _quota(self) -> Iterator[Obstacle]:
-        """What is still to be created must fit into what is left."""
+        """Yield the quotas that the claims still to be created would exceed."""
         extended = {
             device_class.metadata.name: device_class.spec.extended_resource_name
-            for device_class in self._around.classes
+            for device_class in self._context.classes
             if device_class.spec.extended_resource_name
         }
         charges = [
             quota.claim_charges(claim, extended)
             for source in self._pod.spec.resource_claims
-            if (claim := self._unmade(source)) is not None
+            if (claim := self._missing_claim(source)) is not None
         ]
-        for each in self._around.quotas:
-            if each.metadata.namespace == self._namespace:
+        for resource_quota in self._context.quotas:
+            if resource_quota.metadata.namespace == self._namespace:
                 for charge in charges:
-                    yield from _exceeded(each, charge)
+                    yield from _exceeded(resource_quota, charge)
 
-    def _unmade(self, source: PodResourceClaim) -> ResourceClaim | None:
-        """The claim that a template would make, where it is not made yet."""
+    def _missing_claim(self, source: PodResourceClaim) -> ResourceClaim | None:
+        """Return the claim that a template will create, or None if it exists already."""
         if pod_claims.claim_of(self._pod, source).is_made:
             return None
         name = source.resource_claim_template_name or ""
-        template = self._around.templates.get(ClaimKey(self._namespace, name))
+        template = self._context.templates.get(ClaimKey(self._namespace, name))
         if template is None:
             return None
         return ResourceClaim(ObjectMeta(namespace=self._namespace), template.spec.spec)
@@ -224,27 +228,27 @@ class _PodInspection:
 
     def _objects(self) -> Iterator[Obstacle]:
         for source in self._pod.spec.resource_claims:
-            noted = pod_claims.claim_of(self._pod, source)
-            if noted.name:
-                yield from self._claim_there(noted.name)
-            elif not noted.is_made:
-                yield from self._template_there(source)
+            reference = pod_claims.claim_of(self._pod, source)
+            if reference.name:
+                yield from self._check_claim(reference.name)
+            elif not reference.is_made:
+                yield from self._check_template(source)
 
-    def _claim_there(self, name: str) -> Iterator[Obstacle]:
-        claim = self._around.claims.get(ClaimKey(self._namespace, name))
-        if claim is None and "ResourceClaim" not in self._around.unread:
-            yield self._missing("ResourceClaim", name, self._around.claims)
+    def _check_claim(self, name: str) -> Iterator[Obstacle]:
+        claim = self._context.claims.get(ClaimKey(self._namespace, name))
+        if claim is None and "ResourceClaim" not in self._context.unread:
+            yield self._missing("ResourceClaim", name, self._context.claims)
         elif claim is not None and claim.metadata.deletion_timestamp is not None:
             yield obstacles.ClaimBeingDeleted(claim=name)
 
-    def _template_there(self, source: PodResourceClaim) -> Iterator[Obstacle]:
+    def _check_template(self, source: PodResourceClaim) -> Iterator[Obstacle]:
         name = source.resource_claim_template_name or ""
-        templates = self._around.templates
+        templates = self._context.templates
         is_there = ClaimKey(self._namespace, name) in templates
-        if not is_there and "ResourceClaimTemplate" not in self._around.unread:
+        if not is_there and "ResourceClaimTemplate" not in self._context.unread:
             yield self._missing("ResourceClaimTemplate", name, templates)
         elif self._is_written:
-            message = self._last_said(CLAIM_FAILED)
+            message = self._last_message(CLAIM_FAILED)
             yield obstacles.ClaimNotMade(pod_claim=source.name, message=message)
 
     def _missing(
@@ -265,22 +269,25 @@ class _PodInspection:
         if self._explanation is not None and self._explanation.outcome in refused:
             yield obstacles.ClaimsDoNotFit()
 
-    def _doubts(self) -> Iterator[Obstacle]:
-        around = self._around
+    def _warnings(self) -> Iterator[Obstacle]:
+        context = self._context
         return device_problems.device_problems(
-            self._pod, around.claims, around.slices, around.taint_rules
+            self._pod, context.claims, context.slices, context.taint_rules
         )
 
     def _binding(self) -> Iterator[Obstacle]:
         if self._is_bound:
             return
-        found = [each for claim in self._claims() for each in _unready(claim)]
-        yield from found
-        if not any(isinstance(each, obstacles.ConditionFailed) for each in found):
+        unready = [obstacle for claim in self._claims() for obstacle in _unready(claim)]
+        yield from unready
+        if not any(isinstance(obstacle, obstacles.ConditionFailed) for obstacle in unready):
             yield from self._failed_binding()
 
     def _failed_binding(self) -> Iterator[Obstacle]:
-        """The last attempt; after it the claim has neither its devices nor their conditions."""
+        """Yield the failure of the last attempt to bind.
+
+        After it the claim has no devices and no conditions any more, only the pod's condition.
+        """
         scheduled = self._scheduled()
         failed = message_patterns.failed_binding(scheduled.message) if scheduled else None
         if failed is not None:
@@ -288,7 +295,7 @@ class _PodInspection:
 
     def _node(self) -> Iterator[Obstacle]:
         if self._is_bound:
-            yield from self._node_is_well(self._pod.spec.node_name)
+            yield from self._check_node(self._pod.spec.node_name)
             return
         if not self._is_written:
             return
@@ -300,10 +307,10 @@ class _PodInspection:
         elif scheduled.status == "False":
             yield obstacles.NodeRefused(message=scheduled.message or scheduled.reason)
 
-    def _node_is_well(self, name: str) -> Iterator[Obstacle]:
-        if self._is_running() or "Node" in self._around.unread:
+    def _check_node(self, name: str) -> Iterator[Obstacle]:
+        if self._is_running() or "Node" in self._context.unread:
             return
-        node = self._around.nodes.get(name)
+        node = self._context.nodes.get(name)
         if node is None:
             yield obstacles.NodeGone(node=name)
             return
@@ -312,24 +319,26 @@ class _PodInspection:
             yield obstacles.NodeNotReady(node=name, message=ready.message or ready.reason)
 
     def _out_of_reach(self) -> Iterator[Obstacle]:
-        """Claims whose devices are on nodes that the pod's own node selector leaves out."""
-        wanted = self._pod.spec.node_selector
-        for claim in self._claims() if wanted else ():
+        """Yield the claims with devices on nodes that the pod's node selector excludes."""
+        node_labels = self._pod.spec.node_selector
+        for claim in self._claims() if node_labels else ():
             allocation = claim.status.allocation
             if allocation is None or allocation.node_selector is None:
                 continue
             reaches = node_selectors.compile_node_selector(allocation.node_selector)
-            there = [
+            usable_nodes = [
                 node
-                for node in self._around.nodes.values()
+                for node in self._context.nodes.values()
                 if reaches(node.metadata.labels, node.metadata.name)
             ]
-            if there and not any(wanted.items() <= node.metadata.labels.items() for node in there):
-                names = tuple(sorted(node.metadata.name for node in there))
+            if usable_nodes and not any(
+                node_labels.items() <= node.metadata.labels.items() for node in usable_nodes
+            ):
+                names = tuple(sorted(node.metadata.name for node in usable_nodes))
                 yield obstacles.NodeOutOfReach(claim=claim.metadata.name, nodes=names)
 
     def _driver(self) -> Iterator[Obstacle]:
-        message = self._last_said(PREPARE_FAILED)
+        message = self._last_message(PREPARE_FAILED)
         if not message or not self._is_bound or self._has_started():
             return
         node = self._pod.spec.node_name
@@ -348,8 +357,8 @@ class _PodInspection:
             yield obstacles.PrepareFailed(node=node, message=message)
 
     def _has_published(self, driver: str, node: str) -> bool:
-        published = (resource_slice.spec for resource_slice in self._around.slices)
-        return any((each.driver, each.node_name) == (driver, node) for each in published)
+        published = (resource_slice.spec for resource_slice in self._context.slices)
+        return any((spec.driver, spec.node_name) == (driver, node) for spec in published)
 
     def _containers(self) -> Iterator[Obstacle]:
         status = self._pod.status
@@ -357,9 +366,9 @@ class _PodInspection:
             yield obstacles.PodEnded(reason=status.reason, message=status.message)
             return
         statuses = [*status.init_container_statuses, *status.container_statuses]
-        found = [each for one in statuses for each in self._container(one)]
-        yield from found
-        if not found and self._is_bound and not self._has_started():
+        failed = [obstacle for container in statuses for obstacle in self._container(container)]
+        yield from failed
+        if not failed and self._is_bound and not self._has_started():
             yield from self._start_failures()
 
     def _container(self, status: ContainerStatus) -> Iterator[Obstacle]:
@@ -390,11 +399,11 @@ class _PodInspection:
         return status in self._pod.status.init_container_statuses
 
     def _start_failures(self) -> Iterator[Obstacle]:
-        """What the node had to say last, where no container's status says it."""
-        said = [event for event in self._around.events if event.reason in _START_FAILURES]
-        if not said:
+        """Yield the last start failure among the events, if no container status has one."""
+        failures = [event for event in self._context.events if event.reason in _START_FAILURES]
+        if not failures:
             return
-        last = said[-1]
+        last = failures[-1]
         if CDI in last.message:
             node = self._pod.spec.node_name
             yield obstacles.CdiUnresolved(container="", node=node, message=last.message)
@@ -403,25 +412,25 @@ class _PodInspection:
 
     def _claims(self) -> list[ResourceClaim]:
         keys = pod_claims.used_claims(self._pod)
-        found = (self._around.claims.get(key) for key in keys)
-        return [claim for claim in found if claim is not None]
+        claims = (self._context.claims.get(key) for key in keys)
+        return [claim for claim in claims if claim is not None]
 
     def _scheduled(self) -> PodCondition | None:
         return find_condition(self._pod.status.conditions, "PodScheduled")
 
-    def _last_said(self, reason: str) -> str:
-        said = [event.message for event in self._around.events if event.reason == reason]
-        return said[-1] if said else ""
+    def _last_message(self, reason: str) -> str:
+        messages = [event.message for event in self._context.events if event.reason == reason]
+        return messages[-1] if messages else ""
 
     def _is_running(self) -> bool:
         return self._pod.status.phase == "Running"
 
     def _has_started(self) -> bool:
-        """Whether any container ever ran, for which claims had to be prepared."""
-        status = self._pod.status
-        every = (*status.init_container_statuses, *status.container_statuses)
-        states = [state for each in every for state in (each.state, each.last_state)]
-        return any(each.running or each.terminated for each in states)
+        """Return whether any container ever ran, which means that claims were prepared."""
+        pod_status = self._pod.status
+        every = (*pod_status.init_container_statuses, *pod_status.container_statuses)
+        states = [state for status in every for state in (status.state, status.last_state)]
+        return any(state.running or state.terminated for state in states)
 
 
 def _exceeded(limit: ResourceQuota, charge: Amounts) -> Iterator[Obstacle]:
@@ -445,8 +454,8 @@ def _results(claim: ResourceClaim) -> Sequence[DeviceRequestAllocationResult]:
 
 
 def _unready(claim: ResourceClaim) -> Iterator[Obstacle]:
-    """The devices of a claim that their drivers have not attached."""
-    reported = {each.device_id: each.conditions for each in claim.status.devices}
+    """Yield the binding conditions of a claim's devices that are not met."""
+    reported = {device.device_id: device.conditions for device in claim.status.devices}
     for result in _results(claim):
         device = result.device_id
         yield from _unattached(claim, result, device, reported.get(device, ()))
@@ -458,7 +467,7 @@ def _unattached(
     device: DeviceId,
     conditions: Sequence[Condition],
 ) -> Iterator[Obstacle]:
-    """What the driver of a device has still to do, or could not do."""
+    """Yield the failed or missing binding conditions of one device."""
     true = {condition.type: condition for condition in conditions if condition.status == "True"}
     about = {"claim": claim.metadata.name, "device": str(device), "driver": result.driver}
     for name in result.binding_failure_conditions:

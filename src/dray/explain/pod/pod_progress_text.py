@@ -1,4 +1,4 @@
-"""The way of a pod in words: what stands in it, and what to do about that."""
+"""The progress of a pod as text: its obstacles, and what to do about them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from dray.api.semantics import quota
 from dray.explain.pod import obstacles
 from dray.explain.pod.obstacles import Obstacle
-from dray.explain.pod.pod_progress import ELSEWHERE, PodProgress, StageState, StageStatus
+from dray.explain.pod.pod_progress import OTHER_NAMESPACES, PodProgress, StageState, StageStatus
 from dray.explain.text import phrases
 
 _MARKS = {
@@ -41,113 +41,114 @@ _LIMITS = {
 }
 
 
-def text(way: PodProgress) -> str:
-    """What the pod waits for, how far it has come, and what to do."""
-    return "\n".join(_lines(way)) + "\n"
+def text(progress: PodProgress) -> str:
+    """Return the obstacle, the stages, and what to do."""
+    return "\n".join(_lines(progress)) + "\n"
 
 
-def headline(way: PodProgress) -> str:
-    here = way.blocked
-    if here is not None:
-        return f"pod {way.pod} {_PREDICATES.get(way.phase, 'waits')}: {sentence(here.obstacles[0])}"
-    if way.phase == "Succeeded":
-        return f"pod {way.pod} has done its work"
-    if way.is_at_its_end:
-        but = f", but {sentence(way.warnings[0])}" if way.warnings else ""
-        return f"pod {way.pod} runs{but}"
-    if way.unread:
-        return f"pod {way.pod}: no obstacle is known, but not everything could be read"
-    return f"pod {way.pod}: nothing is in its way"
+def headline(progress: PodProgress) -> str:
+    blocked = progress.blocked
+    if blocked is not None:
+        predicate = _PREDICATES.get(progress.phase, "waits")
+        return f"pod {progress.pod} {predicate}: {sentence(blocked.obstacles[0])}"
+    if progress.phase == "Succeeded":
+        return f"pod {progress.pod} has done its work"
+    if progress.is_complete:
+        but = f", but {sentence(progress.warnings[0])}" if progress.warnings else ""
+        return f"pod {progress.pod} runs{but}"
+    if progress.unread:
+        return f"pod {progress.pod}: no obstacle is known, but not everything could be read"
+    return f"pod {progress.pod}: nothing is in its way"
 
 
-def _lines(way: PodProgress) -> Iterator[str]:
-    yield headline(way)
-    yield "  " + "  ".join(f"{_MARKS[step.state]} {step.stage}" for step in way.steps)
-    is_told = way.blocked is not None or way.is_at_its_end
-    told = list(_told(way.findings, first_is_told=is_told))
-    told += [limit(kind) for kind in way.unread]
-    for words in dict.fromkeys(told):
+def _lines(progress: PodProgress) -> Iterator[str]:
+    yield headline(progress)
+    yield "  " + "  ".join(f"{_MARKS[step.state]} {step.stage}" for step in progress.steps)
+    in_headline = progress.blocked is not None or progress.is_complete
+    lines = list(_details(progress.findings, first_in_headline=in_headline))
+    lines += [limit(kind) for kind in progress.unread]
+    for words in dict.fromkeys(lines):
         yield f"  {words}"
 
 
-def _told(found: Sequence[Obstacle], *, first_is_told: bool) -> Iterator[str]:
-    """What the headline does not say: advice, and the other obstacles."""
-    for number, each in enumerate(found):
-        if number or not first_is_told:
-            yield sentence(each)
-        if words := advice(each):
+def _details(found: Sequence[Obstacle], *, first_in_headline: bool) -> Iterator[str]:
+    """Yield what the headline leaves out: advice, and the other obstacles."""
+    for number, obstacle in enumerate(found):
+        if number or not first_in_headline:
+            yield sentence(obstacle)
+        if words := advice(obstacle):
             yield words
 
 
 def limit(kind: str) -> str:
-    """What follows from not being allowed to read a kind, everywhere or elsewhere."""
-    follows = _LIMITS.get(kind.removesuffix(ELSEWHERE), "the answer may be incomplete")
+    """Return what cannot be explained because a kind could not be read."""
+    follows = _LIMITS.get(kind.removesuffix(OTHER_NAMESPACES), "the answer may be incomplete")
     return f"{kind} could not be read, so {follows}."
 
 
-def as_json(way: PodProgress) -> dict[str, Any]:
+def as_json(progress: PodProgress) -> dict[str, Any]:
     return {
-        "pod": way.pod,
-        "summary": headline(way),
-        "steps": [_step(step) for step in way.steps],
-        "unread": {kind: limit(kind) for kind in way.unread},
+        "pod": progress.pod,
+        "summary": headline(progress),
+        "steps": [_step(step) for step in progress.steps],
+        "unread": {kind: limit(kind) for kind in progress.unread},
     }
 
 
 def _step(step: StageStatus) -> dict[str, Any]:
-    found = [
+    described = [
         {**msgspec.to_builtins(obstacle), "message": sentence(obstacle), "advice": advice(obstacle)}
         for obstacle in step.obstacles
     ]
-    return {"stage": step.stage.value, "state": step.state.value, "obstacles": found}
+    return {"stage": step.stage.value, "state": step.state.value, "obstacles": described}
 
 
-def sentence(found: Obstacle) -> str:
-    """What is in the way, in one line."""
-    return " ".join(_words(found).split())
+def sentence(obstacle: Obstacle) -> str:
+    """Return the obstacle in one line."""
+    return " ".join(_words(obstacle).split())
 
 
-def _words(found: Obstacle) -> str:
-    match found:
+def _words(obstacle: Obstacle) -> str:
+    match obstacle:
         case obstacles.QuotaExceeded():
-            what = _counted_by_quota(found.resource, found.hard)
+            what = _counted_by_quota(obstacle.resource, obstacle.hard)
             return (
-                f"quota {found.quota} allows {found.hard} {what}, "
-                f"{found.used} {phrases.to_be(found.used)} used, "
-                f"{found.needed} more {phrases.to_be(found.needed)} needed"
+                f"quota {obstacle.quota} allows {obstacle.hard} {what}, "
+                f"{obstacle.used} {phrases.to_be(obstacle.used)} used, "
+                f"{obstacle.needed} more {phrases.to_be(obstacle.needed)} needed"
             )
         case obstacles.GateSet(gate=gate):
             return f"the scheduling gate {gate} is set"
         case obstacles.ObjectMissing():
-            where = f"namespace {found.namespace}"
-            return f"there is no {found.kind} {found.name} in {where}{_elsewhere(found)}"
+            where = f"namespace {obstacle.namespace}"
+            return f"there is no {obstacle.kind} {obstacle.name} in {where}{_elsewhere(obstacle)}"
         case obstacles.ClaimBeingDeleted(claim=claim):
             return f"claim {claim} is being deleted"
         case obstacles.ClaimNotMade():
-            said = f": {found.message}" if found.message else " yet"
-            return f"the claim for {found.pod_claim} was not made{said}"
+            detail = f": {obstacle.message}" if obstacle.message else " yet"
+            return f"the claim for {obstacle.pod_claim} was not made{detail}"
         case obstacles.ClaimsDoNotFit():
             return "there are no devices for its claims"
         case obstacles.DeviceUnhealthy():
-            said = f": {found.message}" if found.message else ""
-            return f"device {found.device} is unhealthy{said}"
+            detail = f": {obstacle.message}" if obstacle.message else ""
+            return f"device {obstacle.device} is unhealthy{detail}"
         case obstacles.DeviceTainted():
-            return f"device {found.device} is tainted {found.taint}{_taint_details(found)}"
-    return _about_node(found)
+            return f"device {obstacle.device} is tainted {obstacle.taint}{_taint_details(obstacle)}"
+    return _about_node(obstacle)
 
 
-def _elsewhere(found: obstacles.ObjectMissing) -> str:
-    if not found.elsewhere:
+def _elsewhere(obstacle: obstacles.ObjectMissing) -> str:
+    if not obstacle.elsewhere:
         return ""
-    return f"; one of that name exists in namespace {phrases.listed(found.elsewhere)}"
+    return f"; one of that name exists in namespace {phrases.listed(obstacle.elsewhere)}"
 
 
-def _taint_details(found: obstacles.DeviceTainted) -> str:
-    rule = f" by DeviceTaintRule {found.rule}" if found.rule else ""
-    since = f" since {found.since}" if found.since else ""
-    if not found.evicts:
+def _taint_details(obstacle: obstacles.DeviceTainted) -> str:
+    rule = f" by DeviceTaintRule {obstacle.rule}" if obstacle.rule else ""
+    since = f" since {obstacle.since}" if obstacle.since else ""
+    if not obstacle.evicts:
         return f"{rule}{since}; the pod keeps it"
-    when = f" at {found.evicted_at}" if found.evicted_at else ""
+    when = f" at {obstacle.evicted_at}" if obstacle.evicted_at else ""
     return f"{rule}{since}; the pod is evicted{when}"
 
 
@@ -157,87 +158,91 @@ def _counted_by_quota(resource: str, amount: str) -> str:
     return resource if device_class == resource else f"{noun} of class {device_class}"
 
 
-def _about_node(found: Obstacle) -> str:
-    match found:
+def _about_node(obstacle: Obstacle) -> str:
+    match obstacle:
         case obstacles.NotLookedAt(scheduler=scheduler):
             return f"no scheduler has looked at it; it asks for {scheduler}"
         case obstacles.NodeRefused(message=message):
             return f"the scheduler says: {message}"
         case obstacles.NodeOutOfReach():
-            nodes = phrases.limited(found.nodes, len(found.nodes), "node")
-            return f"claim {found.claim} has devices on {nodes}, where the pod may not go"
+            nodes = phrases.limited(obstacle.nodes, len(obstacle.nodes), "node")
+            return f"claim {obstacle.claim} has devices on {nodes}, where the pod may not go"
         case obstacles.ConditionAwaited():
-            names = phrases.listed(found.conditions)
-            return f"device {found.device} of claim {found.claim} waits for condition {names}"
+            names = phrases.listed(obstacle.conditions)
+            return f"device {obstacle.device} of claim {obstacle.claim} waits for condition {names}"
         case obstacles.ConditionFailed():
             return (
-                f"device {found.device} of claim {found.claim} cannot be attached: "
-                f"{found.condition}: {found.message}"
+                f"device {obstacle.device} of claim {obstacle.claim} cannot be attached: "
+                f"{obstacle.condition}: {obstacle.message}"
             )
         case obstacles.BindingFailed():
-            said = f"failed: {found.message}" if found.message else "took too long"
-            return f"the last attempt to attach the devices of claim {found.claim} {said}"
+            detail = f"failed: {obstacle.message}" if obstacle.message else "took too long"
+            return f"the last attempt to attach the devices of claim {obstacle.claim} {detail}"
         case obstacles.NodeGone(node=node):
             return f"its node {node} does not exist"
         case obstacles.NodeNotReady():
-            return f"its node {found.node} is not ready: {found.message}"
-    return _about_start(found)
+            return f"its node {obstacle.node} is not ready: {obstacle.message}"
+    return _about_start(obstacle)
 
 
-def _about_start(found: Obstacle) -> str:
-    match found:
+def _about_start(obstacle: Obstacle) -> str:
+    match obstacle:
         case obstacles.DriverNotRegistered(was_there=True):
             gone = "has published devices there, but is not registered any more"
-            return f"driver {found.driver} is gone from node {found.node}: it {gone}"
+            return f"driver {obstacle.driver} is gone from node {obstacle.node}: it {gone}"
         case obstacles.DriverNotRegistered():
-            return f"driver {found.driver} is not registered on node {found.node}"
+            return f"driver {obstacle.driver} is not registered on node {obstacle.node}"
         case obstacles.PrepareFailed():
-            return f"its claims cannot be prepared on node {found.node}: {found.message}"
+            return f"its claims cannot be prepared on node {obstacle.node}: {obstacle.message}"
         case obstacles.CdiUnresolved():
-            who = _container(found.container)
-            return f"{who} needs a CDI device that is not there: {found.message}"
+            who = _container(obstacle.container)
+            return f"{who} needs a CDI device that is not there: {obstacle.message}"
         case obstacles.StartFailed():
-            said = f": {found.message}" if found.message else ""
-            return f"{_container(found.container)} cannot start: {found.reason}{said}"
+            detail = f": {obstacle.message}" if obstacle.message else ""
+            return f"{_container(obstacle.container)} cannot start: {obstacle.reason}{detail}"
         case obstacles.ContainerExited():
-            return f"{_container(found.container)} ended with exit code {found.code}{_exit(found)}"
+            who = _container(obstacle.container)
+            return f"{who} ended with exit code {obstacle.code}{_exit(obstacle)}"
         case obstacles.NotReady(container=container):
             return f"container {container} runs and is not ready"
         case obstacles.PodEnded():
-            return f"the pod was ended: {found.reason}: {found.message}"
-    raise AssertionError(found)
+            return f"the pod was ended: {obstacle.reason}: {obstacle.message}"
+    raise AssertionError(obstacle)
 
 
 def _container(name: str) -> str:
     return f"container {name}" if name else "a container"
 
 
-def _exit(found: obstacles.ContainerExited) -> str:
-    known = found.reason if found.reason not in ("", "Error") else _EXITS.get(found.code, "")
-    restarts = phrases.counted(found.restarts, "restart") if found.restarts else ""
-    details = ", ".join(filter(None, (known, restarts)))
+def _exit(obstacle: obstacles.ContainerExited) -> str:
+    reason = obstacle.reason
+    if reason in ("", "Error"):
+        reason = _EXITS.get(obstacle.code, "")
+    restarts = phrases.counted(obstacle.restarts, "restart") if obstacle.restarts else ""
+    details = ", ".join(filter(None, (reason, restarts)))
     return f" ({details})" if details else ""
 
 
-def _about_missing(found: obstacles.ObjectMissing) -> str:
-    if found.elsewhere:
+def _about_missing(obstacle: obstacles.ObjectMissing) -> str:
+    if obstacle.elsewhere:
         return "A pod and its claims are in one namespace."
-    if found.similar:
-        return f"Did you mean {found.similar}? If not, the pod goes on as soon as it is created."
+    if obstacle.similar:
+        return f"Did you mean {obstacle.similar}? If not, the pod goes on as soon as it is created."
     return "The pod goes on as soon as it is created."
 
 
-def advice(found: Obstacle) -> str:
-    """What to do; empty where the sentence says it all."""
-    match found:
+def advice(obstacle: Obstacle) -> str:
+    """Return what to do; empty if the sentence says it."""
+    match obstacle:
         case obstacles.QuotaExceeded():
             return (
-                f"Delete what is not needed, or raise it: dray describe resourcequota {found.quota}"
+                "Delete what is not needed, or raise it: "
+                f"dray describe resourcequota {obstacle.quota}"
             )
         case obstacles.GateSet():
             return "Whoever set the gate removes it when the pod may be scheduled."
         case obstacles.ObjectMissing():
-            return _about_missing(found)
+            return _about_missing(obstacle)
         case obstacles.ClaimBeingDeleted():
             return "It goes when nobody uses it any more; then create it anew."
         case obstacles.ClaimNotMade(message=message):
@@ -272,8 +277,8 @@ def advice(found: Obstacle) -> str:
                 f"The driver's CDI file is missing on {node}, or the runtime does not look there."
             )
         case obstacles.ContainerExited():
-            before = " --previous" if found.restarts else ""
-            which = f"{found.pod} -n {found.namespace} -c {found.container}"
+            before = " --previous" if obstacle.restarts else ""
+            which = f"{obstacle.pod} -n {obstacle.namespace} -c {obstacle.container}"
             return f"See what it printed: dray logs {which}{before}"
         case obstacles.NotReady():
             return "Its readiness probe has not succeeded."

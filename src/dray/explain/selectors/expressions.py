@@ -1,13 +1,14 @@
-"""Selectors as people wrote them: their clauses, what they compare, and how to write them anew.
+"""Selectors as texts: their clauses, their comparisons, and how to rewrite them.
 
-Reading goes by the syntax tree, rewriting by tokens, so that the rest of the text stays as it is.
-An expression that does not parse has no comparisons; its clauses are the text itself.
+Comparisons are read from the syntax tree; texts are rewritten by tokens, so that the rest of a text
+stays as it is. An expression that does not parse has no comparisons and one clause, the text.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import operator
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ QUANTITY = "quantity"
 SEMVER = "semver"
 
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_RELATIONS = {f"_{each}_": each for each in _MIRRORED}
+_RELATIONS = {f"_{relation}_": relation for relation in _MIRRORED}
 _METHODS = {"isGreaterThan": ">", "isLessThan": "<"}
 _TEXT_METHODS = ("startsWith", "endsWith", "contains", "matches")
 _TRANSPARENT = ("orValue", "value")
@@ -32,7 +33,7 @@ _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
 class SelectorSubject(NamedTuple):
-    """What a selector looks at: `device.attributes["DOMAIN"].NAME`, or a capacity."""
+    """What a selector reads: `device.attributes["DOMAIN"].NAME`, or a capacity."""
 
     field: str
     domain: str
@@ -59,7 +60,7 @@ class Comparison(NamedTuple):
     relation: str
     """`==`, `<` and so on, `in`, or the name of a method on texts."""
     constant: Constant
-    place: TextSpan
+    span: TextSpan
     """Where the constant is written."""
     form: str = ""
     """`quantity` or `semver` where the constant is the text of one."""
@@ -67,8 +68,8 @@ class Comparison(NamedTuple):
     """The whole call around the constant, `quantity("40Gi")`."""
     is_method: bool = False
     """Compared with `compareTo` and the like, not with an operator."""
-    behind: TextSpan | None = None
-    """All that is written behind the subject, where that is an operator and the constant."""
+    after_subject: TextSpan | None = None
+    """The text after the subject, if that is an operator and the constant."""
 
 
 def subjects_read(text: str, compiled: device.Selector) -> list[SelectorSubject]:
@@ -79,13 +80,13 @@ def subjects_read(text: str, compiled: device.Selector) -> list[SelectorSubject]
 
 
 def clauses(text: str) -> list[str]:
-    """The parts of a conjunction that are written next to each other."""
+    """Return the clauses of a conjunction, or the whole text if it is none."""
     tokens = _tokens(text)
     inner = _without_parentheses(text, tokens)
     if inner is not None:
         return clauses(inner)
     depth, start = 0, 0
-    found: list[str] = []
+    parts: list[str] = []
     for before, token in zip([None, *tokens], tokens, strict=False):
         if token.kind in _OPENING:
             depth += 1
@@ -94,13 +95,13 @@ def clauses(text: str) -> list[str]:
         elif depth == 0 and (token.kind == "||" or _is_condition(before, token)):
             return [text.strip()]
         elif depth == 0 and token.kind == "&&":
-            found.append(text[start : token.position].strip())
+            parts.append(text[start : token.position].strip())
             start = token.position + 2
-    return [*found, text[start:].strip()]
+    return [*parts, text[start:].strip()]
 
 
 def _without_parentheses(text: str, tokens: Sequence[Token]) -> str | None:
-    """What is inside, where one pair of parentheses encloses all."""
+    """Return the text inside one pair of parentheses that encloses everything, or None."""
     if len(tokens) < 3 or tokens[0].kind != "(":
         return None
     depth = 0
@@ -113,7 +114,7 @@ def _without_parentheses(text: str, tokens: Sequence[Token]) -> str | None:
 
 
 def _is_condition(before: Token | None, token: Token) -> bool:
-    """A `?` with a `:` to come, not one behind a `.` or a `[`."""
+    """Return whether a `?` is the conditional operator, not an optional `.?` or `[?`."""
     return token.kind == "?" and before is not None and before.kind not in (".", "[")
 
 
@@ -124,33 +125,33 @@ def _tokens(text: str) -> tuple[Token, ...]:
 
 @functools.lru_cache(maxsize=512)
 def comparisons(text: str) -> tuple[Comparison, ...]:
-    """Every comparison of an attribute or a capacity with a constant, in the order of the text."""
+    """Return every comparison of an attribute or capacity with a constant, in text order."""
     try:
         root = parser.parse(text)
     except CompilationFailed:
         return ()
     reader = _Reader(text)
-    found = [
+    comparisons_found = [
         comparison
         for node in factory.children_first(root)
         for comparison in reader.comparisons(node)
     ]
-    return tuple(sorted(set(found), key=lambda each: each.place))
+    return tuple(sorted(set(comparisons_found), key=operator.attrgetter("span")))
 
 
 @functools.lru_cache(maxsize=512)
 def subjects(text: str) -> tuple[SelectorSubject, ...]:
-    """The attributes and capacities that are written out in the text."""
+    """Return the attributes and capacities that are written out in the text."""
     try:
         root = parser.parse(text)
     except CompilationFailed:
         return ()
-    found = (_subject(node) for node in factory.children_first(root))
-    return tuple(dict.fromkeys(each for each in found if each is not None))
+    written_out = (_subject(node) for node in factory.children_first(root))
+    return tuple(dict.fromkeys(subject for subject in written_out if subject is not None))
 
 
 class _Reader:
-    """Finds comparisons in the tree of one text."""
+    """Finds the comparisons in the syntax tree of one text."""
 
     def __init__(self, text: str) -> None:
         self._tokens = _tokens(text)
@@ -169,8 +170,10 @@ class _Reader:
     def _relation(self, node: Call, relation: str) -> Iterator[Comparison]:
         left, right = node.arguments
         if (subject := _subject(left)) is not None:
-            for found in self._with_constant(subject, relation, right):
-                yield found._replace(behind=self._behind(node.position, found))
+            for comparison in self._with_constant(subject, relation, right):
+                yield comparison._replace(
+                    after_subject=self._after_subject(node.position, comparison)
+                )
         elif (subject := _subject(right)) is not None:
             yield from self._with_constant(subject, _MIRRORED[relation], left)
         elif isinstance(left, Call) and left.function == "compareTo" and _is_zero(right):
@@ -178,15 +181,17 @@ class _Reader:
         elif isinstance(right, Call) and right.function == "compareTo" and _is_zero(left):
             yield from self._compared_to(right, _MIRRORED[relation])
 
-    def _behind(self, operator: int, found: Comparison) -> TextSpan:
+    def _after_subject(self, operator: int, comparison: Comparison) -> TextSpan:
         before = self._tokens[self._at[operator] - 1]
-        return TextSpan(before.position + len(before.text), (found.call or found.place).end)
+        return TextSpan(
+            before.position + len(before.text), (comparison.call or comparison.span).end
+        )
 
     def _compared_to(self, node: Call, relation: str) -> Iterator[Comparison]:
         subject = _subject(node.target) if node.target else None
         if subject is not None and node.arguments:
-            for found in self._with_constant(subject, relation, node.arguments[0]):
-                yield found._replace(is_method=True)
+            for comparison in self._with_constant(subject, relation, node.arguments[0]):
+                yield comparison._replace(is_method=True)
 
     def _method(self, node: Call) -> Iterator[Comparison]:
         subject = _subject(node.target) if node.target else None
@@ -194,8 +199,8 @@ class _Reader:
         if relation is None and node.function in _TEXT_METHODS:
             relation = node.function
         if subject is not None and relation is not None:
-            for found in self._with_constant(subject, relation, node.arguments[0]):
-                yield found._replace(is_method=True)
+            for comparison in self._with_constant(subject, relation, node.arguments[0]):
+                yield comparison._replace(is_method=True)
 
     def _membership(self, element: Node, members: Node) -> Iterator[Comparison]:
         subject = _subject(element)
@@ -231,7 +236,7 @@ def _is_zero(node: Node) -> bool:
 
 
 def _subject(node: Node) -> SelectorSubject | None:
-    """The attribute or capacity that a node is, defaults and optionals aside."""
+    """Return the attribute or capacity of a syntax node, or None; ignores defaults."""
     while isinstance(node, Call) and node.function in _TRANSPARENT and node.target is not None:
         node = node.target
     operand, name = _selected(node)
@@ -248,7 +253,7 @@ def _subject(node: Node) -> SelectorSubject | None:
 
 
 def _selected(node: Node) -> tuple[Node | None, str | None]:
-    """What is selected from what, by `.name`, `.?name`, `["name"]` or `[?"name"]`."""
+    """Return operand and name of `.name`, `.?name`, `["name"]` or `[?"name"]`, or None twice."""
     if isinstance(node, Select):
         return node.operand, node.field
     if isinstance(node, Call) and node.function in ("_[_]", "_?._", "_[?_]"):
@@ -259,7 +264,7 @@ def _selected(node: Node) -> tuple[Node | None, str | None]:
 
 
 def compiled(text: str, features: Features) -> device.Selector:
-    """The selector as the allocator reads it."""
+    """Return the selector, compiled as for the allocator."""
     return device.compile_selector(
         text,
         stored=True,
@@ -268,39 +273,42 @@ def compiled(text: str, features: Features) -> device.Selector:
     )
 
 
-def replaced(text: str, place: TextSpan, replacement: str) -> str:
-    return text[: place.start] + replacement + text[place.end :]
+def replaced(text: str, span: TextSpan, replacement: str) -> str:
+    return text[: span.start] + replacement + text[span.end :]
 
 
 def written(constant: Constant) -> str:
-    """A constant as CEL writes it."""
+    """Return a constant in CEL syntax."""
     if isinstance(constant, bool):
         return str(constant).lower()
     return json.dumps(constant, ensure_ascii=False) if isinstance(constant, str) else str(constant)
 
 
-def converted(text: str, found: Comparison, kind: str) -> str | None:
-    """The comparison with a constant of another kind: `quantity`, `semver`, string, int or bool."""
+def converted(text: str, comparison: Comparison, kind: str) -> str | None:
+    """Return the text with the constant converted to another type, or None if it cannot be.
+
+    `kind` is `quantity`, `semver`, `string`, `int` or `bool`.
+    """
     if kind in (QUANTITY, SEMVER):
-        return _with_function(text, found, kind)
-    if found.form or found.is_method:
+        return _with_function(text, comparison, kind)
+    if comparison.form or comparison.is_method:
         return None
-    constant = _as_kind(found.constant, kind)
-    return None if constant is None else replaced(text, found.place, written(constant))
+    constant = _as_kind(comparison.constant, kind)
+    return None if constant is None else replaced(text, comparison.span, written(constant))
 
 
-def _with_function(text: str, found: Comparison, function: str) -> str | None:
-    call = f"{function}({written(str(found.constant))})"
-    if found.is_method and found.relation in (*_MIRRORED, "in"):
-        is_right = found.form == function
-        return None if is_right else replaced(text, found.call or found.place, call)
-    if found.behind is None or isinstance(found.constant, bool):
+def _with_function(text: str, comparison: Comparison, function: str) -> str | None:
+    call = f"{function}({written(str(comparison.constant))})"
+    if comparison.is_method and comparison.relation in (*_MIRRORED, "in"):
+        is_right = comparison.form == function
+        return None if is_right else replaced(text, comparison.call or comparison.span, call)
+    if comparison.after_subject is None or isinstance(comparison.constant, bool):
         return None
-    return replaced(text, found.behind, f".compareTo({call}) {found.relation} 0")
+    return replaced(text, comparison.after_subject, f".compareTo({call}) {comparison.relation} 0")
 
 
 def _as_kind(constant: Constant, kind: str) -> Constant:
-    """The same constant as another type; None where it has no such form or has it already."""
+    """Return the constant converted to another type, or None if that is not possible."""
     if kind == "string" and not isinstance(constant, str):
         return written(constant)
     if kind == "int" and isinstance(constant, str) and constant.lstrip("-").isdecimal():
@@ -311,14 +319,14 @@ def _as_kind(constant: Constant, kind: str) -> Constant:
 
 
 def without_clause(text: str, clause: str) -> str:
-    """The conjunction of the other clauses."""
+    """Return the conjunction of the other clauses."""
     rest = list(clauses(text))
     rest.remove(clause)
     return " && ".join(rest)
 
 
 def renamed(text: str, subject: SelectorSubject, other: SelectorSubject) -> str:
-    """The text with another attribute or capacity wherever it names this one."""
+    """Return the text with every use of `subject` replaced by `other`."""
     tokens = _tokens(text)
     parts: list[str] = []
     end = 0
@@ -333,7 +341,7 @@ def renamed(text: str, subject: SelectorSubject, other: SelectorSubject) -> str:
 def _renaming(
     tokens: Sequence[Token], number: int, subject: SelectorSubject, other: SelectorSubject
 ) -> str | None:
-    """What to write for a token of `.FIELD["DOMAIN"].NAME`."""
+    """Return the replacement of one token of `.FIELD["DOMAIN"].NAME`, or None."""
     token = tokens[number]
     if token.kind == lexer.IDENTIFIER and token.text == subject.field:
         names = _names_behind(tokens, number)
@@ -352,15 +360,15 @@ def _renaming(
 
 
 def _names_behind(tokens: Sequence[Token], number: int) -> tuple[str, str] | None:
-    """Domain and name in `["DOMAIN"].NAME` or `["DOMAIN"]["NAME"]` behind a token."""
-    behind = [token for token in tokens[number + 1 : number + 8] if token.kind != "?"]
-    if len(behind) < 5 or behind[0].kind != "[" or behind[1].kind != lexer.STRING:
+    """Return domain and name of `["DOMAIN"].NAME` or `["DOMAIN"]["NAME"]` after a token."""
+    following = [token for token in tokens[number + 1 : number + 8] if token.kind != "?"]
+    if len(following) < 5 or following[0].kind != "[" or following[1].kind != lexer.STRING:
         return None
-    domain = _string(behind[1])
-    if behind[3].kind == "." and behind[4].kind == lexer.IDENTIFIER:
-        return domain, behind[4].text
-    if behind[3].kind == "[" and behind[4].kind == lexer.STRING:
-        return domain, _string(behind[4])
+    domain = _string(following[1])
+    if following[3].kind == "." and following[4].kind == lexer.IDENTIFIER:
+        return domain, following[4].text
+    if following[3].kind == "[" and following[4].kind == lexer.STRING:
+        return domain, _string(following[4])
     return None
 
 
@@ -370,7 +378,7 @@ def _string(token: Token) -> str:
 
 
 def guarded(text: str, subject: SelectorSubject) -> str:
-    """The text so that it is false, and not an error, where the attribute is absent."""
+    """Return the text guarded by has(), so that it is false without the attribute."""
     parent = f"device.{subject.field}[{written(subject.domain)}]"
     inner = text if len(clauses(text)) > 1 or "||" not in text else f"({text})"
     return f"has({parent}.{subject.name}) && {inner}"

@@ -1,4 +1,4 @@
-"""Did you mean: names and values that come close to one that does not exist."""
+"""Names and values similar to one that does not exist, for "did you mean"."""
 
 from __future__ import annotations
 
@@ -10,33 +10,41 @@ from dray.explain.selectors.expressions import SelectorSubject
 _CLOSE = 0.7
 
 
-def similar(word: str, known: Iterable[str]) -> list[str]:
-    """The known words that come close, the closest first."""
-    ranked = [(_distance(word, each), each) for each in set(known) if each != word]
-    return [each for distance, each in sorted(ranked) if distance <= 1 - _CLOSE]
+def similar(word: str, candidates: Iterable[str]) -> list[str]:
+    """Return the candidates that are similar to a word, the most similar first."""
+    ranked = [
+        (_distance(word, candidate), candidate)
+        for candidate in set(candidates)
+        if candidate != word
+    ]
+    return [candidate for distance, candidate in sorted(ranked) if distance <= 1 - _CLOSE]
 
 
-def written_otherwise(word: str, known: Iterable[str]) -> list[str]:
-    """The known words that differ only in upper and lower case, dashes, underscores and blanks."""
-    return sorted(each for each in set(known) if each != word and _plain(each) == _plain(word))
+def same_but_spelling(word: str, candidates: Iterable[str]) -> list[str]:
+    """Return the candidates that differ only in case, dashes, underscores, dots and blanks."""
+    return sorted(
+        candidate
+        for candidate in set(candidates)
+        if candidate != word and _plain(candidate) == _plain(word)
+    )
 
 
 def similar_subjects(
-    subject: SelectorSubject, known: Iterable[SelectorSubject]
+    subject: SelectorSubject, candidates: Iterable[SelectorSubject]
 ) -> list[SelectorSubject]:
-    """The known names that come close: of the same domain first, then of others."""
+    """Return the candidates with similar names; of other domains, only equal names."""
     ranked = []
-    for each in known:
-        distance = _distance(subject.name, each.name)
-        is_elsewhere = each.domain != subject.domain
-        if each != subject and distance <= (0 if is_elsewhere else 1 - _CLOSE):
-            is_other_field = each.field != subject.field
-            ranked.append((distance, is_elsewhere, is_other_field, each))
-    return [each for *_, each in sorted(ranked)]
+    for candidate in candidates:
+        distance = _distance(subject.name, candidate.name)
+        is_elsewhere = candidate.domain != subject.domain
+        if candidate != subject and distance <= (0 if is_elsewhere else 1 - _CLOSE):
+            is_other_field = candidate.field != subject.field
+            ranked.append((distance, is_elsewhere, is_other_field, candidate))
+    return [candidate for *_, candidate in sorted(ranked)]
 
 
 def _distance(word: str, other: str) -> float:
-    """0 for the same word written otherwise, up to 1 for words without anything in common."""
+    """Return 0 for words that differ only in spelling, up to 1 for unrelated words."""
     one, two = _plain(word), _plain(other)
     return 0.0 if one == two else 1 - difflib.SequenceMatcher(None, one, two).ratio()
 

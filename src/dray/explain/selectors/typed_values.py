@@ -1,4 +1,4 @@
-"""Values of attributes and capacities as typed texts: read from devices, and put in order."""
+"""Values of attributes and capacities as typed texts: read from devices and ordered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dray.explain.selectors.expressions import ATTRIBUTES, SelectorSubject
 QUANTITY, VERSION, LIST = "quantity", "version", "list"
 
 FUNCTION_OF = {QUANTITY: expressions.QUANTITY, VERSION: expressions.SEMVER}
-"""What makes a value of a type out of a text in CEL."""
+"""The CEL function that converts a text to a value of a type."""
 
 
 class TypedValue(NamedTuple):
@@ -25,7 +25,7 @@ class TypedValue(NamedTuple):
 
 
 def read(device: Candidate, subject: SelectorSubject) -> TypedValue | None:
-    """A device's value of a subject; without domain, by the name as it is published."""
+    """Return a device's value of a subject, or None; without a domain, by the published name."""
     name = f"{subject.domain}/{subject.name}"
     if subject.field == ATTRIBUTES:
         attribute = attributes.lookup(device.device, device.driver, name)
@@ -54,25 +54,25 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def ordered(values: Iterable[TypedValue]) -> list[TypedValue]:
-    """The values from the least to the greatest; none where they have no order in common."""
-    known = list(values)
-    if len({value.type for value in known}) != 1 or known[0].type not in _READ:
+    """Return the values in ascending order; empty if they have no common order."""
+    typed = list(values)
+    if len({value.type for value in typed}) != 1 or typed[0].type not in _READ:
         return []
-    to_number = _READ[known[0].type]
+    to_number = _READ[typed[0].type]
     try:
-        return sorted(known, key=lambda value: to_number(value.text))
+        return sorted(typed, key=lambda value: to_number(value.text))
     except ValueError:
         return []
 
 
 def is_less(value: TypedValue, other: TypedValue) -> bool:
-    """Whether one value comes before another of the same type."""
+    """Return whether one value is less than another of the same type."""
     to_number = _READ[value.type]
     return bool(to_number(value.text) < to_number(other.text))
 
 
 def is_valid(value: TypedValue) -> bool:
-    """Whether the text is one of its type, where that type has an order."""
+    """Return whether the text is a valid value of its type, and the type has an order."""
     try:
         _READ[value.type](value.text)
     except (KeyError, ValueError):

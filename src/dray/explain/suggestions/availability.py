@@ -1,4 +1,4 @@
-"""What single nodes could give: taints to tolerate, capacity left over, claims that could end."""
+"""What a node could offer: devices with untolerated taints, capacity left, claims that may end."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from dray.explain.selectors import spelling
 def untolerated_taints(
     inventory: NodeInventory, resolved: ResolvedAlternative
 ) -> dict[DeviceTaint | None, None]:
-    """The taints that keep devices away which are selected; None where one device has several."""
-    found: dict[DeviceTaint | None, None] = {}
-    selected = eligibility.selected_devices(resolved, inventory).accepted
-    for device in inventory.members(selected & inventory.suspects):
+    """Return the untolerated taints of selected devices; also None if a device has several."""
+    untolerated: dict[DeviceTaint | None, None] = {}
+    selected = eligibility.selected_devices(resolved, inventory).matching
+    for device in inventory.members(selected & inventory.possibly_excluded):
         reasons = [
             taint
             for taint in device.taints
-            if taints.first_untolerated((taint,), resolved.option.tolerations) is not None
+            if taints.first_untolerated((taint,), resolved.parsed.tolerations) is not None
         ]
         if len(reasons) > 1:
-            found[None] = None
+            untolerated[None] = None
         for taint in reasons:
-            found[taint] = None
-    return found
+            untolerated[taint] = None
+    return untolerated
 
 
 class AffordableAmounts(NamedTuple):
-    """What to ask for of each capacity, and how much that is of what was asked for, from 0 to 1."""
+    """Amounts to request, and their fraction of what was requested, from 0 to 1."""
 
     amounts: dict[str, str]
     share: float
@@ -48,52 +48,58 @@ class AffordableAmounts(NamedTuple):
 def affordable_amounts(
     inventory: NodeInventory, resolved: ResolvedAlternative
 ) -> Iterator[AffordableAmounts]:
-    """What selected devices could give, each by itself, where that is less than was asked for."""
-    selected = eligibility.selected_devices(resolved, inventory).accepted & ~inventory.taken
+    """Yield what each selected device could provide, if that is less than was requested."""
+    selected = eligibility.selected_devices(resolved, inventory).matching & ~inventory.taken
     for device in inventory.members(selected):
-        found = _affordable(inventory, resolved.option, device)
-        if found is not None and found.amounts != dict(resolved.option.capacity or {}):
-            yield found
+        affordable = _affordable(inventory, resolved.parsed, device)
+        if affordable is not None and affordable.amounts != dict(resolved.parsed.capacity or {}):
+            yield affordable
 
 
 def _affordable(
-    inventory: NodeInventory, option: Alternative, device: Candidate
+    inventory: NodeInventory, alternative: Alternative, device: Candidate
 ) -> AffordableAmounts | None:
-    """What the device can give of each capacity that matters."""
-    holding = inventory.holding_of(device)
-    held: Mapping[str, int] = holding.capacity if holding else {}
-    asked = _renamed(option.capacity or {}, device.device.capacity)
+    """Return the largest amounts that the device can provide, or None."""
+    holders = inventory.device_holders(device)
+    consumed: Mapping[str, int] = holders.capacity if holders else {}
+    requested = _renamed(alternative.capacity or {}, device.device.capacity)
     amounts: dict[str, str] = {}
     share = 1.0
     for name, published in device.device.capacity.items():
         total = quantity.parse(published.value)
-        left = total.nano - held.get(name, 0) if device.is_shareable else total.nano
-        wanted = _wanted(asked.get(name), published, inventory)
-        if wanted is not None and wanted.nano <= left and _is_allowed(wanted, published, inventory):
-            if name in asked:
-                amounts[name] = asked[name]
+        left = total.nano - consumed.get(name, 0) if device.is_shareable else total.nano
+        desired = _consumed(requested.get(name), published, inventory)
+        if (
+            desired is not None
+            and desired.nano <= left
+            and _is_allowed(desired, published, inventory)
+        ):
+            if name in requested:
+                amounts[name] = requested[name]
             continue
         best = _largest(published.request_policy, left, total)
         if best is None:
             return None
         amounts[name] = str(best)
-        share *= best.nano / wanted.nano if wanted and wanted.nano else 1.0
+        share *= best.nano / desired.nano if desired and desired.nano else 1.0
     return AffordableAmounts(amounts, share)
 
 
-def _renamed(asked: Mapping[str, str], published: Mapping[str, DeviceCapacity]) -> dict[str, str]:
-    """What is asked for, by the names that the device has; what it has not is left out."""
-    found = {name: amount for name, amount in asked.items() if name in published}
-    for name in asked.keys() - found.keys():
+def _renamed(
+    requested: Mapping[str, str], published: Mapping[str, DeviceCapacity]
+) -> dict[str, str]:
+    """Return the requested amounts by the device's names; similar names are replaced."""
+    renamed = {name: amount for name, amount in requested.items() if name in published}
+    for name in requested.keys() - renamed.keys():
         for close in spelling.similar(name, published)[:1]:
-            found.setdefault(close, asked[name])
-    return found
+            renamed.setdefault(close, requested[name])
+    return renamed
 
 
-def _wanted(
+def _consumed(
     text: str | None, published: DeviceCapacity, inventory: NodeInventory
 ) -> Quantity | None:
-    """What the allocator would take; None where it cannot say."""
+    """Return the amount that the allocator would take, or None if it cannot be computed."""
     fractional = inventory.features.fractional_capacity_range
     requested = quantity.parse(text) if text is not None else None
     try:
@@ -102,21 +108,21 @@ def _wanted(
         return None
 
 
-def _is_allowed(wanted: Quantity, published: DeviceCapacity, inventory: NodeInventory) -> bool:
+def _is_allowed(desired: Quantity, published: DeviceCapacity, inventory: NodeInventory) -> bool:
     fractional = inventory.features.fractional_capacity_range
     policy = published.request_policy
-    return wanted.sign() >= 0 and not capacity.violates_policy(
-        wanted, policy, fractional=fractional
+    return desired.sign() >= 0 and not capacity.violates_policy(
+        desired, policy, fractional=fractional
     )
 
 
 def _largest(policy: CapacityRequestPolicy | None, left: int, total: Quantity) -> Quantity | None:
-    """The largest amount that a policy hands out of what is left."""
+    """Return the largest amount that a policy allows of what is left, or None."""
     if policy is None:
         return Quantity(left, total.format) if left > 0 else None
     if policy.valid_values:
         fitting = [
-            each for text in policy.valid_values if (each := quantity.parse(text)).nano <= left
+            value for text in policy.valid_values if (value := quantity.parse(text)).nano <= left
         ]
         return max(fitting, default=None)
     if policy.valid_range is None:
@@ -136,13 +142,13 @@ Holders = Counter[ClaimKey]
 
 
 def holding_claims(inventory: NodeInventory, resolved: ResolvedAlternative) -> Holders:
-    """Who holds devices of the node's pools; those that are selected count twice."""
-    selected = eligibility.selected_devices(resolved, inventory).accepted
-    found = Holders()
-    for section in inventory.sections:
-        for name, holding in section.holdings.by_device.items():
-            number = section.numbers.get(name)
-            weight = 2 if number is not None and selected >> number & 1 else 1
-            for key in holding.holders():
-                found[key] += weight
-    return found
+    """Count the devices that claims hold in the node's pools; selected ones count twice."""
+    selected = eligibility.selected_devices(resolved, inventory).matching
+    weights = Holders()
+    for node_pool in inventory.node_pools:
+        for name, holders in node_pool.holders.by_device.items():
+            index = node_pool.indexes.get(name)
+            weight = 2 if index is not None and selected >> index & 1 else 1
+            for key in holders.claims():
+                weights[key] += weight
+    return weights

@@ -1,7 +1,7 @@
-"""Asks the allocator, within bounds: whether claims fit, and whether they would after a change.
+"""Test with the allocator whether claims would fit after a change, within a budget.
 
-Effort is counted in positions of the search and in nodes asked, never in time, so that the same
-question always gets the same answer.
+The budget counts positions of the search and nodes, never time, so that the same claims always get
+the same suggestions.
 """
 
 from __future__ import annotations
@@ -17,92 +17,97 @@ from dray.allocator.placement import Fit
 from dray.api.types.dra import ResourceClaim
 from dray.explain.suggestions.changes import ClusterChange, SuggestedChange
 from dray.explain.survey.bounded_allocator import BoundedAllocator
-from dray.explain.survey.node_survey import StepKey, UnservedRequests
+from dray.explain.survey.node_survey import RequestKey, UnservedRequests
 
 POSITION_BUDGETS = (200, 2_000)
-"""Positions for one trial: most that succeed need few, so the many that do not may cost little."""
+"""Positions for one test, by round. Most tests that succeed need few positions."""
 
-_POSITIONS_IN_ALL = 10_000
-_NODES_ASKED = 4_000
+_TOTAL_POSITIONS = 10_000
+_NODES_TRIED = 4_000
 
 
 class ChangeTester:
-    """Tries changes on nodes that stand for the others."""
+    """Tests changes on representative nodes."""
 
     def __init__(
         self,
-        fleet: ClusterInventory,
+        cluster: ClusterInventory,
         nodes: Sequence[str],
         claims: Sequence[ResourceClaim],
-        standings: Iterable[UnservedRequests],
+        representatives: Iterable[UnservedRequests],
     ) -> None:
-        self._fleet = fleet
+        self._cluster = cluster
         self._nodes = nodes
         self._claims = claims
-        self._standings = tuple(standings)
-        self._asking = BoundedAllocator(fleet, nodes, new_share_id=lambda: "")
+        self._representatives = tuple(representatives)
+        self._allocator = BoundedAllocator(cluster, nodes, new_share_id=lambda: "")
         self.begin_round(POSITION_BUDGETS[0])
 
     def begin_round(self, positions: int) -> None:
-        """From now on a trial may take that many positions."""
-        self._asking.positions = positions
-        self._asking.spent = 0
-        self._left = _NODES_ASKED
+        """Begin a round in which a test may visit `positions` positions."""
+        self._allocator.positions = positions
+        self._allocator.spent = 0
+        self._left = _NODES_TRIED
         self.gave_up = False
-        """Whether some trial of this round was given up."""
+        """Whether a test of this round reached its limit."""
 
     @property
     def is_over(self) -> bool:
-        return self._left <= 0 or self._asking.spent >= _POSITIONS_IN_ALL
+        return self._left <= 0 or self._allocator.spent >= _TOTAL_POSITIONS
 
     def verify(
-        self, change: SuggestedChange, affected: frozenset[StepKey] | None, node: str | None = None
+        self,
+        change: SuggestedChange,
+        affected: frozenset[RequestKey] | None,
+        node: str | None = None,
     ) -> SuggestedChange | None:
-        """The change with a node on which the claims fit after it; None if it does not help.
+        """Return the change with a node on which the claims then fit, or None if it does not help.
 
-        A node that cannot serve a request which the change leaves alone is not asked; `affected` of
-        None is all requests. With `node`, only that one is asked.
+        A node is skipped if it cannot serve a request that the change does not affect; `affected`
+        is None if it affects all requests. With `node`, only that node is tried.
         """
         changed = change.applied_to(self._claims)
-        with change.applied_in(self._fleet), self._asking_about(change) as asking:
-            for standing in self._standings:
+        with change.applied_in(self._cluster), self._allocator_for(change) as allocator:
+            for unserved in self._representatives:
                 if self.is_over:
                     return None
-                if node not in (None, standing.node):
+                if node not in (None, unserved.node):
                     continue
-                if affected is not None and not standing.blocked <= affected:
+                if affected is not None and not unserved.blocked <= affected:
                     continue
                 self._left -= 1
-                if self._fits(asking, changed, standing.node):
-                    return _confirmed(asking, change, changed)
+                if self._fits(allocator, changed, unserved.node):
+                    return _confirmed(allocator, change, changed)
         return None
 
     @contextlib.contextmanager
-    def _asking_about(self, change: SuggestedChange) -> Iterator[BoundedAllocator]:
-        """Whom to ask: what is remembered does not hold in a cluster that was changed."""
+    def _allocator_for(self, change: SuggestedChange) -> Iterator[BoundedAllocator]:
+        """Return the allocator for a change: cached results are not valid in a changed cluster."""
         if not isinstance(change, ClusterChange):
-            yield self._asking
+            yield self._allocator
             return
-        asking = BoundedAllocator(
-            self._fleet, self._nodes, new_share_id=lambda: "", positions=self._asking.positions
+        allocator = BoundedAllocator(
+            self._cluster, self._nodes, new_share_id=lambda: "", positions=self._allocator.positions
         )
-        yield asking
-        self._asking.spent += asking.spent
+        yield allocator
+        self._allocator.spent += allocator.spent
 
-    def _fits(self, asking: BoundedAllocator, claims: Sequence[ResourceClaim], node: str) -> bool:
+    def _fits(
+        self, allocator: BoundedAllocator, claims: Sequence[ResourceClaim], node: str
+    ) -> bool:
         try:
-            return isinstance(asking.ask(claims, node), Fit)
+            return isinstance(allocator.allocate_on(claims, node), Fit)
         except rejections.AllocationError as failure:
             self.gave_up |= isinstance(failure, rejections.SearchTimeout)
             return False
 
 
 def _confirmed(
-    asking: BoundedAllocator, change: SuggestedChange, claims: Sequence[ResourceClaim]
+    allocator: BoundedAllocator, change: SuggestedChange, claims: Sequence[ResourceClaim]
 ) -> SuggestedChange | None:
-    """One node that fits is not enough where another one fails altogether."""
+    """Return the change with its first node, or None if an earlier node raises an error."""
     try:
-        answer = asking.first_fit(claims, asking.nodes)
+        fit = allocator.first_fit(claims, allocator.nodes)
     except rejections.AllocationError:
         return None
-    return msgspec.structs.replace(change, node=answer.node) if answer else None
+    return msgspec.structs.replace(change, node=fit.node) if fit else None

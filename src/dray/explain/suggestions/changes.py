@@ -1,8 +1,8 @@
 """Changes that could make claims fit, as values that can be applied.
 
-Most change a request of a claim. Some change what the claims meet: a claim ends, a class is
-corrected, a feature gate is turned on; these are made for the time of a `with` block, inside which
-only a new `Placement` knows of them.
+Most change a request of a claim. Some change the cluster: a claim ends, a class is corrected, a
+feature gate is turned on. These are applied during a `with` block, in which only a new `Allocator`
+sees them: an existing one may have cached results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dray.api.types.dra import (
 )
 
 Body = ExactDeviceRequest | DeviceSubRequest
-"""What a request or one of its alternatives asks for."""
+"""The content of a request or of one of its subrequests."""
 
 Claims = Sequence[ResourceClaim]
 _Part = TypeVar("_Part")
@@ -58,16 +58,16 @@ class SuggestedChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="chan
     node: str = ""
 
     def applied_to(self, claims: Claims) -> Claims:
-        """The claims as they would be."""
+        """Return the claims after the change."""
         return claims
 
-    def applied_in(self, fleet: ClusterInventory) -> contextlib.AbstractContextManager[None]:
-        """The fleet as it would be, until the block ends."""
+    def applied_in(self, cluster: ClusterInventory) -> contextlib.AbstractContextManager[None]:
+        """Apply the change to the cluster until the block ends."""
         return contextlib.nullcontext()
 
 
 class ClaimChange(SuggestedChange, frozen=True, kw_only=True):
-    """Changes what one claim asks for; `claim` is its position."""
+    """Changes the spec of one claim; `claim` is its position."""
 
     claim: int
 
@@ -99,20 +99,20 @@ class RequestChange(ClaimChange, frozen=True, kw_only=True):
             exactly = msgspec.structs.replace(request.exactly, **self._fields(request.exactly))
             return msgspec.structs.replace(request, exactly=exactly)
         changed = tuple(
-            msgspec.structs.replace(each, **self._fields(each))
-            if each.name == alternative
-            else each
-            for each in request.first_available
+            msgspec.structs.replace(config, **self._fields(config))
+            if config.name == alternative
+            else config
+            for config in request.first_available
         )
         return msgspec.structs.replace(request, first_available=changed)
 
     def _fields(self, body: Body) -> dict[str, object]:
-        """What to put into the request."""
+        """Return the changed fields of the request."""
         raise NotImplementedError
 
 
 class ReplaceSelector(RequestChange, frozen=True, kw_only=True):
-    """Write one selector otherwise: `new` for `old`, or a different text altogether."""
+    """Rewrite one selector: `new` instead of `old`, or another text altogether."""
 
     index: int
     expression: str
@@ -152,7 +152,7 @@ class TolerateTaint(RequestChange, frozen=True, kw_only=True):
 
 
 class FewerDevices(RequestChange, frozen=True, kw_only=True):
-    """An exact count: less than was asked for, or instead of all there are."""
+    """An exact count: fewer than requested, or instead of all."""
 
     count: int
     asked: int
@@ -163,7 +163,7 @@ class FewerDevices(RequestChange, frozen=True, kw_only=True):
 
 
 class LessCapacity(RequestChange, frozen=True, kw_only=True):
-    """Other amounts of some capacities; what is not asked for any more is absent."""
+    """Other amounts of some capacities; those no longer requested are absent."""
 
     amounts: dict[str, str]
     asked: dict[str, str]
@@ -181,7 +181,7 @@ class OtherClass(RequestChange, frozen=True, kw_only=True):
 
 
 class DropRequest(ClaimChange, frozen=True, kw_only=True):
-    """Do without a request."""
+    """Remove a request."""
 
     request: str
 
@@ -193,9 +193,9 @@ class DropRequest(ClaimChange, frozen=True, kw_only=True):
             if (kept := self._kept(constraint.requests)) or not constraint.requests
         )
         config = tuple(
-            msgspec.structs.replace(each, requests=kept)
-            for each in devices.config
-            if (kept := self._kept(each.requests)) or not each.requests
+            msgspec.structs.replace(config, requests=kept)
+            for config in devices.config
+            if (kept := self._kept(config.requests)) or not config.requests
         )
         return DeviceClaim(rest, constraints, config)
 
@@ -230,7 +230,7 @@ class DropConstraint(ClaimChange, frozen=True, kw_only=True):
 
 
 class DropClaim(SuggestedChange, frozen=True, kw_only=True):
-    """Do without one of several claims."""
+    """Remove one of several claims."""
 
     claim: int
     name: ClaimKey
@@ -244,16 +244,16 @@ class WaitForClaim(SuggestedChange, frozen=True, kw_only=True):
 
     holder: ClaimKey
 
-    def applied_in(self, fleet: ClusterInventory) -> contextlib.AbstractContextManager[None]:
-        return without(fleet, self.holder)
+    def applied_in(self, cluster: ClusterInventory) -> contextlib.AbstractContextManager[None]:
+        return without(cluster, self.holder)
 
 
 class ClusterChange(SuggestedChange, frozen=True, kw_only=True):
-    """Changes what all claims meet, which is up to who administers the cluster."""
+    """Changes the cluster for all claims, which only an administrator can do."""
 
 
 class ReplaceClassSelector(ClusterChange, frozen=True, kw_only=True):
-    """Write a selector of a class otherwise."""
+    """Rewrite a selector of a class."""
 
     device_class: str
     index: int
@@ -263,24 +263,24 @@ class ReplaceClassSelector(ClusterChange, frozen=True, kw_only=True):
     old: str = ""
     new: str = ""
 
-    def applied_in(self, fleet: ClusterInventory) -> contextlib.AbstractContextManager[None]:
+    def applied_in(self, cluster: ClusterInventory) -> contextlib.AbstractContextManager[None]:
         selector = DeviceSelector(CELDeviceSelector(self.replacement))
-        selectors = fleet.classes[self.device_class].spec.selectors
+        selectors = cluster.classes[self.device_class].spec.selectors
         return _with_selectors(
-            fleet, self.device_class, _with_part(selectors, self.index, selector)
+            cluster, self.device_class, _with_part(selectors, self.index, selector)
         )
 
 
 class DropClassSelector(ClusterChange, frozen=True, kw_only=True):
-    """Take a selector out of a class."""
+    """Remove a selector of a class."""
 
     device_class: str
     index: int
     expression: str
 
-    def applied_in(self, fleet: ClusterInventory) -> contextlib.AbstractContextManager[None]:
-        selectors = fleet.classes[self.device_class].spec.selectors
-        return _with_selectors(fleet, self.device_class, _without_part(selectors, self.index))
+    def applied_in(self, cluster: ClusterInventory) -> contextlib.AbstractContextManager[None]:
+        selectors = cluster.classes[self.device_class].spec.selectors
+        return _with_selectors(cluster, self.device_class, _without_part(selectors, self.index))
 
 
 class EnableGate(ClusterChange, frozen=True, kw_only=True):
@@ -289,42 +289,42 @@ class EnableGate(ClusterChange, frozen=True, kw_only=True):
     gate: str
 
     @contextlib.contextmanager
-    def applied_in(self, fleet: ClusterInventory) -> Iterator[None]:
-        before = fleet.features
+    def applied_in(self, cluster: ClusterInventory) -> Iterator[None]:
+        before = cluster.features
         names = [self.gate, *features.GATES[self.gate].needs]
         on = {features.GATES[name].field: True for name in names}
-        fleet.use_features(msgspec.structs.replace(before, **on))
+        cluster.use_features(msgspec.structs.replace(before, **on))
         try:
             yield
         finally:
-            fleet.use_features(before)
+            cluster.use_features(before)
 
 
 @contextlib.contextmanager
 def _with_selectors(
-    fleet: ClusterInventory, device_class: str, selectors: tuple[DeviceSelector, ...]
+    cluster: ClusterInventory, device_class: str, selectors: tuple[DeviceSelector, ...]
 ) -> Iterator[None]:
-    """The fleet as if a class had other selectors."""
-    before = fleet.classes
+    """Give a class other selectors until the block ends."""
+    before = cluster.classes
     spec = msgspec.structs.replace(before[device_class].spec, selectors=selectors)
     changed = msgspec.structs.replace(before[device_class], spec=spec)
-    # Not put_class: everybody else's answers would be forgotten for nothing.
-    fleet.classes = {**before, device_class: changed}
+    # Not put_class, which would invalidate the cached results of all allocators for nothing.
+    cluster.classes = {**before, device_class: changed}
     try:
         yield
     finally:
-        fleet.classes = before
+        cluster.classes = before
 
 
 @contextlib.contextmanager
-def without(fleet: ClusterInventory, key: ClaimKey) -> Iterator[None]:
-    """The fleet as if a claim had ended."""
-    allocation = fleet.release(key)
+def without(cluster: ClusterInventory, key: ClaimKey) -> Iterator[None]:
+    """Release a claim until the block ends."""
+    allocation = cluster.release(key)
     try:
         yield
     finally:
         if allocation is not None:
-            fleet.record_allocation(key, allocation)
+            cluster.record_allocation(key, allocation)
 
 
 def _with_part(parts: Sequence[_Part], index: int, part: _Part) -> tuple[_Part, ...]:

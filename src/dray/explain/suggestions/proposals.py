@@ -1,7 +1,7 @@
-"""Changes worth trying, made from what was found out about the claims and the nodes.
+"""Proposals of changes, made from the survey of the nodes and the facts about filters.
 
-Each function proposes one kind of change, the least intrusive first; whether a proposal helps is
-for `relaxation` to find out.
+Each function proposes one kind of change, the least intrusive first; `relaxation` tests whether a
+proposal helps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dray.explain.suggestions.changes import (
 from dray.explain.suggestions.selector_rewrites import Rewrite
 from dray.explain.survey.facts import Observation
 from dray.explain.survey.filters import FilterKind
-from dray.explain.survey.node_survey import StepKey, Survey
+from dray.explain.survey.node_survey import RequestKey, Survey
 
 _CLASSES_TRIED = 16
 _HOLDERS_TRIED = 8
@@ -42,53 +42,50 @@ _AMOUNTS_TRIED = 8
 
 
 class Proposal(NamedTuple):
-    """A change to try, which requests it can help, and where, if only one node comes into question.
-
-    None stands for all requests.
-    """
+    """A change to test, the requests that it can help (None for all), and a node if only one."""
 
     change: SuggestedChange
-    affected: frozenset[StepKey] | None
+    affected: frozenset[RequestKey] | None
     node: str | None = None
 
 
 class ProposalContext(NamedTuple):
-    """Everything that proposals are made from."""
+    """Everything that proposals are made from: the claims and the results about them."""
 
-    fleet: ClusterInventory
+    cluster: ClusterInventory
     claims: Sequence[ResourceClaim]
     resolved: Sequence[ResolvedClaim]
     survey: Survey
     observations: Sequence[Observation]
     gates: Sequence[str]
-    """Feature gates that are in the way."""
+    """Feature gates that exclude devices."""
 
 
 Propose = Callable[[ProposalContext], Iterator[Proposal]]
 
 
-def options(question: ProposalContext) -> Iterator[ResolvedAlternative]:
-    for claim in question.resolved:
+def alternatives(context: ProposalContext) -> Iterator[ResolvedAlternative]:
+    for claim in context.resolved:
         for request in claim.requests:
-            yield from request.options
+            yield from request.alternatives
 
 
-def affecting(option: ResolvedAlternative) -> frozenset[StepKey]:
-    return frozenset({(option.claim, option.option.name.parent)})
+def affecting(alternative: ResolvedAlternative) -> frozenset[RequestKey]:
+    return frozenset({(alternative.claim, alternative.parsed.name.parent)})
 
 
-def _inventories(question: ProposalContext) -> Iterator[tuple[str, NodeInventory]]:
-    """The nodes that stand for the others."""
-    fleet = question.fleet
-    for standing in question.survey.representatives:
-        yield standing.node, fleet.inventory(fleet.nodes[standing.node])
+def _inventories(context: ProposalContext) -> Iterator[tuple[str, NodeInventory]]:
+    """Yield the representative nodes with their inventories."""
+    cluster = context.cluster
+    for unserved in context.survey.representatives:
+        yield unserved.node, cluster.inventory(cluster.nodes[unserved.node])
 
 
 def rewritten(rewrite: Callable[[Observation], Iterator[Rewrite]]) -> Propose:
-    """Other ways to write the selectors of requests."""
+    """Return a function that proposes rewritten selectors of requests."""
 
-    def propose(question: ProposalContext) -> Iterator[Proposal]:
-        for observed in question.observations:
+    def propose(context: ProposalContext) -> Iterator[Proposal]:
+        for observed in context.observations:
             facts = observed.facts
             if facts.filter.kind is not FilterKind.SELECTOR:
                 continue
@@ -109,22 +106,22 @@ def rewritten(rewrite: Callable[[Observation], Iterator[Rewrite]]) -> Propose:
     return propose
 
 
-def correct_names(question: ProposalContext) -> Iterator[Proposal]:
-    """Classes and constraint attributes that do not exist and are written much like others."""
-    classes = question.fleet.classes
-    for option in options(question):
-        asked = option.option.device_class
-        if asked not in classes:
-            for close in spelling.similar(asked, classes)[:_CLASSES_TRIED]:
-                yield Proposal(_other_class(option, close), affecting(option))
-    for observed in question.observations:
+def correct_names(context: ProposalContext) -> Iterator[Proposal]:
+    """Propose similar names for classes and constraint attributes that do not exist."""
+    classes = context.cluster.classes
+    for alternative in alternatives(context):
+        requested = alternative.parsed.device_class
+        if requested not in classes:
+            for close in spelling.similar(requested, classes)[:_CLASSES_TRIED]:
+                yield Proposal(_other_class(alternative, close), affecting(alternative))
+    for observed in context.observations:
         if observed.facts.filter.kind is FilterKind.CONSTRAINTS:
-            yield from _corrected_constraints(question, observed)
+            yield from _corrected_constraints(context, observed)
 
 
-def _corrected_constraints(question: ProposalContext, observed: Observation) -> Iterator[Proposal]:
+def _corrected_constraints(context: ProposalContext, observed: Observation) -> Iterator[Proposal]:
     claim = observed.facts.claim
-    for index, constraint in enumerate(question.claims[claim].spec.devices.constraints):
+    for index, constraint in enumerate(context.claims[claim].spec.devices.constraints):
         attribute = constraint.match_attribute or constraint.distinct_attribute or ""
         for fact in observed.facts.subjects:
             if f"{fact.domain}/{fact.name}" != attribute:
@@ -134,21 +131,24 @@ def _corrected_constraints(question: ProposalContext, observed: Observation) -> 
                 change = ReplaceConstraint(
                     claim=claim, index=index, attribute=attribute, replacement=other
                 )
-                yield Proposal(change, _of_claim(question, claim))
+                yield Proposal(change, _of_claim(context, claim))
 
 
-def _of_claim(question: ProposalContext, claim: int) -> frozenset[StepKey]:
+def _of_claim(context: ProposalContext, claim: int) -> frozenset[RequestKey]:
     return frozenset(
-        (claim, request.name) for request in question.claims[claim].spec.devices.requests
+        (claim, request.name) for request in context.claims[claim].spec.devices.requests
     )
 
 
-def wait(question: ProposalContext) -> Iterator[Proposal]:
-    """One claim that ends; those that hold most of what is wanted first."""
-    own = {claim.key for claim in question.claims}
-    for node, inventory in _inventories(question):
+def wait(context: ProposalContext) -> Iterator[Proposal]:
+    """Propose to wait for one claim, those that hold most of what is needed first."""
+    own = {claim.key for claim in context.claims}
+    for node, inventory in _inventories(context):
         weights = sum(
-            (availability.holding_claims(inventory, option) for option in options(question)),
+            (
+                availability.holding_claims(inventory, alternative)
+                for alternative in alternatives(context)
+            ),
             start=_NOBODY,
         )
         ranked = sorted(weights, key=lambda holder: (-weights[holder], holder))
@@ -160,52 +160,54 @@ def wait(question: ProposalContext) -> Iterator[Proposal]:
 _NOBODY = availability.Holders()
 
 
-def ask_for_smaller_amounts(question: ProposalContext) -> Iterator[Proposal]:
-    """Less of a capacity, the most that some device can give first."""
-    for option in options(question):
-        asked = dict(option.option.capacity or {})
-        found: dict[tuple[tuple[str, str], ...], float] = {}
-        for _, inventory in _inventories(question):
-            for amounts, share in availability.affordable_amounts(inventory, option):
-                found[tuple(sorted(amounts.items()))] = share
-        ranked = sorted(found, key=lambda amounts: -found[amounts])
+def ask_for_smaller_amounts(context: ProposalContext) -> Iterator[Proposal]:
+    """Propose smaller amounts of capacities, the largest that a device has left first."""
+    for alternative in alternatives(context):
+        requested = dict(alternative.parsed.capacity or {})
+        share_of: dict[tuple[tuple[str, str], ...], float] = {}
+        for _, inventory in _inventories(context):
+            for amounts, share in availability.affordable_amounts(inventory, alternative):
+                share_of[tuple(sorted(amounts.items()))] = share
+        ranked = sorted(share_of, key=lambda amounts: -share_of[amounts])
         for chosen in ranked[:_AMOUNTS_TRIED]:
             change = LessCapacity(
-                claim=option.claim,
-                request=str(option.option.name),
+                claim=alternative.claim,
+                request=str(alternative.parsed.name),
                 amounts=dict(chosen),
-                asked=asked,
+                asked=requested,
             )
-            yield Proposal(change, affecting(option))
+            yield Proposal(change, affecting(alternative))
 
 
-def tolerate(question: ProposalContext) -> Iterator[Proposal]:
-    """One taint; then, for devices with several, all of them."""
-    for option in options(question):
-        found = dict.fromkeys(
+def tolerate(context: ProposalContext) -> Iterator[Proposal]:
+    """Propose to tolerate one taint; then, for devices with several, all taints."""
+    for alternative in alternatives(context):
+        untolerated = dict.fromkeys(
             taint
-            for _, inventory in _inventories(question)
-            for taint in availability.untolerated_taints(inventory, option)
+            for _, inventory in _inventories(context)
+            for taint in availability.untolerated_taints(inventory, alternative)
         )
-        for taint in sorted(found, key=lambda each: each is None):
-            change = TolerateTaint(claim=option.claim, request=str(option.option.name), taint=taint)
-            yield Proposal(change, affecting(option))
+        for taint in sorted(untolerated, key=lambda taint: taint is None):
+            change = TolerateTaint(
+                claim=alternative.claim, request=str(alternative.parsed.name), taint=taint
+            )
+            yield Proposal(change, affecting(alternative))
 
 
-def drop_selectors(question: ProposalContext) -> Iterator[Proposal]:
-    for option in options(question):
-        for index, expression in enumerate(option.option.selectors):
+def drop_selectors(context: ProposalContext) -> Iterator[Proposal]:
+    for alternative in alternatives(context):
+        for index, expression in enumerate(alternative.parsed.selectors):
             change = DropSelector(
-                claim=option.claim,
-                request=str(option.option.name),
+                claim=alternative.claim,
+                request=str(alternative.parsed.name),
                 index=index,
                 expression=expression or "",
             )
-            yield Proposal(change, affecting(option))
+            yield Proposal(change, affecting(alternative))
 
 
-def drop_constraints(question: ProposalContext) -> Iterator[Proposal]:
-    for number, claim in enumerate(question.claims):
+def drop_constraints(context: ProposalContext) -> Iterator[Proposal]:
+    for number, claim in enumerate(context.claims):
         for index, constraint in enumerate(claim.spec.devices.constraints):
             change = DropConstraint(
                 claim=number,
@@ -213,43 +215,43 @@ def drop_constraints(question: ProposalContext) -> Iterator[Proposal]:
                 attribute=constraint.match_attribute or constraint.distinct_attribute or "",
                 is_match=constraint.match_attribute is not None,
             )
-            yield Proposal(change, _of_claim(question, number))
+            yield Proposal(change, _of_claim(context, number))
 
 
-def use_fitting_classes(question: ProposalContext) -> Iterator[Proposal]:
-    """Classes with devices that the request's own selectors match."""
-    return _other_classes(question, has_selectors=True)
+def use_fitting_classes(context: ProposalContext) -> Iterator[Proposal]:
+    """Propose other classes for requests with selectors of their own."""
+    return _other_classes(context, has_selectors=True)
 
 
-def use_any_classes(question: ProposalContext) -> Iterator[Proposal]:
-    return _other_classes(question, has_selectors=False)
+def use_any_classes(context: ProposalContext) -> Iterator[Proposal]:
+    return _other_classes(context, has_selectors=False)
 
 
-def _other_classes(question: ProposalContext, *, has_selectors: bool) -> Iterator[Proposal]:
-    for option in options(question):
-        if bool(option.option.selectors) is not has_selectors:
+def _other_classes(context: ProposalContext, *, has_selectors: bool) -> Iterator[Proposal]:
+    for alternative in alternatives(context):
+        if bool(alternative.parsed.selectors) is not has_selectors:
             continue
         others = sorted(
             device_class
-            for device_class in question.fleet.classes
-            if device_class != option.option.device_class
+            for device_class in context.cluster.classes
+            if device_class != alternative.parsed.device_class
         )
         for name in others[:_CLASSES_TRIED]:
-            yield Proposal(_other_class(option, name), affecting(option))
+            yield Proposal(_other_class(alternative, name), affecting(alternative))
 
 
-def _other_class(option: ResolvedAlternative, name: str) -> OtherClass:
+def _other_class(alternative: ResolvedAlternative, name: str) -> OtherClass:
     return OtherClass(
-        claim=option.claim,
-        request=str(option.option.name),
+        claim=alternative.claim,
+        request=str(alternative.parsed.name),
         device_class=name,
-        asked=option.option.device_class,
+        asked=alternative.parsed.device_class,
     )
 
 
-def correct_classes(question: ProposalContext) -> Iterator[Proposal]:
-    """Mistakes in selectors of classes."""
-    for observed in question.observations:
+def correct_classes(context: ProposalContext) -> Iterator[Proposal]:
+    """Propose corrections of selectors in classes."""
+    for observed in context.observations:
         class_filter = observed.facts.filter
         if class_filter.kind is FilterKind.CLASS:
             for how, text, old, new in selector_rewrites.corrections(observed):
@@ -265,31 +267,31 @@ def correct_classes(question: ProposalContext) -> Iterator[Proposal]:
                 yield Proposal(change, None)
 
 
-def enable_gates(question: ProposalContext) -> Iterator[Proposal]:
-    for gate in question.gates:
+def enable_gates(context: ProposalContext) -> Iterator[Proposal]:
+    for gate in context.gates:
         yield Proposal(EnableGate(gate=gate), None)
 
 
-def drop_requests(question: ProposalContext) -> Iterator[Proposal]:
-    for number, claim in enumerate(question.claims):
-        asked = claim.spec.devices.requests
-        for request in asked if len(asked) > 1 else ():
+def drop_requests(context: ProposalContext) -> Iterator[Proposal]:
+    for number, claim in enumerate(context.claims):
+        requested = claim.spec.devices.requests
+        for request in requested if len(requested) > 1 else ():
             change = DropRequest(claim=number, request=request.name)
             yield Proposal(change, frozenset({(number, request.name)}))
 
 
-def drop_claims(question: ProposalContext) -> Iterator[Proposal]:
-    for number, claim in enumerate(question.claims if len(question.claims) > 1 else ()):
+def drop_claims(context: ProposalContext) -> Iterator[Proposal]:
+    for number, claim in enumerate(context.claims if len(context.claims) > 1 else ()):
         key = claim.key
-        yield Proposal(DropClaim(claim=number, name=key), _of_claim(question, number))
+        yield Proposal(DropClaim(claim=number, name=key), _of_claim(context, number))
 
 
-def drop_class_selectors(question: ProposalContext) -> Iterator[Proposal]:
+def drop_class_selectors(context: ProposalContext) -> Iterator[Proposal]:
     of_classes = dict.fromkeys(
-        (test.device_class, test.number, test.text)
-        for option in options(question)
-        for test in option.tests
-        if test.device_class is not None
+        (located.device_class, located.number, located.text)
+        for alternative in alternatives(context)
+        for located in alternative.selectors
+        if located.device_class is not None
     )
     for device_class, index, expression in of_classes:
         change = DropClassSelector(device_class=device_class, index=index, expression=expression)

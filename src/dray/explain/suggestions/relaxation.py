@@ -1,8 +1,8 @@
-"""The smallest changes with which the claims would fit, found by asking the allocator again.
+"""Find the smallest changes with which the claims would fit, by running the allocator again.
 
-Proposals come in the order of what they ask of the user: first what can only be a mistake, then
-waiting, then asking for less, then doing without something. What is returned has been tried: the
-changed claims fit on a node of the fleet.
+Proposals come in the order of what they cost the user: first corrections of obvious mistakes, then
+waiting, then requesting less, then giving up something. Every change that is returned was tried:
+the changed claims fit on a node of the cluster.
 """
 
 from __future__ import annotations
@@ -27,35 +27,33 @@ from dray.explain.suggestions.changes import (
 )
 from dray.explain.suggestions.proposals import ProposalContext, Propose
 
-CHANGES_WANTED = 3
+CHANGES_RETURNED = 3
 
 
-def find(question: ProposalContext, nodes: Sequence[str]) -> tuple[SuggestedChange, ...]:
-    """A few changes of different kinds that help, the smallest first."""
-    candidates = ChangeTester(
-        question.fleet, nodes, question.claims, question.survey.representatives
-    )
-    for patience in change_tester.POSITION_BUDGETS:
-        candidates.begin_round(patience)
-        found = _round(question, candidates)
-        if found or not candidates.gave_up:
-            return found
+def find(context: ProposalContext, nodes: Sequence[str]) -> tuple[SuggestedChange, ...]:
+    """Return a few changes of different kinds that help, the smallest first."""
+    tester = ChangeTester(context.cluster, nodes, context.claims, context.survey.representatives)
+    for budget in change_tester.POSITION_BUDGETS:
+        tester.begin_round(budget)
+        changes = _round(context, tester)
+        if changes or not tester.gave_up:
+            return changes
     return ()
 
 
-def _round(question: ProposalContext, candidates: ChangeTester) -> tuple[SuggestedChange, ...]:
-    found: list[SuggestedChange] = []
+def _round(context: ProposalContext, tester: ChangeTester) -> tuple[SuggestedChange, ...]:
+    changes: list[SuggestedChange] = []
     for find_one in _BY_EFFORT:
-        change = find_one(question, candidates, {_spot(each) for each in found})
+        change = find_one(context, tester, {_subject_of(change) for change in changes})
         if change is not None:
-            found.append(change)
-        if len(found) == CHANGES_WANTED or candidates.is_over:
+            changes.append(change)
+        if len(changes) == CHANGES_RETURNED or tester.is_over:
             break
-    return tuple(found)
+    return tuple(changes)
 
 
-def _spot(change: SuggestedChange) -> Hashable:
-    """What a change touches: a second change of the same would say nothing new."""
+def _subject_of(change: SuggestedChange) -> Hashable:
+    """Return what a change is about: a second one about the same would add nothing."""
     match change:
         case ReplaceSelector() | DropSelector():
             return "selector", change.claim, change.request, change.index
@@ -71,91 +69,94 @@ def _spot(change: SuggestedChange) -> Hashable:
 Find = Callable[[ProposalContext, ChangeTester, Set[Hashable]], SuggestedChange | None]
 
 
-def _tried(propose: Propose) -> Find:
-    """The first of the proposals that helps."""
+def _first_verified(propose: Propose) -> Find:
+    """Return a function that finds the first proposal that helps."""
 
     def find_one(
-        question: ProposalContext, candidates: ChangeTester, touched: Set[Hashable]
+        context: ProposalContext, tester: ChangeTester, touched: Set[Hashable]
     ) -> SuggestedChange | None:
-        for proposal in propose(question):
-            if candidates.is_over:
+        for proposal in propose(context):
+            if tester.is_over:
                 return None
-            if _spot(proposal.change) in touched:
+            if _subject_of(proposal.change) in touched:
                 continue
-            proven = candidates.verify(*proposal)
-            if proven is not None:
-                return proven
+            verified = tester.verify(*proposal)
+            if verified is not None:
+                return verified
         return None
 
     return find_one
 
 
 def _last_resort(find_one: Find) -> Find:
-    """Looked for only if nothing was found before."""
-    return lambda question, candidates, touched: (
-        None if touched else find_one(question, candidates, touched)
-    )
+    """Return a function that does nothing if another change was found before."""
+    return lambda context, tester, touched: None if touched else find_one(context, tester, touched)
 
 
 def _fewer(
-    question: ProposalContext, candidates: ChangeTester, touched: Set[Hashable]
+    context: ProposalContext, tester: ChangeTester, touched: Set[Hashable]
 ) -> SuggestedChange | None:
-    """The largest count that fits."""
+    """Return the change to the largest count that fits, or None."""
     left = {
         (funnel.claim, funnel.request): funnel.best.left
-        for funnel in question.survey.funnels
+        for funnel in context.survey.funnels
         if funnel.best
     }
-    for option in proposals.options(question):
-        there = left.get((option.claim, str(option.option.name)), 0)
-        found = _largest_count(option, there, candidates)
-        if found is not None:
-            return found
+    for alternative in proposals.alternatives(context):
+        available = left.get((alternative.claim, str(alternative.parsed.name)), 0)
+        change = _largest_count(alternative, available, tester)
+        if change is not None:
+            return change
     return None
 
 
 def _largest_count(
-    option: ResolvedAlternative, there: int, candidates: ChangeTester
+    alternative: ResolvedAlternative, available: int, tester: ChangeTester
 ) -> SuggestedChange | None:
-    """Fitting is monotonic in the count: where one device does not fit, no count does."""
-    asked = option.option.count if option.option.mode == EXACT_COUNT else 0
-    if option.option.mode not in (EXACT_COUNT, ALL):
-        there = 1
-    low, high = 1, min(asked - 1 if asked else there, there, ALLOCATION_RESULTS_MAX_SIZE)
-    found = None
+    """Return the change to the largest count that fits, or None."""
+    # If a count fits, every smaller one does. So try 1 first, then search by bisection.
+    requested = alternative.parsed.count if alternative.parsed.mode == EXACT_COUNT else 0
+    if alternative.parsed.mode not in (EXACT_COUNT, ALL):
+        available = 1
+    fewer = requested - 1 if requested else available
+    low, high = 1, min(fewer, available, ALLOCATION_RESULTS_MAX_SIZE)
+    largest = None
     while low <= high:
-        count = low if found is None else (low + high + 1) // 2
+        count = low if largest is None else (low + high + 1) // 2
         change = FewerDevices(
-            claim=option.claim, request=str(option.option.name), count=count, asked=asked
+            claim=alternative.claim,
+            request=str(alternative.parsed.name),
+            count=count,
+            asked=requested,
         )
-        proven = candidates.verify(change, proposals.affecting(option))
-        if proven is not None:
-            found, low = proven, count + 1
-        elif found is None:
+        verified = tester.verify(change, proposals.affecting(alternative))
+        if verified is not None:
+            largest, low = verified, count + 1
+        elif largest is None:
             return None
         else:
             high = count - 1
-    return found
+    return largest
 
 
 _BY_EFFORT: Sequence[Find] = (
-    _tried(proposals.rewritten(selector_rewrites.corrections)),
-    _tried(proposals.correct_names),
-    _tried(proposals.rewritten(selector_rewrites.spellings)),
-    _tried(proposals.wait),
-    _tried(proposals.rewritten(selector_rewrites.thresholds)),
-    _tried(proposals.ask_for_smaller_amounts),
-    _tried(proposals.tolerate),
+    _first_verified(proposals.rewritten(selector_rewrites.corrections)),
+    _first_verified(proposals.correct_names),
+    _first_verified(proposals.rewritten(selector_rewrites.spellings)),
+    _first_verified(proposals.wait),
+    _first_verified(proposals.rewritten(selector_rewrites.thresholds)),
+    _first_verified(proposals.ask_for_smaller_amounts),
+    _first_verified(proposals.tolerate),
     _fewer,
-    _tried(proposals.use_fitting_classes),
-    _tried(proposals.rewritten(selector_rewrites.other_values)),
-    _tried(proposals.rewritten(selector_rewrites.shortenings)),
-    _tried(proposals.drop_selectors),
-    _tried(proposals.drop_constraints),
-    _last_resort(_tried(proposals.correct_classes)),
-    _last_resort(_tried(proposals.enable_gates)),
-    _last_resort(_tried(proposals.use_any_classes)),
-    _last_resort(_tried(proposals.drop_requests)),
-    _last_resort(_tried(proposals.drop_claims)),
-    _last_resort(_tried(proposals.drop_class_selectors)),
+    _first_verified(proposals.use_fitting_classes),
+    _first_verified(proposals.rewritten(selector_rewrites.other_values)),
+    _first_verified(proposals.rewritten(selector_rewrites.shortenings)),
+    _first_verified(proposals.drop_selectors),
+    _first_verified(proposals.drop_constraints),
+    _last_resort(_first_verified(proposals.correct_classes)),
+    _last_resort(_first_verified(proposals.enable_gates)),
+    _last_resort(_first_verified(proposals.use_any_classes)),
+    _last_resort(_first_verified(proposals.drop_requests)),
+    _last_resort(_first_verified(proposals.drop_claims)),
+    _last_resort(_first_verified(proposals.drop_class_selectors)),
 )

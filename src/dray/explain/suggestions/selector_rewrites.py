@@ -1,7 +1,7 @@
-"""Other ways to write a selector, suggested by what devices publish.
+"""Rewritten selectors, made from what devices publish.
 
-First corrections of what can only be a mistake, then values that come close, then thresholds that
-some device meets, then other values. Whether any of them helps is for others to try.
+First corrections of obvious mistakes, then similar values, then thresholds that some device meets,
+then other values. `change_tester` tests whether any of them helps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DOWNWARD = ("<=", "<")
 
 
 class Rewrite(NamedTuple):
-    """A selector written otherwise: `new` for `old`."""
+    """A rewritten selector: `new` instead of `old`."""
 
     how: Rewriting
     text: str
@@ -30,7 +30,7 @@ class Rewrite(NamedTuple):
 
 
 def corrections(observed: Observation) -> Iterator[Rewrite]:
-    """What is written wrong: names, domains, types, and attributes that not every device has."""
+    """Correct names, domains and types; guard attributes that not every device has."""
     text = observed.facts.filter.expression
     for fact in observed.facts.subjects:
         if not fact.devices:
@@ -47,22 +47,22 @@ def corrections(observed: Observation) -> Iterator[Rewrite]:
 
 
 def spellings(observed: Observation) -> Iterator[Rewrite]:
-    """Values that exist and differ from the one that is asked for only in how they are written."""
+    """Replace a value by published ones that differ only in spelling."""
     for compared in _equalities(observed):
-        known = [each.text for each in observed.values[compared.subject]]
-        for close in spelling.written_otherwise(str(compared.constant), known)[:_SUGGESTIONS]:
+        values = [value.text for value in observed.values[compared.subject]]
+        for close in spelling.same_but_spelling(str(compared.constant), values)[:_SUGGESTIONS]:
             yield _with_value(observed, compared, close, Rewriting.SPELLING)
 
 
 def thresholds(observed: Observation) -> Iterator[Rewrite]:
-    """Limits that some device meets, the one nearest to what is asked for first."""
+    """Replace a limit by those that some device meets, the nearest first."""
     for compared in expressions.comparisons(observed.facts.filter.expression):
         for limit in _reachable_limits(observed, compared)[:_SUGGESTIONS]:
             yield _with_value(observed, compared, limit.text, Rewriting.THRESHOLD)
 
 
 def other_values(observed: Observation) -> Iterator[Rewrite]:
-    """Values that exist, the most common first."""
+    """Replace a value by published ones, the most common first."""
     for compared in _equalities(observed):
         common = observed.values[compared.subject].most_common(_SUGGESTIONS)
         for value, _ in common:
@@ -71,7 +71,7 @@ def other_values(observed: Observation) -> Iterator[Rewrite]:
 
 
 def shortenings(observed: Observation) -> Iterator[Rewrite]:
-    """The selector without one of its clauses."""
+    """Drop one clause of the selector."""
     text = observed.facts.filter.expression
     for clause in observed.facts.clauses:
         shorter = expressions.without_clause(text, clause.text)
@@ -94,9 +94,9 @@ def _renamings(text: str, fact: SubjectFact) -> Iterator[Rewrite]:
 
 
 def _retyped(text: str, observed: Observation) -> str:
-    """The text with every constant of the type that the devices' values have."""
-    for subject, found in observed.values.items():
-        types = {QUANTITY} if subject.field == CAPACITY else {each.type for each in found}
+    """Return the text with every constant converted to the type of the devices' values."""
+    for subject, values in observed.values.items():
+        types = {QUANTITY} if subject.field == CAPACITY else {value.type for value in values}
         if len(types) == 1:
             (kind,) = types
             text = _all_converted(text, subject, typed_values.FUNCTION_OF.get(kind, kind))
@@ -120,16 +120,16 @@ def _equalities(observed: Observation) -> Iterator[Comparison]:
 
 
 def _reachable_limits(observed: Observation, compared: Comparison) -> list[TypedValue]:
-    """The limits that let some device through which the present one keeps out."""
-    known = typed_values.ordered(observed.values.get(compared.subject, ()))
+    """Return the limits that would let a device pass that is rejected now, the nearest first."""
+    values = typed_values.ordered(observed.values.get(compared.subject, ()))
     limit = TypedValue(type_of(compared), str(compared.constant))
-    if not known or known[0].type != limit.type or not typed_values.is_valid(limit):
+    if not values or values[0].type != limit.type or not typed_values.is_valid(limit):
         return []
     if compared.relation in _UPWARD:
-        known.reverse()
+        values.reverse()
     elif compared.relation not in _DOWNWARD:
         return []
-    refused = [each for each in known if not _meets(each, compared.relation, limit)]
+    refused = [value for value in values if not _meets(value, compared.relation, limit)]
     # A device that has just the limit does not pass `>`: the next value is the one to ask for.
     return refused if compared.relation in (">=", "<=") else refused[1:]
 
@@ -147,7 +147,7 @@ def _meets(value: TypedValue, relation: str, limit: TypedValue) -> bool:
 
 def _with_value(observed: Observation, compared: Comparison, value: str, how: Rewriting) -> Rewrite:
     new = expressions.written(value) if isinstance(compared.constant, str) else value
-    text = expressions.replaced(observed.facts.filter.expression, compared.place, new)
+    text = expressions.replaced(observed.facts.filter.expression, compared.span, new)
     return Rewrite(how, text, str(compared.constant), value)
 
 

@@ -8,43 +8,46 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.placement import Allocator, Fit, FitResult
 from dray.api.types.dra import ResourceClaim
 
-POSITIONS_PER_QUESTION = 200_000
+POSITIONS_PER_SEARCH = 200_000
 
 
 class BoundedAllocator:
-    """The allocator over some nodes of a fleet, with an end to its patience."""
+    """The allocator for some nodes of a cluster, with a limit on positions per search."""
 
     def __init__(
         self,
-        fleet: ClusterInventory,
+        cluster: ClusterInventory,
         nodes: Sequence[str],
         *,
         new_share_id: Callable[[], str],
-        positions: int = POSITIONS_PER_QUESTION,
+        positions: int = POSITIONS_PER_SEARCH,
     ) -> None:
         self.nodes = nodes
         self.spent = 0
-        """Positions that all questions so far have taken."""
+        """Positions visited by all searches so far."""
         self.positions = self._left = positions
-        """How many a question may take."""
-        self._placement = Allocator(
-            fleet, new_share_id=new_share_id, should_stop=self._is_out_of_patience
+        """The limit for one search."""
+        self._allocator = Allocator(
+            cluster, new_share_id=new_share_id, should_stop=self._is_budget_spent
         )
 
     def first_fit(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Fit | None:
-        """The first of the nodes on which the claims fit; raises Failure as soon as one does."""
+        """Return the first fit on these nodes, or None. Raises AllocationError as `allocate_on`."""
         for node in nodes:
-            answer = self.ask(claims, node)
-            if isinstance(answer, Fit):
-                return answer
+            result = self.allocate_on(claims, node)
+            if isinstance(result, Fit):
+                return result
         return None
 
-    def ask(self, claims: Sequence[ResourceClaim], node: str) -> FitResult:
-        """Whether the claims fit on a node; what has been asked before is remembered."""
-        self._left = self.positions
-        return self._placement.allocate_on(claims, node)
+    def allocate_on(self, claims: Sequence[ResourceClaim], node: str) -> FitResult:
+        """Return whether the claims fit on a node; results are cached.
 
-    def _is_out_of_patience(self) -> bool:
+        Raises SearchTimeout at the limit, AllocationError for claims that cannot be evaluated.
+        """
+        self._left = self.positions
+        return self._allocator.allocate_on(claims, node)
+
+    def _is_budget_spent(self) -> bool:
         self._left -= 1
         self.spent += 1
         return self._left < 0

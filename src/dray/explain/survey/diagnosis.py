@@ -1,7 +1,7 @@
-"""What stands in the way on each node, summed up over the nodes and ranked.
+"""The reasons why nodes cannot serve the claims, summed up over the nodes and ranked.
 
-Where a request cannot be served by itself, the gate at which it falls short is the reason. Where
-each could be, but not all together, the allocator's own verdict is.
+If a request cannot be served by itself, the filter that leaves too few devices is the reason. If
+each request could be served but not all together, the allocator's own rejection is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dray.explain.survey.unreachable_slices import UnreachableReason, Unreachabl
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why some nodes are out of the question.
+    """Why some nodes cannot serve the claims.
 
     With `filter`, too few devices of a request pass it; with `rejection`, each request could be
     served, but not all of them; without either, there are no devices at all.
@@ -37,62 +37,65 @@ class Reason(msgspec.Struct, frozen=True):
 
 def reasons(
     survey: Survey,
-    asking: BoundedAllocator,
+    allocator: BoundedAllocator,
     claims: Sequence[ResourceClaim],
-    twins: Mapping[str, str],
+    representatives: Mapping[str, str],
 ) -> tuple[Reason, ...]:
-    """The reasons, those first that come closest to success.
+    """Return the reasons, those closest to success first.
 
-    `twins` says for each open node which one is asked instead.
+    `representatives` maps each undecided node to the equivalent one that is searched instead.
     """
     shortfalls = sorted(
-        survey.counts, key=lambda obstacle: (-obstacle.depth, -survey.counts[obstacle])
+        survey.counts, key=lambda shortfall: (-shortfall.depth, -survey.counts[shortfall])
     )
     return (
-        *_joint_reasons((node, asking.ask(claims, twins[node])) for node in survey.open_nodes),
+        *_joint_reasons(
+            (node, allocator.allocate_on(claims, representatives[node]))
+            for node in survey.undecided_nodes
+        ),
         *(
             Reason(
-                obstacle.claim,
-                obstacle.request,
-                survey.counts[obstacle],
-                tuple(survey.obstacles[obstacle]),
-                obstacle.filter,
+                shortfall.claim,
+                shortfall.request,
+                survey.counts[shortfall],
+                tuple(survey.shortfalls[shortfall]),
+                shortfall.filter,
             )
-            for obstacle in shortfalls
+            for shortfall in shortfalls
         ),
     )
 
 
-def _joint_reasons(answers: Iterable[tuple[str, FitResult]]) -> Iterator[Reason]:
-    """Why nodes that could serve each request cannot serve all."""
-    found: dict[Hashable, list[str]] = {}
+def _joint_reasons(results: Iterable[tuple[str, FitResult]]) -> Iterator[Reason]:
+    """Yield the reasons of nodes that could serve each request but not all together."""
+    nodes_by_kind: dict[Hashable, list[str]] = {}
     closest: dict[Hashable, rejections.Rejection] = {}
-    for node, answer in answers:
-        if not isinstance(answer, NoFit):
+    for node, result in results:
+        if not isinstance(result, NoFit):
             continue
-        key = _kind(answer.reason)
-        found.setdefault(key, []).append(node)
-        known = closest.get(key)
-        if known is None or _progress(answer.reason) > _progress(known):
-            closest[key] = answer.reason
-    for key, of_reason in sorted(found.items(), key=lambda each: -len(each[1])):
+        key = _kind(result.reason)
+        nodes_by_kind.setdefault(key, []).append(node)
+        best = closest.get(key)
+        if best is None or _progress(result.reason) > _progress(best):
+            closest[key] = result.reason
+    for key, nodes in sorted(nodes_by_kind.items(), key=lambda entry: -len(entry[1])):
         rejection = closest[key]
         claim, request = -1, ""
         if isinstance(rejection, rejections.RequestRejection):
             claim, request = rejection.claim, rejection.request
-        examples = tuple(of_reason[:EXAMPLES_KEPT])
-        yield Reason(claim, request, len(of_reason), examples, rejection=rejection)
+        examples = tuple(nodes[:EXAMPLES_KEPT])
+        yield Reason(claim, request, len(nodes), examples, rejection=rejection)
 
 
 def _kind(rejection: rejections.Rejection) -> Hashable:
-    """Equal for verdicts that say the same of different nodes."""
+    """Return a key that is equal for the same rejection on different nodes."""
     last = rejection.last if isinstance(rejection, rejections.NoCombination) else None
     names = [getattr(rejection, name, None) for name in ("claim", "request", "attribute")]
     return type(rejection), type(last), *names
 
 
 def _progress(rejection: rejections.Rejection) -> int:
-    """How much of what is needed there is."""
+    """Return how much of what is needed a rejection reports as available."""
     match rejection:
         case rejections.NoCommonValue():
             return rejection.best
@@ -106,7 +109,7 @@ def _progress(rejection: rejections.Rejection) -> int:
 def blocking_feature_gates(
     funnels: Iterable[Funnel], unreachable: Iterable[UnreachableSlices], reasons: Iterable[Reason]
 ) -> Iterator[str]:
-    """Feature gates that keep devices away."""
+    """Yield the feature gates that exclude devices."""
     for reason in reasons:
         if (
             isinstance(reason.rejection, rejections.NoCommonValue)

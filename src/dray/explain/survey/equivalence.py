@@ -1,9 +1,9 @@
-"""Nodes that look alike to some claims: one of them is looked at, and counts for all.
+"""Equivalence classes of nodes: one node of a class is evaluated and counts for all.
 
-A device looks like another one if it agrees with it in all that a gate asks or that is told about
-devices, and is held as well or not. Nodes are alike if as many of their devices look the same. Only
-nodes whose pools are all their own are compared: a device that several nodes reach counts once, so
-what a node adds there depends on the nodes before it.
+Two devices are equivalent if they agree in all values that filters read or that explanations show,
+and if both are allocated or both are free. Two nodes are equivalent if they have equally many
+devices of each kind. Only nodes that share no pool are compared: a device that several nodes reach
+is counted once, so what a node adds there depends on the nodes before it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _encode = msgspec.msgpack.encode
 
 
 class EquivalentNode(NamedTuple):
-    """A node of a group."""
+    """A node of an equivalence class."""
 
     node: str
-    looks: Sequence[int] = ()
-    """How each device looks, in the order of the inventory; none for a node that is alone."""
+    device_keys: Sequence[int] = ()
+    """A key for each device, equal for equivalent ones; empty for a node without equals."""
     slices: Sequence[ResourceSlice] = ()
-    """What publishes the devices."""
+    """The slices with the devices, in the same order."""
 
     def devices(self) -> Iterator[tuple[ResourceSlice, Device]]:
         for resource_slice in self.slices:
@@ -45,25 +45,27 @@ class EquivalentNode(NamedTuple):
 
 
 EquivalenceClass = list[EquivalentNode]
-"""Nodes that look alike; the first stands for all."""
+"""Equivalent nodes; the first one is evaluated."""
 
 
 def paths_read(claims: Iterable[ResolvedClaim], features: Features) -> frozenset[Path]:
-    """The values of devices that decide at a gate."""
-    found: set[Path] = set()
+    """Return the paths of all device values on which a filter depends."""
+    paths: set[Path] = set()
     for claim in claims:
-        for option in (option for request in claim.requests for option in request.options):
-            found.update(*(test.selector.paths for test in option.tests))
-            if option.option.derived:
-                found.add(shapes.WHOLE_DEVICE)
-        # Otherwise it is enough for constraints that an attribute is there.
+        for alternative in (
+            alternative for request in claim.requests for alternative in request.alternatives
+        ):
+            paths.update(*(located.selector.paths for located in alternative.selectors))
+            if alternative.parsed.derived:
+                paths.add(shapes.WHOLE_DEVICE)
+        # Without lists, the filter of constraints depends only on whether an attribute exists.
         if features.list_type_attributes:
-            found.update(map(_path, _compared(claim)))
-    return frozenset(found)
+            paths.update(map(_path, _constrained_attributes(claim)))
+    return frozenset(paths)
 
 
-def _compared(claim: ResolvedClaim) -> set[str]:
-    """The attributes that constraints name."""
+def _constrained_attributes(claim: ResolvedClaim) -> set[str]:
+    """Return the attributes that constraints name."""
     constraints = claim.parsed.constraints
     return {
         constraint.match_attribute or constraint.distinct_attribute or ""
@@ -77,15 +79,15 @@ def _path(attribute: str) -> Path:
 
 
 def group_nodes(
-    fleet: ClusterInventory, nodes: Iterable[str], paths: Iterable[Path]
+    cluster: ClusterInventory, nodes: Iterable[str], paths: Iterable[Path]
 ) -> list[EquivalenceClass]:
-    """The nodes by how they look to whom reads `paths`; groups and nodes in the given order."""
-    eye = _NodeClassifier(fleet, paths)
+    """Group nodes whose devices agree in all `paths`. Keeps the order of `nodes`."""
+    classifier = _NodeClassifier(cluster, paths)
     groups: list[EquivalenceClass] = []
-    known: dict[Hashable, EquivalenceClass] = {}
+    groups_by_key: dict[Hashable, EquivalenceClass] = {}
     for node in nodes:
-        look, member = eye.classify(fleet.nodes[node])
-        members = [] if look is None else known.setdefault(look, [])
+        key, member = classifier.classify(cluster.nodes[node])
+        members = [] if key is None else groups_by_key.setdefault(key, [])
         if not members:
             groups.append(members)
         members.append(member)
@@ -93,57 +95,59 @@ def group_nodes(
 
 
 def holders(
-    fleet: ClusterInventory, devices: int, one: EquivalentNode, other: EquivalentNode
+    cluster: ClusterInventory, devices: int, one: EquivalentNode, other: EquivalentNode
 ) -> Iterator[ClaimKey]:
-    """Who holds the devices of another member that look like these devices of the one."""
-    lost = {look for index, look in enumerate(one.looks) if devices >> index & 1}
-    looks = iter(other.looks)
+    """Yield the holders of those devices of `other` that are equivalent to `devices` of `one`."""
+    lost = {key for index, key in enumerate(one.device_keys) if devices >> index & 1}
+    device_keys = iter(other.device_keys)
     for resource_slice in other.slices:
         pool = resource_slice.pool_id
-        held = fleet.pools()[pool].holdings.by_device
-        for device, look in zip(resource_slice.spec.devices, looks, strict=False):
-            if look in lost and device.name in held:
-                yield from held[device.name].holders()
+        by_device = cluster.pools()[pool].holders.by_device
+        for device, key in zip(resource_slice.spec.devices, device_keys, strict=False):
+            if key in lost and device.name in by_device:
+                yield from by_device[device.name].claims()
 
 
 def representatives(
     groups: Iterable[EquivalenceClass], claims: Sequence[ResolvedClaim]
 ) -> dict[str, str]:
-    """For each node the first one on which the allocator comes to the same result.
+    """Return for each node the first one on which the allocator has the same result.
 
-    It goes from device to device, so order matters. Of the values that constraints compare it
-    matters which are the same.
+    The allocator visits devices in order, so the order of devices matters here. Constraints compare
+    values with each other, so it matters which devices have equal values, not which values.
     """
-    compared = sorted(set().union(*map(_compared, claims)))
-    found: dict[str, str] = {}
+    compared = sorted(set().union(*map(_constrained_attributes, claims)))
+    representative_of: dict[str, str] = {}
     for members in groups:
         first: dict[Hashable, str] = {}
         for member in members:
-            key = (tuple(member.looks), *(_pattern(member, name) for name in compared))
-            found[member.node] = first.setdefault(key, member.node)
-    return found
+            key = (tuple(member.device_keys), *(_pattern(member, name) for name in compared))
+            representative_of[member.node] = first.setdefault(key, member.node)
+    return representative_of
 
 
 def _pattern(member: EquivalentNode, attribute: str) -> Hashable:
-    """For each device the first one with the same value of an attribute, and what it is."""
-    found: list[tuple[str, int]] = []
+    """Return for each device the type of an attribute and the first device with an equal value."""
+    pattern: list[tuple[str, int]] = []
     first: dict[Value, int] = {}
     for resource_slice, device in member.devices():
         published = attributes.lookup(device, resource_slice.spec.driver, attribute)
         value = attributes.scalar_value(published) if published else attributes.INCOMPARABLE
-        found.append((value.kind, first.setdefault(value, len(found))))
-    return tuple(found)
+        pattern.append((value.kind, first.setdefault(value, len(pattern))))
+    return tuple(pattern)
 
 
 class _NodeClassifier:
-    """Tells devices from each other as far as claims can."""
+    """Computes the keys of devices and nodes for some claims."""
 
-    def __init__(self, fleet: ClusterInventory, paths: Iterable[Path]) -> None:
-        self._fleet = fleet
-        self._pools = fleet.pools()
-        self._rules = list(fleet.taint_rules())
+    def __init__(self, cluster: ClusterInventory, paths: Iterable[Path]) -> None:
+        self._cluster = cluster
+        self._pools = cluster.pools()
+        self._rules = list(cluster.taint_rules())
         self._shared = [
-            resource_slice for resource_slice in fleet.slices() if not resource_slice.spec.node_name
+            resource_slice
+            for resource_slice in cluster.slices()
+            if not resource_slice.spec.node_name
         ]
         self._paths = sorted(paths)
         self._attributes: dict[str, Sequence[str] | None] = {}
@@ -151,38 +155,40 @@ class _NodeClassifier:
         self._numbers: dict[Hashable, int] = {}
 
     def classify(self, entry: NodeEntry) -> tuple[Hashable | None, EquivalentNode]:
-        """What a node has in common with others that look like it; None if it is alone."""
-        assert entry.node is not None, "only nodes that are there are asked"
+        """Return the node's key, or None if it is not compared with others, and its entry."""
+        assert entry.node is not None, "only existing nodes are classified"
         slices = [*entry.slices.values(), *self._shared] if self._shared else entry.slices.values()
         try:
-            gathered = pools.pools_of_node(
-                entry.node, slices, self._slices_of, self._fleet.features
+            pools_on_node = pools.pools_of_node(
+                entry.node, slices, self._slices_of, self._cluster.features
             )
         except rejections.AllocationError:
             return None, EquivalentNode(entry.name)
-        if not all(map(self._is_comparable, gathered)):
+        if not all(map(self._is_comparable, pools_on_node)):
             return None, EquivalentNode(entry.name)
-        whole: list[Hashable] = [entry.node.status.declared_features]
-        looks: list[int] = []
-        for pool in gathered:
+        node_key: list[Hashable] = [entry.node.status.declared_features]
+        device_keys: list[int] = []
+        for pool in pools_on_node:
             of_pool = [
-                look for resource_slice in pool.slices for look in self._looks(resource_slice)
+                key for resource_slice in pool.slices for key in self._device_keys(resource_slice)
             ]
-            looks += of_pool
+            device_keys += of_pool
             counters = pool.counter_sets and _encode(pool.counter_sets)
-            whole.append((counters or b"", tuple(sorted(of_pool))))
-        pieces = [resource_slice for pool in gathered for resource_slice in pool.slices]
-        return tuple(whole), EquivalentNode(entry.name, looks, pieces)
+            node_key.append((counters or b"", tuple(sorted(of_pool))))
+        slices_of_node = [
+            resource_slice for pool in pools_on_node for resource_slice in pool.slices
+        ]
+        return tuple(node_key), EquivalentNode(entry.name, device_keys, slices_of_node)
 
     def _slices_of(self, pool: PoolId) -> Iterable[ResourceSlice]:
         return self._pools[pool].slices.values()
 
     def _is_comparable(self, pool: PoolOnNode) -> bool:
-        """Whether the node has the pool for itself, and what is held of it are whole devices.
+        """Return whether no other node uses the pool and no partition or share of it is allocated.
 
-        What partitions leave of each other is hardly ever the same on two nodes.
+        What allocated partitions leave of the counters is hardly ever the same on two nodes.
         """
-        held = self._pools[pool.id].holdings.by_device
+        by_device = self._pools[pool.id].holders.by_device
         return (
             pool.is_usable
             and not pool.slices_elsewhere
@@ -191,22 +197,22 @@ class _NodeClassifier:
                 and resource_slice.spec.per_device_node_selection is None
                 for resource_slice in pool.slices
             )
-            and not (held and pool.counter_sets)
-            and not any(holding.shares for holding in held.values())
+            and not (by_device and pool.counter_sets)
+            and not any(holders.shares for holders in by_device.values())
         )
 
-    def _looks(self, resource_slice: ResourceSlice) -> list[int]:
-        """A number for each device, the same for those that look the same."""
+    def _device_keys(self, resource_slice: ResourceSlice) -> list[int]:
+        """Return a number for each device, equal for equivalent devices."""
         driver, pool = resource_slice.spec.driver, resource_slice.spec.pool.name
-        held = self._pools[PoolId(driver, pool)].holdings.by_device
+        by_device = self._pools[PoolId(driver, pool)].holders.by_device
         rules = taints.rules_for_pool(driver, pool, self._rules) if self._rules else ()
-        looks = [
+        device_keys = [
             (
                 values,
                 tuple(device.attributes),
                 tuple(device.capacity.items()),
                 shapes.is_usable(device),
-                device.name in held,
+                device.name in by_device,
                 _tainted(device, rules) if device.taints or rules else (),
                 device.binding_conditions,
                 device.allow_multiple_allocations,
@@ -219,10 +225,10 @@ class _NodeClassifier:
             )
         ]
         numbers = self._numbers
-        return [numbers.setdefault(look, len(numbers)) for look in looks]
+        return [numbers.setdefault(key, len(numbers)) for key in device_keys]
 
     def _values(self, resource_slice: ResourceSlice) -> list[Hashable]:
-        """The attributes that are read of each device."""
+        """Return the attribute values that are read, for each device."""
         driver = resource_slice.spec.driver
         if driver not in self._attributes:
             self._attributes[driver] = _attributes_read(self._paths, driver)
@@ -233,9 +239,9 @@ class _NodeClassifier:
 
 
 def _attributes_read(paths: Iterable[Path], driver: str) -> Sequence[str] | None:
-    """The names of attributes as a driver may publish them; None for all of them.
+    """Return the attributes that `paths` read, as a driver may publish them; None for all.
 
-    What else paths can name, every look takes in.
+    Whatever else a path can name is always part of a device's key.
     """
     names: list[str] = []
     for path in paths:
@@ -250,5 +256,5 @@ def _attributes_read(paths: Iterable[Path], driver: str) -> Sequence[str] | None
 
 
 def _tainted(device: Device, rules: Sequence[DeviceTaintRule]) -> Hashable:
-    found = taints.with_rules(device.taints, device.name, rules)
-    return tuple([(each.key, each.value, each.effect) for each in found])
+    all_taints = taints.with_rules(device.taints, device.name, rules)
+    return tuple([(taint.key, taint.value, taint.effect) for taint in all_taints])

@@ -1,8 +1,8 @@
-"""What devices publish of the things that a selector, a constraint or a capacity request names.
+"""What devices publish of the names that a selector, a constraint or a capacity request uses.
 
-For each gate that keeps devices away: on how many of the devices that come to it each attribute
-exists and with which values, which names come close where it exists nowhere, which clause of a
-conjunction leaves how many, and where values are of another type than what they are compared with.
+For each filter that removes devices: how many of the devices before it have each attribute and with
+which values, similar names for one that no device has, how many devices each clause of a
+conjunction leaves, and constants that are of another type than the values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FILTERS_OBSERVED = 12
 
 
 class Count(msgspec.Struct, frozen=True):
-    """A text and how many devices it is true of."""
+    """A text, and how many devices it is true of."""
 
     text: str
     devices: int
@@ -51,7 +51,7 @@ class Similar(msgspec.Struct, frozen=True):
 
 
 class SubjectFact(msgspec.Struct, frozen=True):
-    """What devices have of one attribute or capacity."""
+    """The values of one attribute or capacity."""
 
     field: str
     domain: str
@@ -59,7 +59,7 @@ class SubjectFact(msgspec.Struct, frozen=True):
     devices: int
     """Devices that have it."""
     total: int
-    """Devices that came to the gate, or to the clause that names it."""
+    """Devices before the filter, or before the clause that names it."""
     types: tuple[Count, ...] = ()
     values: tuple[Count, ...] = ()
     """The most common ones."""
@@ -67,9 +67,9 @@ class SubjectFact(msgspec.Struct, frozen=True):
     least: str = ""
     most: str = ""
     similar: tuple[Similar, ...] = ()
-    """Names that come close, where it exists on no device."""
+    """Similar names, if no device has this one."""
     domains: tuple[Count, ...] = ()
-    """Where nobody publishes anything of the domain, those that are published."""
+    """The published domains, if no device publishes anything in this one."""
 
 
 class ClauseCount(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class ClauseCount(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """What a selector compares with a constant."""
+    """A comparison with a constant in a selector."""
 
     name: str
     relation: str
@@ -89,7 +89,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class TypeMistake(msgspec.Struct, frozen=True):
-    """A constant of one type compared with values of another, and how it might be written."""
+    """A constant of another type than the values, and the corrected selector."""
 
     name: str
     has: str
@@ -99,7 +99,7 @@ class TypeMistake(msgspec.Struct, frozen=True):
 
 
 class FilterFacts(msgspec.Struct, frozen=True):
-    """Everything known about one gate of one funnel."""
+    """The facts about one filter of one funnel."""
 
     claim: int
     request: str
@@ -112,7 +112,7 @@ class FilterFacts(msgspec.Struct, frozen=True):
 
 
 class Observation(NamedTuple):
-    """The facts about a gate, and all values behind them."""
+    """The facts about a filter, and all values that they summarise."""
 
     facts: FilterFacts
     values: dict[SelectorSubject, Counter[TypedValue]]
@@ -122,20 +122,24 @@ FunnelKey = tuple[int, str]
 
 
 def observe(
-    fleet: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim]
+    cluster: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim]
 ) -> tuple[Observation, ...]:
-    """The facts about each gate at which devices are lost."""
-    observers = _observers(fleet, survey, claims)
+    """Return the facts about each filter that removes devices."""
+    observers = _observers(cluster, survey, claims)
     if not any(observers.values()):
         return ()
-    for group in _groups(fleet, survey, claims, observers):
-        panel = NodeFilters(fleet.inventory(fleet.nodes[group[0].node]), claims, fleet.selectors)
-        for plan in (plan for step in panel.steps for plan in step.plans):
-            wanted = observers[plan.claim, str(plan.option.name)]
-            for device_filter, left in _arrivals(panel, plan, wanted):
-                wanted[device_filter].add(panel.inventory, left, len(group))
+    for group in _groups(cluster, survey, claims, observers):
+        node_filters = NodeFilters(
+            cluster.inventory(cluster.nodes[group[0].node]), claims, cluster.selectors
+        )
+        for alternative in (
+            alternative for request in node_filters.requests for alternative in request.alternatives
+        ):
+            observed = observers[alternative.claim, str(alternative.parsed.name)]
+            for device_filter, left in _arriving_devices(node_filters, alternative, observed):
+                observed[device_filter].add(node_filters.inventory, left, len(group))
     return tuple(
-        observer.observation() for wanted in observers.values() for observer in wanted.values()
+        observer.observation() for observed in observers.values() for observer in observed.values()
     )
 
 
@@ -143,37 +147,47 @@ _Observers = Mapping[FunnelKey, Mapping[DeviceFilter, "_Observer"]]
 
 
 def _observers(
-    fleet: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim]
+    cluster: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim]
 ) -> _Observers:
-    clause_selectors = Selectors(fleet.features)
-    options = {
-        (option.claim, str(option.option.name)): option
+    clause_selectors = Selectors(cluster.features)
+    alternatives = {
+        (alternative.claim, str(alternative.parsed.name)): alternative
         for claim in claims
         for request in claim.requests
-        for option in request.options
+        for alternative in request.alternatives
     }
     return {
         (key := (funnel.claim, funnel.request)): {
-            device_filter: _Observer(options[key], device_filter, claims, clause_selectors, fleet)
-            for device_filter in _worth_a_look(funnel)
+            device_filter: _Observer(
+                alternatives[key], device_filter, claims, clause_selectors, cluster
+            )
+            for device_filter in _observed_filters(funnel)
         }
         for funnel in survey.funnels
     }
 
 
 def _groups(
-    fleet: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim], observers: _Observers
+    cluster: ClusterInventory,
+    survey: Survey,
+    claims: Sequence[ResolvedClaim],
+    observers: _Observers,
 ) -> Sequence[EquivalenceClass]:
-    """The nodes, those together whose devices also agree in the values that are told."""
-    decisive = equivalence.paths_read(claims, fleet.features)
-    told = {path for of in observers.values() for each in of.values() for path in each.paths()}
-    if told <= decisive:
+    """Group the nodes whose devices agree in all values that filters read or facts show."""
+    decisive = equivalence.paths_read(claims, cluster.features)
+    shown = {
+        path
+        for by_filter in observers.values()
+        for observer in by_filter.values()
+        for path in observer.paths()
+    }
+    if shown <= decisive:
         return survey.groups
-    return equivalence.group_nodes(fleet, survey.sound, decisive | told)
+    return equivalence.group_nodes(cluster, survey.evaluated_nodes, decisive | shown)
 
 
-def _worth_a_look(funnel: Funnel) -> Sequence[DeviceFilter]:
-    """The gates that lose devices for something that a claim or class names."""
+def _observed_filters(funnel: Funnel) -> Sequence[DeviceFilter]:
+    """Return the filters that remove devices because of a name in a claim or class."""
     losing = [
         stage.filter
         for stage in funnel.stages
@@ -185,22 +199,22 @@ def _worth_a_look(funnel: Funnel) -> Sequence[DeviceFilter]:
 _NAMING = (FilterKind.CAPACITY, FilterKind.CONSTRAINTS)
 
 
-def _arrivals(
-    panel: NodeFilters, plan: NodeAlternative, wanted: Iterable[DeviceFilter]
+def _arriving_devices(
+    node_filters: NodeFilters, alternative: NodeAlternative, observed: Iterable[DeviceFilter]
 ) -> Iterator[tuple[DeviceFilter, int]]:
-    """The devices that come to each of the wanted gates."""
-    missing = set(wanted)
-    left = panel.inventory.everything
-    answers = panel.answers(plan)
-    while missing and (answer := next(answers, None)) is not None:
-        if answer.filter in missing:
-            missing.remove(answer.filter)
-            yield answer.filter, left
-        left &= answer.passing
+    """Yield the devices before each of the observed filters."""
+    missing = set(observed)
+    left = node_filters.inventory.everything
+    results = node_filters.results(alternative)
+    while missing and (result := next(results, None)) is not None:
+        if result.filter in missing:
+            missing.remove(result.filter)
+            yield result.filter, left
+        left &= result.passing
 
 
 class _Observer:
-    """Counts what devices publish at one gate."""
+    """Counts what the devices before one filter publish."""
 
     def __init__(
         self,
@@ -208,12 +222,12 @@ class _Observer:
         device_filter: DeviceFilter,
         claims: Sequence[ResolvedClaim],
         selectors: Selectors,
-        fleet: ClusterInventory,
+        cluster: ClusterInventory,
     ) -> None:
         self._resolved = resolved
         self._filter = device_filter
-        self._tally = DistinctDevices()
-        self._subjects = tuple(_subjects(resolved, device_filter, claims, fleet))
+        self._distinct = DistinctDevices()
+        self._subjects = tuple(_subjects(resolved, device_filter, claims, cluster))
         self._devices = 0
         self._arrived: Counter[SelectorSubject] = Counter()
         self._publishing: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
@@ -223,28 +237,28 @@ class _Observer:
         self._having: Counter[SelectorSubject] = Counter()
         self._clauses = _compiled_clauses(device_filter, selectors)
         self._left = [0] * len(self._clauses)
-        self._named = _first_named(self._subjects, [text for text, _ in self._clauses], fleet)
-        """The subjects that each clause is the first to name."""
+        self._named = _first_named(self._subjects, [text for text, _ in self._clauses], cluster)
+        """For each clause the subjects that no earlier clause names."""
 
     def paths(self) -> set[Path]:
-        """The values that are looked at, besides capacities, which all looks take in."""
+        """Return the paths that are read, without capacities: these are in every device key."""
         read = {path for _, selector in self._clauses for path in selector.paths}
         return read | {tuple(subject) for subject in self._subjects if subject.field == ATTRIBUTES}
 
     def add(self, inventory: NodeInventory, arriving: int, nodes: int) -> None:
-        """The devices that come to the gate on one node, and on others that are alike."""
-        fresh = self._tally.fresh("", inventory, arriving)
-        self._devices += nodes * fresh.bit_count()
-        for device in inventory.members(fresh):
+        """Add the devices before the filter on one node, for `nodes` equivalent nodes."""
+        uncounted = self._distinct.uncounted("", inventory, arriving)
+        self._devices += nodes * uncounted.bit_count()
+        for device in inventory.members(uncounted):
             published = device.device
             names = (device.driver, tuple(published.attributes), tuple(published.capacity))
             self._publishing[names] += nodes
         if not self._clauses:
-            self._read(inventory, fresh, self._subjects, nodes)
+            self._read(inventory, uncounted, self._subjects, nodes)
         for number, (_, selector) in enumerate(self._clauses):
-            self._read(inventory, fresh, self._named[number], nodes)
-            fresh &= selector.matches(inventory).accepted
-            self._left[number] += nodes * fresh.bit_count()
+            self._read(inventory, uncounted, self._named[number], nodes)
+            uncounted &= selector.matches(inventory).matching
+            self._left[number] += nodes * uncounted.bit_count()
 
     def _read(
         self,
@@ -271,7 +285,7 @@ class _Observer:
         compared = expressions.comparisons(self._filter.expression)
         facts = FilterFacts(
             self._resolved.claim,
-            str(self._resolved.option.name),
+            str(self._resolved.parsed.name),
             self._filter,
             self._devices,
             tuple(self._fact(subject, published) for subject in self._subjects),
@@ -279,25 +293,25 @@ class _Observer:
                 ClauseCount(text, left)
                 for (text, _), left in zip(self._clauses, self._left, strict=True)
             ),
-            tuple(_compared(each) for each in compared),
+            tuple(_compared(comparison) for comparison in compared),
             tuple(self._mistakes(compared)),
         )
         return Observation(facts, self._values)
 
     def _fact(self, subject: SelectorSubject, published: Counter[SelectorSubject]) -> SubjectFact:
-        found = self._values[subject]
+        values = self._values[subject]
         types: Counter[str] = Counter()
-        for value, devices in found.items():
+        for value, devices in values.items():
             types[value.type] += devices
-        least, most = _range(found)
+        least, most = _range(values)
         is_absent = not self._having[subject]
         return SubjectFact(
             *subject,
             self._having[subject],
             self._arrived[subject],
             _counts(types),
-            _counts(Counter({value.text: devices for value, devices in found.items()})),
-            len(found),
+            _counts(Counter({value.text: devices for value, devices in values.items()})),
+            len(values),
             least,
             most,
             _similar(subject, published) if is_absent else (),
@@ -305,31 +319,33 @@ class _Observer:
         )
 
     def _published(self) -> Counter[SelectorSubject]:
-        """Every name that the devices publish, with its domain."""
-        found: Counter[SelectorSubject] = Counter()
+        """Count the devices by name name that they publish, with its domain."""
+        published: Counter[SelectorSubject] = Counter()
         for (driver, of_attributes, of_capacity), devices in self._publishing.items():
             for field, names in ((ATTRIBUTES, of_attributes), (CAPACITY, of_capacity)):
                 for name in names:
-                    found[SelectorSubject.published(field, driver, name)] += devices
+                    published[SelectorSubject.published(field, driver, name)] += devices
         if self._filter.kind is FilterKind.CAPACITY:
-            return Counter({each._replace(domain=""): found[each] for each in found})
-        return found
+            return Counter({name._replace(domain=""): published[name] for name in published})
+        return published
 
     def _mistakes(self, compared: Iterable[Comparison]) -> Iterator[TypeMistake]:
-        for each in compared:
-            has = {value.type for value in self._values.get(each.subject, ())}
-            given = type_of(each)
-            if each.subject.field == CAPACITY:
+        for comparison in compared:
+            has = {value.type for value in self._values.get(comparison.subject, ())}
+            given = type_of(comparison)
+            if comparison.subject.field == CAPACITY:
                 has = {QUANTITY}
             if has and given not in has:
-                wanted = sorted(has)[0]
+                observed = sorted(has)[0]
                 text = self._filter.expression
                 yield TypeMistake(
-                    each.subject.name,
-                    wanted,
+                    comparison.subject.name,
+                    observed,
                     given,
-                    expressions.written(each.constant),
-                    expressions.converted(text, each, typed_values.FUNCTION_OF.get(wanted, wanted))
+                    expressions.written(comparison.constant),
+                    expressions.converted(
+                        text, comparison, typed_values.FUNCTION_OF.get(observed, observed)
+                    )
                     or "",
                 )
 
@@ -338,7 +354,7 @@ _TYPE_OF = {function: kind for kind, function in typed_values.FUNCTION_OF.items(
 
 
 def type_of(compared: Comparison) -> str:
-    """The type that values need for the comparison to make sense."""
+    """Return the type that values need for the comparison."""
     if compared.form:
         return _TYPE_OF[compared.form]
     if isinstance(compared.constant, bool):
@@ -348,34 +364,36 @@ def type_of(compared: Comparison) -> str:
     return "int" if isinstance(compared.constant, int) else type(compared.constant).__name__
 
 
-def _compared(found: Comparison) -> Compared:
-    constant = str(found.constant) if found.form else expressions.written(found.constant)
-    return Compared(found.subject.name, found.relation, constant, type_of(found))
+def _compared(comparison: Comparison) -> Compared:
+    constant = (
+        str(comparison.constant) if comparison.form else expressions.written(comparison.constant)
+    )
+    return Compared(comparison.subject.name, comparison.relation, constant, type_of(comparison))
 
 
 def _subjects(
     resolved: ResolvedAlternative,
     device_filter: DeviceFilter,
     claims: Sequence[ResolvedClaim],
-    fleet: ClusterInventory,
+    cluster: ClusterInventory,
 ) -> Iterable[SelectorSubject]:
-    """What the gate names."""
+    """Return the attributes and capacities that the filter names."""
     if device_filter.kind is FilterKind.CAPACITY:
-        return [SelectorSubject(CAPACITY, "", name) for name in resolved.option.capacity or ()]
+        return [SelectorSubject(CAPACITY, "", name) for name in resolved.parsed.capacity or ()]
     if device_filter.kind is FilterKind.CONSTRAINTS:
         named = [
             constraint.match_attribute or constraint.distinct_attribute or ""
             for constraint in claims[resolved.claim].parsed.constraints
         ]
-        published = [name for name in named if name not in resolved.option.derived]
+        published = [name for name in named if name not in resolved.parsed.derived]
         distinct = dict.fromkeys(published)
         return [SelectorSubject.published(ATTRIBUTES, "", name) for name in distinct]
-    return subjects_of(device_filter.expression, fleet)
+    return subjects_of(device_filter.expression, cluster)
 
 
-def subjects_of(expression: str, fleet: ClusterInventory) -> list[SelectorSubject]:
-    """The attributes and capacities that a selector reads."""
-    compiled = expressions.compiled(expression, fleet.features)
+def subjects_of(expression: str, cluster: ClusterInventory) -> list[SelectorSubject]:
+    """Return the attributes and capacities that a selector reads."""
+    compiled = expressions.compiled(expression, cluster.features)
     return expressions.subjects_read(expression, compiled)
 
 
@@ -387,31 +405,31 @@ def _compiled_clauses(
 
 
 def _first_named(
-    subjects: Iterable[SelectorSubject], clauses: Sequence[str], fleet: ClusterInventory
+    subjects: Iterable[SelectorSubject], clauses: Sequence[str], cluster: ClusterInventory
 ) -> list[list[SelectorSubject]]:
-    """For each clause the subjects that none before it names."""
+    """Return for subject clause the subjects that no earlier clause names."""
     rest = list(subjects)
-    found = []
+    first_named = []
     for text in clauses:
-        named = [each for each in subjects_of(text, fleet) if each in rest]
-        rest = [each for each in rest if each not in named]
-        found.append(named)
-    return found
+        named = [subject for subject in subjects_of(text, cluster) if subject in rest]
+        rest = [subject for subject in rest if subject not in named]
+        first_named.append(named)
+    return first_named
 
 
-def _range(found: Iterable[TypedValue]) -> tuple[str, str]:
-    """The least and the greatest value, where all are of one type that has an order."""
-    inorder = typed_values.ordered(found)
-    return (inorder[0].text, inorder[-1].text) if inorder else ("", "")
+def _range(values: Iterable[TypedValue]) -> tuple[str, str]:
+    """Return the least and the greatest value, or empty texts if values have no common order."""
+    ordered = typed_values.ordered(values)
+    return (ordered[0].text, ordered[-1].text) if ordered else ("", "")
 
 
 def _counts(counter: Counter[str]) -> tuple[Count, ...]:
-    return tuple(Count(*each) for each in counter.most_common(VALUES_SHOWN))
+    return tuple(Count(*entry) for entry in counter.most_common(VALUES_SHOWN))
 
 
 def _similar(subject: SelectorSubject, published: Counter[SelectorSubject]) -> tuple[Similar, ...]:
     ranked = spelling.similar_subjects(subject, published)
-    return tuple(Similar(*each, published[each]) for each in ranked[:VALUES_SHOWN])
+    return tuple(Similar(*other, published[other]) for other in ranked[:VALUES_SHOWN])
 
 
 def _domains(subject: SelectorSubject, published: Counter[SelectorSubject]) -> tuple[Count, ...]:

@@ -1,7 +1,7 @@
-"""What is wrong with claims, or with what they meet, so that nobody could allocate them.
+"""Errors in claims, classes and slices that make an allocation impossible on any node.
 
-The allocator stops at the first failure with upstream's words. Here the same causes are found again
-as data, all of them, with what helps to mend them.
+The allocator stops at the first error, with upstream's text. Here all causes are found, as data,
+with what helps to correct them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, tag_field="fault", tag=Tr
 class ClassUnknown(Fault, frozen=True, kw_only=True):
     device_class: str
     similar: tuple[str, ...]
-    """Classes that are written much like it."""
+    """Classes with similar names."""
     known: tuple[str, ...]
 
 
@@ -65,7 +65,7 @@ class SelectorFails(Fault, frozen=True, kw_only=True):
 
 
 class SelectorTooCostly(Fault, frozen=True, kw_only=True):
-    """A selector that may take more than evaluation is allowed to."""
+    """A selector whose estimated cost exceeds the limit."""
 
     device_class: str
     index: int
@@ -94,57 +94,57 @@ class GateOff(Fault, frozen=True, kw_only=True):
 
 
 class Unsupported(Fault, frozen=True, kw_only=True):
-    """A selector, constraint or allocation mode of a kind that is not known."""
+    """A selector, constraint or allocation mode of an unknown kind."""
 
     what: str
 
 
 class PoolNotWhole(Fault, frozen=True, kw_only=True):
-    """All devices are asked for while a pool cannot be used."""
+    """allocationMode All while a pool cannot be used."""
 
     pool: PoolId
 
 
 class AllAgainstConstraint(Fault, frozen=True, kw_only=True):
-    """All devices are asked for, and a constraint forbids to have them together."""
+    """allocationMode All, and a constraint excludes some of the devices."""
 
 
 class Other(Fault, frozen=True, kw_only=True):
-    """A failure that only upstream's words describe."""
+    """An error for which there is only upstream's text."""
 
     detail: str
 
 
 def find(
-    fleet: ClusterInventory,
+    cluster: ClusterInventory,
     claims: Sequence[ResolvedClaim],
     funnels: Sequence[Funnel],
     unusable: Sequence[UnusablePool],
     failure: rejections.AllocationError,
 ) -> tuple[Fault, ...]:
-    """Every cause of a failure that can be told, those of the claim that failed first."""
-    found = [
-        *_in_claims(fleet, claims),
+    """Return every cause of an allocation error, those of the claim that failed first."""
+    faults = [
+        *_in_claims(cluster, claims),
         *_too_many(claims, funnels),
-        *_in_funnels(funnels, fleet.features),
+        *_in_funnels(funnels, cluster.features),
         *_pools_not_whole(claims, unusable),
     ]
-    concerned = -1 if failure.claim is None else failure.claim
-    if not any(fault.claim == concerned or concerned < 0 for fault in found):
-        found += _against_constraints(claims, concerned)
-    if not found:
-        return (Other(claim=concerned, detail=failure.detail),)
-    return tuple(sorted(found, key=lambda fault: fault.claim != concerned))
+    failed_claim = -1 if failure.claim is None else failure.claim
+    if not any(fault.claim == failed_claim or failed_claim < 0 for fault in faults):
+        faults += _against_constraints(claims, failed_claim)
+    if not faults:
+        return (Other(claim=failed_claim, detail=failure.detail),)
+    return tuple(sorted(faults, key=lambda fault: fault.claim != failed_claim))
 
 
-def _in_claims(fleet: ClusterInventory, claims: Sequence[ResolvedClaim]) -> Iterator[Fault]:
-    """What is wrong with claims by themselves."""
+def _in_claims(cluster: ClusterInventory, claims: Sequence[ResolvedClaim]) -> Iterator[Fault]:
+    """Yield the faults of claims by themselves."""
     for number, claim in enumerate(claims):
         for request in claim.requests:
-            if request.request.is_prioritized and not fleet.features.prioritized_list:
+            if request.request.is_prioritized and not cluster.features.prioritized_list:
                 yield GateOff(claim=number, request=request.request.name, gate="DRAPrioritizedList")
-            for option in request.options:
-                yield from _in_option(fleet, option)
+            for alternative in request.alternatives:
+                yield from _in_alternative(cluster, alternative)
         for index, constraint in enumerate(claim.parsed.constraints):
             if not (constraint.match_attribute or constraint.distinct_attribute):
                 yield Unsupported(claim=number, what=f"constraint {index}")
@@ -153,65 +153,65 @@ def _in_claims(fleet: ClusterInventory, claims: Sequence[ResolvedClaim]) -> Iter
 def _too_many(claims: Sequence[ResolvedClaim], funnels: Iterable[Funnel]) -> Iterator[Fault]:
     needed_by = {(funnel.claim, funnel.request): funnel.most_needed for funnel in funnels}
     for number, claim in enumerate(claims):
-        needed = sum(_fewest(request.options, needed_by) for request in claim.requests)
+        needed = sum(_fewest(request.alternatives, needed_by) for request in claim.requests)
         if needed > ALLOCATION_RESULTS_MAX_SIZE:
             yield TooManyDevices(claim=number, needed=needed, limit=ALLOCATION_RESULTS_MAX_SIZE)
 
 
 def _fewest(
-    options: Sequence[ResolvedAlternative], needed_by: Mapping[tuple[int, str], int]
+    alternatives: Sequence[ResolvedAlternative], needed_by: Mapping[tuple[int, str], int]
 ) -> int:
     return min(
-        needed_by.get((option.claim, str(option.option.name)), 0)
-        if option.option.is_all
-        else option.option.count
-        for option in options
+        needed_by.get((alternative.claim, str(alternative.parsed.name)), 0)
+        if alternative.parsed.is_all
+        else alternative.parsed.count
+        for alternative in alternatives
     )
 
 
-def _in_option(fleet: ClusterInventory, resolved: ResolvedAlternative) -> Iterator[Fault]:
-    option, claim, request = resolved.option, resolved.claim, str(resolved.option.name)
-    for gate in _gates_off(option, fleet.features):
+def _in_alternative(cluster: ClusterInventory, resolved: ResolvedAlternative) -> Iterator[Fault]:
+    alternative, claim, request = resolved.parsed, resolved.claim, str(resolved.parsed.name)
+    for gate in _gates_off(alternative, cluster.features):
         yield GateOff(claim=claim, request=request, gate=gate)
-    if not option.device_class:
+    if not alternative.device_class:
         yield ClassMissing(claim=claim, request=request)
-    elif option.device_class not in fleet.classes:
+    elif alternative.device_class not in cluster.classes:
         yield ClassUnknown(
             claim=claim,
             request=request,
-            device_class=option.device_class,
-            similar=tuple(spelling.similar(option.device_class, fleet.classes)),
-            known=tuple(sorted(fleet.classes)),
+            device_class=alternative.device_class,
+            similar=tuple(spelling.similar(alternative.device_class, cluster.classes)),
+            known=tuple(sorted(cluster.classes)),
         )
-    if option.mode not in (requests.EXACT_COUNT, requests.ALL):
-        yield Unsupported(claim=claim, request=request, what=f"allocation mode {option.mode}")
-    for index, expression in enumerate(option.selectors):
+    if alternative.mode not in (requests.EXACT_COUNT, requests.ALL):
+        yield Unsupported(claim=claim, request=request, what=f"allocation mode {alternative.mode}")
+    for index, expression in enumerate(alternative.selectors):
         if expression is None:
             yield Unsupported(claim=claim, request=request, what=f"selector {index}")
-    for test in resolved.tests:
-        yield from _in_selector(resolved, test, fleet.features)
+    for located in resolved.selectors:
+        yield from _in_selector(resolved, located, cluster.features)
 
 
 def _in_selector(
-    resolved: ResolvedAlternative, test: LocatedSelector, features: Features
+    resolved: ResolvedAlternative, located: LocatedSelector, features: Features
 ) -> Iterator[Fault]:
-    compiled = expressions.compiled(test.text, features)
+    compiled = expressions.compiled(located.text, features)
     if compiled.error is not None:
         yield SelectorBroken(
             claim=resolved.claim,
-            request=str(resolved.option.name),
-            device_class=test.device_class or "",
-            index=test.number,
-            expression=test.text,
+            request=str(resolved.parsed.name),
+            device_class=located.device_class or "",
+            index=located.number,
+            expression=located.text,
             detail=compiled.error.detail,
         )
     elif compiled.estimated_cost > COST_LIMIT:
         yield SelectorTooCostly(
             claim=resolved.claim,
-            request=str(resolved.option.name),
-            device_class=test.device_class or "",
-            index=test.number,
-            expression=test.text,
+            request=str(resolved.parsed.name),
+            device_class=located.device_class or "",
+            index=located.number,
+            expression=located.text,
             cost=compiled.estimated_cost,
             limit=COST_LIMIT,
         )
@@ -221,22 +221,22 @@ def _is_at_fault(compiled: Selector) -> bool:
     return compiled.error is not None or compiled.estimated_cost > COST_LIMIT
 
 
-def _gates_off(option: Alternative, features: Features) -> Iterator[str]:
-    if option.capacity is not None and not features.consumable_capacity:
+def _gates_off(alternative: Alternative, features: Features) -> Iterator[str]:
+    if alternative.capacity is not None and not features.consumable_capacity:
         yield "DRAConsumableCapacity"
-    if option.derived and not features.derived_attributes:
+    if alternative.derived and not features.derived_attributes:
         yield "DRADerivedAttributes"
-    if option.admin_access is not None and not features.admin_access:
+    if alternative.admin_access is not None and not features.admin_access:
         yield "DRAAdminAccess"
 
 
 def _in_funnels(funnels: Iterable[Funnel], features: Features) -> Iterator[Fault]:
-    """What cannot be evaluated on some devices."""
+    """Yield the faults of expressions that cannot be evaluated on some devices."""
     for funnel in funnels:
         for stage in funnel.stages:
             expression = stage.filter.expression
-            is_known = expression and _is_at_fault(expressions.compiled(expression, features))
-            if isinstance(stage.rejection, CannotEvaluate) and not is_known:
+            is_reported = expression and _is_at_fault(expressions.compiled(expression, features))
+            if isinstance(stage.rejection, CannotEvaluate) and not is_reported:
                 yield _failing(funnel, stage, stage.rejection.detail)
 
 
@@ -266,19 +266,23 @@ def _failing(funnel: Funnel, stage: FilterCount, detail: str) -> Fault:
 def _pools_not_whole(
     claims: Iterable[ResolvedClaim], unusable: Sequence[UnusablePool]
 ) -> Iterator[Fault]:
-    for option in _for_all(claims):
+    for alternative in _for_all(claims):
         for pool in unusable:
-            yield PoolNotWhole(claim=option.claim, request=str(option.option.name), pool=pool.pool)
+            yield PoolNotWhole(
+                claim=alternative.claim, request=str(alternative.parsed.name), pool=pool.pool
+            )
 
 
-def _against_constraints(claims: Sequence[ResolvedClaim], concerned: int) -> Iterator[Fault]:
-    for option in _for_all(claims):
-        if option.claim == concerned and claims[concerned].parsed.constraints:
-            yield AllAgainstConstraint(claim=concerned, request=str(option.option.name))
+def _against_constraints(claims: Sequence[ResolvedClaim], failed_claim: int) -> Iterator[Fault]:
+    for alternative in _for_all(claims):
+        if alternative.claim == failed_claim and claims[failed_claim].parsed.constraints:
+            yield AllAgainstConstraint(claim=failed_claim, request=str(alternative.parsed.name))
 
 
 def _for_all(claims: Iterable[ResolvedClaim]) -> Iterator[ResolvedAlternative]:
-    """The options that ask for all devices."""
+    """Yield the alternatives with allocationMode All."""
     for claim in claims:
         for request in claim.requests:
-            yield from (option for option in request.options if option.option.is_all)
+            yield from (
+                alternative for alternative in request.alternatives if alternative.parsed.is_all
+            )

@@ -1,8 +1,8 @@
-"""The gates that a device has to pass for a request, on one node, ready to be asked one by one.
+"""The filters that devices of one node have to pass for a request, evaluated one by one.
 
-The allocator stops where upstream would stop: at the first failure, and at a device that some check
-has ruled out. Here every check is asked of every device, nothing is raised, and what a check says
-does not depend on what the others say.
+The allocator stops where upstream would stop: at the first error, and at the first check that
+rejects a device. Here every check is evaluated on every device, nothing is raised, and the result
+of one check does not depend on the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOLERATES_ALL = (DeviceToleration(operator="Exists"),)
 
 
 class FilterKind(enum.StrEnum):
-    """What a gate looks at, in the order in which people ask."""
+    """What a filter checks, in the order in which explanations show it."""
 
     CLASS = "class"
     SELECTOR = "selector"
@@ -47,7 +47,7 @@ class FilterKind(enum.StrEnum):
 
 
 class DeviceFilter(msgspec.Struct, frozen=True):
-    """One gate. A selector is told by its number and text, one of a class by the class as well."""
+    """One filter. A selector has its index and text; one of a class also the class."""
 
     kind: FilterKind
     index: int = 0
@@ -63,7 +63,7 @@ _FILTERS = {kind: DeviceFilter(kind) for kind in FilterKind}
 
 
 class FilterResult(NamedTuple):
-    """What a gate makes of the devices of a node."""
+    """The devices of a node that pass a filter."""
 
     filter: DeviceFilter
     passing: int
@@ -72,31 +72,31 @@ class FilterResult(NamedTuple):
 
 
 class CannotEvaluate(msgspec.Struct, frozen=True, tag_field="rejection", tag=True):
-    """A selector, a derived attribute or a capacity fails on the device; upstream's words."""
+    """A selector, derived attribute or capacity raises an error on the device; upstream's text."""
 
     detail: str
 
 
 FilterRejection = rejections.DeviceRejection | CannotEvaluate
-"""What a gate has against a device."""
+"""Why a device does not pass a filter."""
 
 
 class NodeFilters:
-    """The gates of one node for some claims."""
+    """The filters of one node for some claims."""
 
     def __init__(
         self, inventory: NodeInventory, claims: Sequence[ResolvedClaim], selectors: Selectors
     ) -> None:
         self.inventory = inventory
         self._selectors = selectors
-        self._unanswered: dict[NodeAlternative, int] = {}
-        """Devices whose capacity cannot be compared with what an option asks for."""
-        self.steps = [self._step(request) for claim in claims for request in claim.requests]
-        self._problem = NodeProblem(inventory, claims, self.steps)
+        self._incomparable: dict[NodeAlternative, int] = {}
+        """Devices whose capacity cannot be compared with the request, by alternative."""
+        self.requests = [self._request(request) for claim in claims for request in claim.requests]
+        self._problem = NodeProblem(inventory, claims, self.requests)
         applying = {
-            plan.option: found
-            for plan in self._problem.plans()
-            if (found := self._constraints_on(plan, claims[plan.claim]))
+            alternative.parsed: states
+            for alternative in self._problem.alternatives()
+            if (states := self._constraints_on(alternative, claims[alternative.claim]))
         }
         if applying:
             self._problem.constraints = constraints.Constraints(
@@ -104,151 +104,167 @@ class NodeFilters:
             )
         self._checks = CheckSequence(self._problem)
 
-    def wanted(self, plan: NodeAlternative) -> int:
-        """How many devices of the node the option needs; for All, all that match."""
-        if not plan.option.is_all:
-            return plan.count
-        matching = eligibility.selected_devices(plan.resolved, self.inventory).accepted
+    def needed(self, alternative: NodeAlternative) -> int:
+        """Return how many devices of the node the alternative needs; for All, all that match."""
+        if not alternative.parsed.is_all:
+            return alternative.count
+        matching = eligibility.selected_devices(alternative.resolved, self.inventory).matching
         if self.inventory.features.consumable_capacity:
-            matching &= plan.selected
+            matching &= alternative.selected
         return max(matching.bit_count(), 1)
 
-    def answers(self, plan: NodeAlternative) -> Iterator[FilterResult]:
-        """What every gate says about every device, in order; nothing is asked before its turn."""
+    def results(self, alternative: NodeAlternative) -> Iterator[FilterResult]:
+        """Yield the result of every filter on all devices, in order and only when it is needed."""
         inventory = self.inventory
-        for test in plan.resolved.tests:
-            kind = FilterKind.SELECTOR if test.device_class is None else FilterKind.CLASS
-            device_filter = DeviceFilter(kind, test.number, test.text, test.device_class or "")
-            yield FilterResult(device_filter, *test.selector.matches(inventory))
+        for located in alternative.resolved.selectors:
+            kind = FilterKind.SELECTOR if located.device_class is None else FilterKind.CLASS
+            device_filter = DeviceFilter(
+                kind, located.number, located.text, located.device_class or ""
+            )
+            yield FilterResult(device_filter, *located.selector.matches(inventory))
         yield FilterResult(_FILTERS[FilterKind.NODE], *inventory.on_node)
         everything = inventory.everything
-        yield FilterResult(_FILTERS[FilterKind.FEATURES], everything & ~self._disabled(plan))
-        yield FilterResult(_FILTERS[FilterKind.TAINTS], everything & ~self._tainted(plan))
-        taken = 0 if plan.option.admin_access else inventory.taken
+        yield FilterResult(_FILTERS[FilterKind.FEATURES], everything & ~self._disabled(alternative))
+        yield FilterResult(_FILTERS[FilterKind.TAINTS], everything & ~self._tainted(alternative))
+        taken = 0 if alternative.parsed.admin_access else inventory.taken
         yield FilterResult(_FILTERS[FilterKind.TAKEN], everything & ~taken)
-        asked = {check.name: check for check in self._checks.of(plan)}
-        yield self._capacity(plan, asked.get(rejections.CheckName.CAPACITY))
-        yield self._ask(FilterKind.GROUPS, asked.get(rejections.CheckName.GROUPS), plan)
-        yield self._narrow(FilterKind.COUNTERS, asked.get(rejections.CheckName.COUNTERS), plan)
-        constraining = asked.get(rejections.CheckName.CONSTRAINTS)
-        if plan.option.derived or inventory.features.list_type_attributes:
-            yield self._ask(FilterKind.CONSTRAINTS, constraining, plan)
+        checks = {check.name: check for check in self._checks.of(alternative)}
+        yield self._capacity(alternative, checks.get(rejections.CheckName.CAPACITY))
+        yield self._filter_one_by_one(
+            FilterKind.GROUPS, checks.get(rejections.CheckName.GROUPS), alternative
+        )
+        yield self._filter_as_set(
+            FilterKind.COUNTERS, checks.get(rejections.CheckName.COUNTERS), alternative
+        )
+        constraint_check = checks.get(rejections.CheckName.CONSTRAINTS)
+        if alternative.parsed.derived or inventory.features.list_type_attributes:
+            yield self._filter_one_by_one(FilterKind.CONSTRAINTS, constraint_check, alternative)
         else:
-            yield self._narrow(FilterKind.CONSTRAINTS, constraining, plan)
+            yield self._filter_as_set(FilterKind.CONSTRAINTS, constraint_check, alternative)
 
     def rejection(
-        self, plan: NodeAlternative, device_filter: DeviceFilter, device: Candidate
+        self, alternative: NodeAlternative, device_filter: DeviceFilter, device: Candidate
     ) -> FilterRejection | None:
-        """What one gate has against one device that does not pass it."""
-        for rejection in eligibility.device_rejections(plan.resolved, self.inventory, device):
-            if _is_of(rejection, device_filter):
+        """Return why one device does not pass one filter, or None."""
+        for rejection in eligibility.device_rejections(
+            alternative.resolved, self.inventory, device
+        ):
+            if _belongs_to(rejection, device_filter):
                 return rejection
-        check = self._check_behind(plan, device_filter, device)
+        check = self._check_behind(alternative, device_filter, device)
         if check is not None:
-            return _asked(check, plan.slots[0], device)
-        return self._failure(plan, device_filter, device)
+            return _try_take(check, alternative.slots[0], device)
+        return self._evaluation_error(alternative, device_filter, device)
 
     def _check_behind(
-        self, plan: NodeAlternative, device_filter: DeviceFilter, device: Candidate
+        self, alternative: NodeAlternative, device_filter: DeviceFilter, device: Candidate
     ) -> Check | None:
-        if device_filter.kind is FilterKind.CAPACITY and not plan.selected & device.bit:
+        if device_filter.kind is FilterKind.CAPACITY and not alternative.selected & device.bit:
             return None
-        for check in self._checks.of(plan):
+        for check in self._checks.of(alternative):
             if _KIND_OF[check.name] is device_filter.kind and check.applies_to & device.bit:
                 return check
         return None
 
-    def _failure(
-        self, plan: NodeAlternative, device_filter: DeviceFilter, device: Candidate
+    def _evaluation_error(
+        self, alternative: NodeAlternative, device_filter: DeviceFilter, device: Candidate
     ) -> CannotEvaluate | None:
-        for test in plan.resolved.tests if device_filter.is_selector else ():
-            if (test.number, test.device_class or "") == (
+        for located in alternative.resolved.selectors if device_filter.is_selector else ():
+            if (located.number, located.device_class or "") == (
                 device_filter.index,
                 device_filter.device_class,
             ):
-                answer = test.selector.answer(device)
-                return CannotEvaluate(answer) if isinstance(answer, str) else None
+                result = located.selector.result(device)
+                return CannotEvaluate(result) if isinstance(result, str) else None
         if device_filter.kind in (FilterKind.NODE, FilterKind.CAPACITY):
-            untested = plan.resolved._replace(tests=())
+            untested = alternative.resolved._replace(selectors=())
             return CannotEvaluate(eligibility.failure(untested, self.inventory, device).detail)
         return None
 
-    def _step(self, request: ResolvedRequest) -> NodeRequest:
-        plans = [self._plan(option) for option in request.options if option.failure is None]
-        return NodeRequest(request, plans)
+    def _request(self, request: ResolvedRequest) -> NodeRequest:
+        alternatives = [
+            self._alternative(parsed) for parsed in request.alternatives if parsed.failure is None
+        ]
+        return NodeRequest(request, alternatives)
 
-    def _plan(self, resolved: ResolvedAlternative) -> NodeAlternative:
-        plan = NodeAlternative(resolved)
-        plan.slots = [Slot(plan.claim, plan.option, 0)]
+    def _alternative(self, resolved: ResolvedAlternative) -> NodeAlternative:
+        alternative = NodeAlternative(resolved)
+        alternative.slots = [Slot(alternative.claim, alternative.parsed, 0)]
         inventory = self.inventory
         if inventory.features.consumable_capacity:
-            plan.demands, able = eligibility.capacity_demands(
-                plan.option, inventory, inventory.everything
+            alternative.demands, able = eligibility.capacity_demands(
+                alternative.parsed, inventory, inventory.everything
             )
-            plan.selected, self._unanswered[plan] = able
-        return plan
+            alternative.selected, self._incomparable[alternative] = able
+        return alternative
 
-    def _disabled(self, plan: NodeAlternative) -> int:
-        """Devices that a feature gate or the lack of a node's feature keeps away."""
+    def _disabled(self, alternative: NodeAlternative) -> int:
+        """Return the devices that a feature gate, or a feature missing on the node, excludes."""
         inventory = self.inventory
-        tolerant = msgspec.structs.replace(plan.option, tolerations=_TOLERATES_ALL)
-        disabled = eligibility.excluded_devices(tolerant, inventory) if inventory.suspects else 0
+        tolerant = msgspec.structs.replace(alternative.parsed, tolerations=_TOLERATES_ALL)
+        disabled = (
+            eligibility.excluded_devices(tolerant, inventory) if inventory.possibly_excluded else 0
+        )
         if not pools.has_binding_conditions(inventory.features):
-            disabled |= inventory.where(lambda each: bool(each.device.binding_conditions))
+            disabled |= inventory.where(lambda candidate: bool(candidate.device.binding_conditions))
         return disabled
 
-    def _tainted(self, plan: NodeAlternative) -> int:
+    def _tainted(self, alternative: NodeAlternative) -> int:
         if not self.inventory.features.device_taints:
             return 0
         tainted = 0
-        for device in self.inventory.members(self.inventory.suspects):
-            if taints.first_untolerated(device.taints, plan.option.tolerations) is not None:
+        for device in self.inventory.members(self.inventory.possibly_excluded):
+            if taints.first_untolerated(device.taints, alternative.parsed.tolerations) is not None:
                 tainted |= device.bit
         return tainted
 
-    def _capacity(self, plan: NodeAlternative, check: Check | None) -> FilterResult:
-        """Devices that are large enough, and of those the ones that have enough left."""
-        able, unanswered = self.inventory.everything, 0
+    def _capacity(self, alternative: NodeAlternative, check: Check | None) -> FilterResult:
+        """Filter devices that are large enough and have enough left."""
+        able, incomparable = self.inventory.everything, 0
         if self.inventory.features.consumable_capacity:
-            able, unanswered = plan.selected, self._unanswered[plan]
+            able, incomparable = alternative.selected, self._incomparable[alternative]
         if check is not None:
-            able = check.filter_candidates(plan.slots[0], able, 1)
-        return FilterResult(_FILTERS[FilterKind.CAPACITY], able, unanswered)
+            able = check.filter_candidates(alternative.slots[0], able, 1)
+        return FilterResult(_FILTERS[FilterKind.CAPACITY], able, incomparable)
 
-    def _narrow(self, kind: FilterKind, check: Check | None, plan: NodeAlternative) -> FilterResult:
-        """Which devices a check would take, where it finds all of them as a set."""
+    def _filter_as_set(
+        self, kind: FilterKind, check: Check | None, alternative: NodeAlternative
+    ) -> FilterResult:
+        """Filter devices by a check that can work on sets."""
         passing = self.inventory.everything
         if check is not None:
-            passing = check.filter_candidates(plan.slots[0], passing, 1)
+            passing = check.filter_candidates(alternative.slots[0], passing, 1)
         return FilterResult(_FILTERS[kind], passing)
 
-    def _ask(self, kind: FilterKind, check: Check | None, plan: NodeAlternative) -> FilterResult:
-        """Which devices a check would take if nothing else were picked, one by one."""
+    def _filter_one_by_one(
+        self, kind: FilterKind, check: Check | None, alternative: NodeAlternative
+    ) -> FilterResult:
+        """Filter devices by a check that has to take them one by one, with nothing else picked."""
         passing, failing = self.inventory.everything, 0
         if check is None:
             return FilterResult(_FILTERS[kind], passing)
         for device in self.inventory.members(passing & check.applies_to):
-            found = _asked(check, plan.slots[0], device)
-            if found is not None:
+            states = _try_take(check, alternative.slots[0], device)
+            if states is not None:
                 passing ^= device.bit
-            if isinstance(found, CannotEvaluate):
+            if isinstance(states, CannotEvaluate):
                 failing |= device.bit
         return FilterResult(_FILTERS[kind], passing, failing)
 
     def _constraints_on(
-        self, plan: NodeAlternative, claim: ResolvedClaim
+        self, alternative: NodeAlternative, claim: ResolvedClaim
     ) -> list[constraints.Constraint]:
         lists = self.inventory.features.list_type_attributes
-        found = []
+        states = []
         for number, constraint in enumerate(claim.parsed.constraints):
             state = constraints.build(number, constraint, compares_lists=lists)
-            if state is not None and constraints.applies_to(constraint, plan.option):
-                found.append(state)
-                plan.is_constrained = True
-        return found
+            if state is not None and constraints.applies_to(constraint, alternative.parsed):
+                states.append(state)
+                alternative.is_constrained = True
+        return states
 
-    def _value(self, option: Alternative, device: Candidate, attribute: str) -> Value | None:
-        expression = option.derived.get(attribute)
+    def _value(self, parsed: Alternative, device: Candidate, attribute: str) -> Value | None:
+        expression = parsed.derived.get(attribute)
         if expression is None:
             return self.inventory.value(device, attribute)
         return self._selectors.derived(expression).value(device, attribute)
@@ -269,7 +285,7 @@ _KIND_OF = {
 }
 
 
-def _is_of(rejection: rejections.DeviceRejection, device_filter: DeviceFilter) -> bool:
+def _belongs_to(rejection: rejections.DeviceRejection, device_filter: DeviceFilter) -> bool:
     if isinstance(rejection, rejections.SelectorNotMatched):
         place = (rejection.index, rejection.device_class or "")
         return device_filter.is_selector and place == (
@@ -281,18 +297,20 @@ def _is_of(rejection: rejections.DeviceRejection, device_filter: DeviceFilter) -
     return _KIND_OF[rejection.check] is device_filter.kind
 
 
-def _asked(check: Check, slot: Slot, device: Candidate) -> FilterRejection | None:
+def _try_take(check: Check, slot: Slot, device: Candidate) -> FilterRejection | None:
     trail = Trail()
     try:
-        return _in_order(check.take(slot, device, trail))
+        return _with_sorted_holders(check.take(slot, device, trail))
     except rejections.AllocationError as failure:
         return CannotEvaluate(failure.detail)
     finally:
         trail.unwind(0)
 
 
-def _in_order(rejection: rejections.DeviceRejection | None) -> rejections.DeviceRejection | None:
-    """The verdict with holders by name: the order in which they came says nothing."""
+def _with_sorted_holders(
+    rejection: rejections.DeviceRejection | None,
+) -> rejections.DeviceRejection | None:
+    """Return the rejection with its holders sorted by name, for texts that do not vary."""
     holders = getattr(rejection, "holders", ())
     if rejection is None or not holders:
         return rejection

@@ -1,7 +1,7 @@
-"""How many devices of the whole fleet are left after each gate, for one option of a request.
+"""How many devices of the cluster are left after each filter, for one alternative of a request.
 
-A `Measurement` is shown node after node and keeps only counts, a few examples and the names of
-holders: its memory does not grow with the fleet. A device that several nodes reach counts once.
+A `FunnelBuilder` adds up node after node and keeps only counts, a few examples and the names of
+holders: its memory does not grow with the cluster. A device that several nodes reach counts once.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from dray.explain.survey.filters import (
 
 HOLDERS_KEPT = 20
 _HOLDERS_COUNTED = 1 << 16
-_HOLDING = frozenset(
+_LOSING_TO_HOLDERS = frozenset(
     {FilterKind.TAKEN, FilterKind.CAPACITY, FilterKind.GROUPS, FilterKind.COUNTERS}
 )
 _ON_COUNTERS = frozenset({FilterKind.GROUPS, FilterKind.COUNTERS})
-_WITHOUT_SAY = frozenset(
+_SHOWN_IF_LOSING = frozenset(
     {FilterKind.FEATURES, FilterKind.CAPACITY, FilterKind.GROUPS, FilterKind.COUNTERS}
 )
-"""Gates that are not mentioned where they keep nothing away."""
+"""Filters that are shown only if they remove devices."""
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """A claim and how many of the devices lost at a gate, or of their counter sets, it holds."""
+    """A claim, and how many of the devices removed by a filter it holds."""
 
     claim: ClaimKey
     devices: int
 
 
 class FilterCount(msgspec.Struct):
-    """What one gate did to the devices that came to it."""
+    """The devices before and after one filter."""
 
     filter: DeviceFilter
     before: int = 0
@@ -53,11 +53,11 @@ class FilterCount(msgspec.Struct):
     """Devices on which the check could not be evaluated."""
     example: DeviceId | None = None
     rejection: FilterRejection | None = None
-    """What the gate has against the example."""
+    """Why the example does not pass."""
     holders: tuple[Holder, ...] = ()
-    """Who holds most of what was lost here."""
+    """The claims that hold most of the removed devices."""
     holding: int = 0
-    """How many claims hold something of it."""
+    """How many claims hold any of them."""
 
     @property
     def lost(self) -> int:
@@ -65,14 +65,14 @@ class FilterCount(msgspec.Struct):
 
 
 class NodeCount(msgspec.Struct, frozen=True):
-    """A node and how many of its devices a request could have, each by itself."""
+    """A node, and how many of its devices pass all filters of a request."""
 
     node: str
     left: int
 
 
 class Blockage(msgspec.Struct, frozen=True):
-    """How many nodes fall below what is needed at a gate, and one of them."""
+    """A filter that leaves too few devices: on how many nodes, and one of them."""
 
     filter: DeviceFilter
     nodes: int
@@ -80,7 +80,7 @@ class Blockage(msgspec.Struct, frozen=True):
 
 
 class NearMiss(msgspec.Struct, frozen=True):
-    """The device that passes most gates, and what each of the others has against it."""
+    """The device that passes most filters, and why it does not pass the others."""
 
     device: DeviceId
     node: str
@@ -88,10 +88,10 @@ class NearMiss(msgspec.Struct, frozen=True):
 
 
 class Funnel(msgspec.Struct):
-    """One option of one request over the whole fleet."""
+    """One alternative of one request over the whole cluster."""
 
     claim: int
-    """The position of the claim among those asked for."""
+    """The position of the claim."""
     request: str
     device_class: str
     needed: int
@@ -102,7 +102,7 @@ class Funnel(msgspec.Struct):
     stages: tuple[FilterCount, ...] = ()
     nodes: int = 0
     blocked: tuple[Blockage, ...] = ()
-    """At which gates nodes fall below what is needed."""
+    """The filters that leave too few devices on some nodes."""
     best: NodeCount | None = None
     """The node on which most devices are left."""
     nearest: NearMiss | None = None
@@ -113,29 +113,29 @@ class Funnel(msgspec.Struct):
 
 
 class NodeFunnel(NamedTuple):
-    """What became of a node's devices: how many were left after each gate, and what blocks it."""
+    """The devices of one node after each filter, and the filter that leaves too few."""
 
     left: tuple[int, ...]
     blocked: DeviceFilter | None
     depth: int
-    """The number of the gate that blocks, or of all gates."""
-    held: Mapping[int, int]
-    """Gates, by number, where devices were lost to claims, and which devices."""
+    """The number of the blocking filter, or of all filters."""
+    lost_to_holders: Mapping[int, int]
+    """The devices that filters removed because claims hold them, by number of the filter."""
 
 
 class DistinctDevices:
-    """Counts devices, those that several nodes reach only once."""
+    """Counts devices; those that several nodes reach count once."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[object, str], int] = {}
 
-    def fresh(self, where: object, inventory: NodeInventory, devices: int) -> int:
-        """Those of the devices that have not been counted there before."""
+    def uncounted(self, where: object, inventory: NodeInventory, devices: int) -> int:
+        """Return the devices that were not counted at `where` before, and record them."""
         if not devices:
             return 0
         offset = 0
-        for section in inventory.sections:
-            for resource_slice in section.pool.slices:
+        for node_pool in inventory.node_pools:
+            for resource_slice in node_pool.pool.slices:
                 width = len(resource_slice.spec.devices)
                 if resource_slice.spec.node_name is None:
                     key = (where, resource_slice.metadata.name)
@@ -147,11 +147,11 @@ class DistinctDevices:
         return devices
 
     def count(self, where: object, inventory: NodeInventory, devices: int) -> int:
-        return self.fresh(where, inventory, devices).bit_count()
+        return self.uncounted(where, inventory, devices).bit_count()
 
 
 class _Progress:
-    """One gate's part of a measurement."""
+    """The counts of one filter while a funnel is built."""
 
     __slots__ = ("blocked", "blocked_example", "holders", "stage")
 
@@ -163,49 +163,51 @@ class _Progress:
 
 
 class FunnelBuilder:
-    """Adds up one option node by node. Every node has the same gates.
+    """Adds up one alternative node by node. Every node has the same filters.
 
-    Nodes that are alike are added at once: a panel of the first of them and their number. Who holds
-    their devices is another matter for each of them.
+    Equivalent nodes are added at once: the filters of the first and how many nodes there are. The
+    holders of their devices differ and are added node by node.
     """
 
-    def __init__(self, plan: NodeAlternative) -> None:
-        option = plan.option
-        needed = 0 if option.is_all else plan.count
-        self._funnel = Funnel(plan.claim, str(option.name), option.device_class, needed)
+    def __init__(self, alternative: NodeAlternative) -> None:
+        parsed = alternative.parsed
+        needed = 0 if parsed.is_all else alternative.count
+        self._funnel = Funnel(alternative.claim, str(parsed.name), parsed.device_class, needed)
         self._filters: list[_Progress] = []
-        self._tally = DistinctDevices()
+        self._distinct = DistinctDevices()
         self._left = 0
-        self._misses = _Misses()
+        self._near_misses = _NearMisses()
 
-    def add(self, panel: NodeFilters, plan: NodeAlternative, nodes: int) -> NodeFunnel:
-        inventory = panel.inventory
-        answers = list(panel.answers(plan))
+    def add(
+        self, node_filters: NodeFilters, alternative: NodeAlternative, nodes: int
+    ) -> NodeFunnel:
+        inventory = node_filters.inventory
+        results = list(node_filters.results(alternative))
         if not self._filters:
-            self._filters = [_Progress(answer.filter) for answer in answers]
-        published = self._tally.count("published", inventory, inventory.everything)
+            self._filters = [_Progress(result.filter) for result in results]
+        published = self._distinct.count("published", inventory, inventory.everything)
         self._funnel.nodes += nodes
         self._funnel.published += nodes * published
         counts: list[int] = []
-        held: dict[int, int] = {}
+        lost_to_holders: dict[int, int] = {}
         left = inventory.everything
-        for number, (progress, answer) in enumerate(zip(self._filters, answers, strict=True)):
-            arriving = self._tally.fresh(progress, inventory, left)
+        for number, (progress, result) in enumerate(zip(self._filters, results, strict=True)):
+            arriving = self._distinct.uncounted(progress, inventory, left)
             progress.stage.before += nodes * arriving.bit_count()
-            lost = left & ~answer.passing
+            lost = left & ~result.passing
             if lost:
-                _exemplify(progress.stage, panel, plan, answer, lost)
-                progress.stage.failing += nodes * (arriving & lost & answer.failing).bit_count()
-                if answer.filter.kind in _HOLDING:
-                    held[number] = arriving & lost
-            left &= answer.passing
+                _set_example(progress.stage, node_filters, alternative, result, lost)
+                progress.stage.failing += nodes * (arriving & lost & result.failing).bit_count()
+                if result.filter.kind in _LOSING_TO_HOLDERS:
+                    lost_to_holders[number] = arriving & lost
+            left &= result.passing
             counts.append(left.bit_count())
-        self._left += nodes * self._tally.count("left", inventory, left)
-        self._misses.add(panel, plan, answers, counts[-1])
-        return self._passage(panel, plan, counts, held, nodes)
+        self._left += nodes * self._distinct.count("left", inventory, left)
+        self._near_misses.add(node_filters, alternative, results, counts[-1])
+        return self._node_funnel(node_filters, alternative, counts, lost_to_holders, nodes)
 
     def add_holders(self, device_filter: int, holders: Iterable[ClaimKey]) -> None:
-        """Of devices that were lost at the gate of that number."""
+        """Add the holders of devices that the filter of that number removed."""
         progress = self._filters[device_filter]
         counter = progress.holders
         if progress.stage.filter.kind in _ON_COUNTERS and len(counter) >= HOLDERS_KEPT:
@@ -217,7 +219,7 @@ class FunnelBuilder:
     def holders(
         self, device_filter: int, inventory: NodeInventory, devices: int
     ) -> Iterator[ClaimKey]:
-        """Who holds the devices that a node has lost at a gate, or what they draw from."""
+        """Yield the holders of devices that a filter removed on a node, or of their counters."""
         if self._filters[device_filter].stage.filter.kind in _ON_COUNTERS:
             return _holders_on_counters(inventory, devices)
         return _holders_of_devices(inventory, devices)
@@ -228,11 +230,11 @@ class FunnelBuilder:
         for stage, following in zip(stages, [*stages[1:], None], strict=True):
             stage.after = following.before if following else self._left
         for progress in self._filters:
-            most = sorted(progress.holders.items(), key=lambda each: (-each[1], each[0]))
-            progress.stage.holders = tuple(Holder(*each) for each in most[:HOLDERS_KEPT])
+            most = sorted(progress.holders.items(), key=lambda item: (-item[1], item[0]))
+            progress.stage.holders = tuple(Holder(*item) for item in most[:HOLDERS_KEPT])
             progress.stage.holding = len(progress.holders)
         funnel.stages = tuple(
-            stage for stage in stages if stage.lost or stage.filter.kind not in _WITHOUT_SAY
+            stage for stage in stages if stage.lost or stage.filter.kind not in _SHOWN_IF_LOSING
         )
         funnel.blocked = tuple(
             Blockage(
@@ -241,40 +243,44 @@ class FunnelBuilder:
             for device_filter in self._filters
             if device_filter.blocked
         )
-        funnel.nearest = self._misses.nearest()
+        funnel.nearest = self._near_misses.nearest()
         return funnel
 
-    def _passage(
+    def _node_funnel(
         self,
-        panel: NodeFilters,
-        plan: NodeAlternative,
+        node_filters: NodeFilters,
+        alternative: NodeAlternative,
         counts: list[int],
-        held: Mapping[int, int],
+        lost_to_holders: Mapping[int, int],
         nodes: int,
     ) -> NodeFunnel:
-        node = panel.inventory.node.metadata.name
+        node = node_filters.inventory.node.metadata.name
         best = self._funnel.best
         if best is None or counts[-1] > best.left:
             self._funnel.best = NodeCount(node, counts[-1])
-        needed = max(panel.wanted(plan), 1)
+        needed = max(node_filters.needed(alternative), 1)
         self._funnel.most_needed = max(self._funnel.most_needed, needed)
         for depth, (count, progress) in enumerate(zip(counts, self._filters, strict=True)):
             if count < needed:
                 progress.blocked += nodes
                 progress.blocked_example = progress.blocked_example or node
-                return NodeFunnel(tuple(counts), progress.stage.filter, depth, held)
-        return NodeFunnel(tuple(counts), None, len(counts), held)
+                return NodeFunnel(tuple(counts), progress.stage.filter, depth, lost_to_holders)
+        return NodeFunnel(tuple(counts), None, len(counts), lost_to_holders)
 
 
-def _exemplify(
-    stage: FilterCount, panel: NodeFilters, plan: NodeAlternative, answer: FilterResult, lost: int
+def _set_example(
+    stage: FilterCount,
+    node_filters: NodeFilters,
+    alternative: NodeAlternative,
+    result: FilterResult,
+    lost: int,
 ) -> None:
-    """One of the devices that a gate keeps away, best one on which the check fails."""
-    failing = lost & answer.failing
+    """Set the example of a filter: a removed device, best one that raises an error."""
+    failing = lost & result.failing
     if stage.example is None or (failing and not stage.failing):
-        device = next(panel.inventory.members(failing or lost))
+        device = next(node_filters.inventory.members(failing or lost))
         stage.example = device.id
-        stage.rejection = panel.rejection(plan, stage.filter, device)
+        stage.rejection = node_filters.rejection(alternative, stage.filter, device)
 
 
 def _holders_of_devices(inventory: NodeInventory, devices: int) -> Iterator[ClaimKey]:
@@ -283,37 +289,41 @@ def _holders_of_devices(inventory: NodeInventory, devices: int) -> Iterator[Clai
 
 
 def _holders_on_counters(inventory: NodeInventory, devices: int) -> Iterator[ClaimKey]:
-    """Who draws from the counter sets that the devices draw from."""
+    """Yield the claims that draw from the counter sets of the devices."""
     sets = {
-        (device.section, consumption.counter_set)
+        (device.pool_index, consumption.counter_set)
         for device in inventory.members(devices)
         for consumption in device.device.consumes_counters
     }
-    for section, counter_set in sorted(sets):
-        yield from inventory.holders_on(section, counter_set)
+    for node_pool, counter_set in sorted(sets):
+        yield from inventory.holders_on(node_pool, counter_set)
 
 
-class _Misses:
-    """Looks for the device that the fewest gates refuse.
+class _NearMisses:
+    """Finds the device that the fewest filters reject.
 
-    A class that refuses a device counts twice: it is a device of another kind.
+    A class that rejects a device counts twice: it is a device of another kind.
     """
 
     def __init__(self) -> None:
         self._fewest = 4
         self._most_left = -1
-        self._found: tuple[NodeFilters, NodeAlternative, Candidate, list[DeviceFilter]] | None = (
+        self._nearest: tuple[NodeFilters, NodeAlternative, Candidate, list[DeviceFilter]] | None = (
             None
         )
 
     def add(
-        self, panel: NodeFilters, plan: NodeAlternative, answers: list[FilterResult], left: int
+        self,
+        node_filters: NodeFilters,
+        alternative: NodeAlternative,
+        results: list[FilterResult],
+        left: int,
     ) -> None:
-        everything = panel.inventory.everything
+        everything = node_filters.inventory.everything
         refused = [0, 0, 0]
-        for answer in answers:
-            objecting = everything & ~answer.passing
-            for _ in range(2 if answer.filter.kind is FilterKind.CLASS else 1):
+        for result in results:
+            objecting = everything & ~result.passing
+            for _ in range(2 if result.filter.kind is FilterKind.CLASS else 1):
                 refused[2] |= refused[1] & objecting
                 refused[1] |= refused[0] & objecting
                 refused[0] |= objecting
@@ -321,14 +331,14 @@ class _Misses:
             zip(refused, [*refused[1:], 0], strict=True), start=1
         ):
             if at_least & ~more:
-                self._note(panel, plan, answers, at_least & ~more, misses, left)
+                self._compare(node_filters, alternative, results, at_least & ~more, misses, left)
                 return
 
-    def _note(
+    def _compare(
         self,
-        panel: NodeFilters,
-        plan: NodeAlternative,
-        answers: list[FilterResult],
+        node_filters: NodeFilters,
+        alternative: NodeAlternative,
+        results: list[FilterResult],
         devices: int,
         misses: int,
         left: int,
@@ -336,16 +346,18 @@ class _Misses:
         if (misses, -left) >= (self._fewest, -self._most_left):
             return
         self._fewest, self._most_left = misses, left
-        device = next(panel.inventory.members(devices))
-        lacks = [answer.filter for answer in answers if not answer.passing & device.bit]
-        self._found = (panel, plan, device, lacks)
+        device = next(node_filters.inventory.members(devices))
+        lacks = [result.filter for result in results if not result.passing & device.bit]
+        self._nearest = (node_filters, alternative, device, lacks)
 
     def nearest(self) -> NearMiss | None:
-        if self._found is None:
+        if self._nearest is None:
             return None
-        panel, plan, device, filters = self._found
-        rejected_by = (panel.rejection(plan, device_filter, device) for device_filter in filters)
-        node = panel.inventory.node.metadata.name
+        node_filters, alternative, device, filters = self._nearest
+        rejected_by = (
+            node_filters.rejection(alternative, device_filter, device) for device_filter in filters
+        )
+        node = node_filters.inventory.node.metadata.name
         return NearMiss(
             device.id, node, tuple(rejection for rejection in rejected_by if rejection is not None)
         )

@@ -1,8 +1,8 @@
-"""Goes over all nodes once: the funnel of every request, and what stands in the way on each node.
+"""Survey all nodes once: the funnel of every request, and the first shortfall of each node.
 
-Of nodes that are alike, the first is looked at. Nodes that fare alike (as many devices left after
-every gate) are one profile; a few nodes of each are kept, so that what is tried later need not be
-tried on the whole fleet.
+Of equivalent nodes, the first is evaluated. Nodes with equally many devices after every filter have
+one profile; a few nodes of each profile are kept, so that suggestions need not be tried on the
+whole cluster.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ EXAMPLES_KEPT = 3
 REPRESENTATIVES_KEPT = 64
 _PROFILES_KEPT = 1024
 
-StepKey = tuple[int, str]
+RequestKey = tuple[int, str]
 """The position of a claim and the name of its request."""
 
 Profile = tuple[tuple[int, ...], ...]
 
 
 class NodeShortfall(NamedTuple):
-    """The first request that a node cannot serve, and the gate at which it fails there.
+    """The first request that a node cannot serve, and the filter that leaves too few devices.
 
-    Without gate, the node offers no usable device at all.
+    Without a filter, the node has no usable device at all.
     """
 
     claim: int
@@ -48,219 +48,231 @@ class NodeShortfall(NamedTuple):
 
 
 class UnusablePool(msgspec.Struct, frozen=True):
-    """A pool whose devices are left alone: its slices are being updated, or contradict."""
+    """A pool that is not used: its slices are being updated, or contradict each other."""
 
     pool: PoolId
     invalid_reason: str
-    """Empty for a pool of which not all slices are there."""
+    """Empty for an incomplete pool."""
     slices: int
     expected_slices: int
     nodes: int
 
 
 class UnservedRequests(NamedTuple):
-    """A node, and which requests it cannot serve whatever else is asked for."""
+    """A node, and the requests that it cannot serve even by themselves."""
 
     node: str
-    blocked: frozenset[StepKey]
+    blocked: frozenset[RequestKey]
 
 
 class Survey(NamedTuple):
     funnels: tuple[Funnel, ...]
-    sound: list[str]
-    """The nodes that could be looked at."""
+    evaluated_nodes: list[str]
+    """The nodes whose inventory could be built."""
     groups: list[EquivalenceClass]
-    """The same, those together that look alike to the claims."""
-    obstacles: dict[NodeShortfall, list[str]]
-    """A few nodes for each, the first ones."""
+    """The same nodes in equivalence classes."""
+    shortfalls: dict[NodeShortfall, list[str]]
+    """The first few nodes of each shortfall."""
     counts: Counter[NodeShortfall]
-    open_nodes: list[str]
-    """Nodes that could serve each request if it were alone."""
+    undecided_nodes: list[str]
+    """Nodes that could serve each request by itself; a search decides about all together."""
     unusable: tuple[UnusablePool, ...]
     representatives: tuple[UnservedRequests, ...]
-    """Those that come closest first."""
+    """The nodes that suggestions are tried on, those closest to success first."""
 
-    def open_groups(self) -> list[EquivalenceClass]:
-        known = set(self.open_nodes)
-        return [group for group in self.groups if group[0].node in known]
+    def undecided_groups(self) -> list[EquivalenceClass]:
+        undecided = set(self.undecided_nodes)
+        return [group for group in self.groups if group[0].node in undecided]
 
 
 def survey_nodes(
-    fleet: ClusterInventory, nodes: Sequence[str], claims: Sequence[ResolvedClaim]
+    cluster: ClusterInventory, nodes: Sequence[str], claims: Sequence[ResolvedClaim]
 ) -> Survey:
-    surveyor = _Surveyor(fleet, claims)
-    findings: dict[str, tuple[EquivalentNode, _Finding]] = {}
+    surveyor = _Surveyor(cluster, claims)
+    results: dict[str, tuple[EquivalentNode, _NodeResult]] = {}
     for group in equivalence.group_nodes(
-        fleet, nodes, equivalence.paths_read(claims, fleet.features)
+        cluster, nodes, equivalence.paths_read(claims, cluster.features)
     ):
-        finding = surveyor.look(group)
-        if finding is not None:
-            findings.update((member.node, (member, finding)) for member in group)
+        result = surveyor.examine(group)
+        if result is not None:
+            results.update((member.node, (member, result)) for member in group)
     for node in nodes:
-        if node in findings:
-            surveyor.note(*findings[node])
+        if node in results:
+            surveyor.record(*results[node])
     return surveyor.survey()
 
 
 class _Candidate(NamedTuple):
     rank: tuple[int, int, int]
-    standing: UnservedRequests
+    unserved: UnservedRequests
 
 
-class _Finding(NamedTuple):
-    """What there is to say about each node of a group."""
+class _NodeResult(NamedTuple):
+    """The result for every node of an equivalence class."""
 
-    passages: Sequence[tuple[StepKey, NodeFunnel]]
-    obstacle: NodeShortfall | None
+    node_funnels: Sequence[tuple[RequestKey, NodeFunnel]]
+    shortfall: NodeShortfall | None
     """The first one."""
-    blocked: frozenset[StepKey]
+    blocked: frozenset[RequestKey]
     names_matter: bool
-    """Whether nodes that are alike still differ in something that is counted by name."""
+    """Whether equivalent nodes differ in something that is counted by name: holders, pools."""
     first: EquivalentNode
 
 
 class _Surveyor:
-    def __init__(self, fleet: ClusterInventory, claims: Sequence[ResolvedClaim]) -> None:
-        self._fleet = fleet
+    def __init__(self, cluster: ClusterInventory, claims: Sequence[ResolvedClaim]) -> None:
+        self._cluster = cluster
         self._claims = claims
-        self._measurements: dict[StepKey, FunnelBuilder] = {}
-        self._sound: list[str] = []
+        self._builders: dict[RequestKey, FunnelBuilder] = {}
+        self._evaluated_nodes: list[str] = []
         self._groups: list[EquivalenceClass] = []
         self._examples: dict[NodeShortfall, list[str]] = {}
         self._counts: Counter[NodeShortfall] = Counter()
-        self._open: list[str] = []
+        self._undecided_nodes: list[str] = []
         self._unusable: Counter[tuple[PoolId, str]] = Counter()
         self._profiles: dict[Profile, list[_Candidate]] = {}
 
-    def look(self, group: EquivalenceClass) -> _Finding | None:
-        """What becomes of the nodes of a group; None if they cannot be looked at."""
+    def examine(self, group: EquivalenceClass) -> _NodeResult | None:
+        """Evaluate the nodes of an equivalence class; return None if a slice is invalid."""
         try:
             inventory = self._inventory(group[0].node)
         except rejections.AllocationError:
             return None
         self._groups.append(group)
-        panel = NodeFilters(inventory, self._claims, self._fleet.selectors)
-        of_steps = [self._measure(panel, step, len(group)) for step in panel.steps]
-        obstacles = [
-            found
-            for step, of_step in zip(panel.steps, of_steps, strict=True)
-            if (found := _obstacle(inventory, step, [each for _, each in of_step])) is not None
+        node_filters = NodeFilters(inventory, self._claims, self._cluster.selectors)
+        by_request = [
+            self._add_to_funnels(node_filters, request, len(group))
+            for request in node_filters.requests
         ]
-        passages = [each for of_step in of_steps for each in of_step]
-        names_matter = any(passage.held for _, passage in passages) or not all(
-            pool.is_usable for pool in inventory.pools
+        shortfalls = [
+            shortfall
+            for request, of_request in zip(node_filters.requests, by_request, strict=True)
+            if (
+                shortfall := _shortfall(
+                    inventory, request, [node_funnel for _, node_funnel in of_request]
+                )
+            )
+            is not None
+        ]
+        node_funnels = [entry for of_request in by_request for entry in of_request]
+        names_matter = any(
+            node_funnel.lost_to_holders for _, node_funnel in node_funnels
+        ) or not all(pool.is_usable for pool in inventory.pools)
+        blocked = frozenset(
+            (shortfall.claim, _parent(shortfall.request)) for shortfall in shortfalls
         )
-        blocked = frozenset((obstacle.claim, _parent(obstacle.request)) for obstacle in obstacles)
-        first = obstacles[0] if obstacles else None
-        return _Finding(passages, first, blocked, names_matter, group[0])
+        first = shortfalls[0] if shortfalls else None
+        return _NodeResult(node_funnels, first, blocked, names_matter, group[0])
 
-    def note(self, member: EquivalentNode, finding: _Finding) -> None:
-        """Take down what concerns a node by itself; in the order of the fleet."""
+    def record(self, member: EquivalentNode, result: _NodeResult) -> None:
+        """Record the result of one node; called in the order of the cluster."""
         node = member.node
-        self._sound.append(node)
-        if finding.names_matter:
-            self._note_names(member, finding)
-        if finding.obstacle is None:
-            self._open.append(node)
+        self._evaluated_nodes.append(node)
+        if result.names_matter:
+            self._record_names(member, result)
+        if result.shortfall is None:
+            self._undecided_nodes.append(node)
         else:
-            self._counts[finding.obstacle] += 1
-            examples = self._examples.setdefault(finding.obstacle, [])
+            self._counts[result.shortfall] += 1
+            examples = self._examples.setdefault(result.shortfall, [])
             if len(examples) < EXAMPLES_KEPT:
                 examples.append(node)
-        self._note_profile(node, finding)
+        self._record_profile(node, result)
 
     def survey(self) -> Survey:
-        funnels = tuple(measurement.finish() for measurement in self._measurements.values())
-        unusable = tuple(self._described(*pool, nodes) for pool, nodes in self._unusable.items())
+        funnels = tuple(builder.finish() for builder in self._builders.values())
+        unusable = tuple(
+            self._describe_pool(*pool, nodes) for pool, nodes in self._unusable.items()
+        )
         return Survey(
             funnels,
-            self._sound,
+            self._evaluated_nodes,
             self._groups,
             self._examples,
             self._counts,
-            self._open,
+            self._undecided_nodes,
             unusable,
             self._representatives(),
         )
 
     def _inventory(self, node: str) -> NodeInventory:
-        return self._fleet.inventory(self._fleet.nodes[node])
+        return self._cluster.inventory(self._cluster.nodes[node])
 
-    def _measure(
-        self, panel: NodeFilters, step: NodeRequest, nodes: int
-    ) -> list[tuple[StepKey, NodeFunnel]]:
-        passages = []
-        for plan in step.plans:
-            key = (plan.claim, str(plan.option.name))
-            measurement = self._measurements.get(key)
-            if measurement is None:
-                measurement = self._measurements[key] = FunnelBuilder(plan)
-            passages.append((key, measurement.add(panel, plan, nodes)))
-        return passages
+    def _add_to_funnels(
+        self, node_filters: NodeFilters, request: NodeRequest, nodes: int
+    ) -> list[tuple[RequestKey, NodeFunnel]]:
+        node_funnels = []
+        for alternative in request.alternatives:
+            key = (alternative.claim, str(alternative.parsed.name))
+            builder = self._builders.get(key)
+            if builder is None:
+                builder = self._builders[key] = FunnelBuilder(alternative)
+            node_funnels.append((key, builder.add(node_filters, alternative, nodes)))
+        return node_funnels
 
-    def _note_names(self, member: EquivalentNode, finding: _Finding) -> None:
-        if member is finding.first:
-            self._note_pools(self._inventory(member.node))
-        for key, passage in finding.passages:
-            measurement = self._measurements[key]
-            for number, devices in passage.held.items():
-                if member is finding.first:
+    def _record_names(self, member: EquivalentNode, result: _NodeResult) -> None:
+        if member is result.first:
+            self._record_pools(self._inventory(member.node))
+        for key, node_funnel in result.node_funnels:
+            builder = self._builders[key]
+            for number, devices in node_funnel.lost_to_holders.items():
+                if member is result.first:
                     inventory = self._inventory(member.node)
-                    holders = measurement.holders(number, inventory, devices)
+                    holders = builder.holders(number, inventory, devices)
                 else:
-                    holders = equivalence.holders(self._fleet, devices, finding.first, member)
-                measurement.add_holders(number, holders)
+                    holders = equivalence.holders(self._cluster, devices, result.first, member)
+                builder.add_holders(number, holders)
 
-    def _note_pools(self, inventory: NodeInventory) -> None:
+    def _record_pools(self, inventory: NodeInventory) -> None:
         for pool in inventory.pools:
             if not pool.is_usable:
                 self._unusable[pool.id, pool.invalid_reason] += 1
 
-    def _note_profile(self, node: str, finding: _Finding) -> None:
-        passages = [passage for _, passage in finding.passages]
-        profile = tuple(passage.left for passage in passages)
-        known = self._profiles.get(profile)
-        if known is None:
+    def _record_profile(self, node: str, result: _NodeResult) -> None:
+        node_funnels = [node_funnel for _, node_funnel in result.node_funnels]
+        profile = tuple(node_funnel.left for node_funnel in node_funnels)
+        undecided = self._profiles.get(profile)
+        if undecided is None:
             if len(self._profiles) >= _PROFILES_KEPT:
                 return
-            known = self._profiles[profile] = []
-        if len(known) < EXAMPLES_KEPT:
-            depth = sum(passage.depth for passage in passages)
-            left = sum(passage.left[-1] for passage in passages)
-            rank = (len(finding.blocked), -depth, -left)
-            known.append(_Candidate(rank, UnservedRequests(node, finding.blocked)))
+            undecided = self._profiles[profile] = []
+        if len(undecided) < EXAMPLES_KEPT:
+            depth = sum(node_funnel.depth for node_funnel in node_funnels)
+            left = sum(node_funnel.left[-1] for node_funnel in node_funnels)
+            rank = (len(result.blocked), -depth, -left)
+            undecided.append(_Candidate(rank, UnservedRequests(node, result.blocked)))
 
     def _representatives(self) -> tuple[UnservedRequests, ...]:
-        """One node of each profile, the closest first; then a second and a third of each."""
+        """Return one node of each profile, the closest first; then a second and a third of each."""
         ranked = sorted(
             (
-                (turn, candidate)
-                for known in self._profiles.values()
-                for turn, candidate in enumerate(known)
+                (round_number, candidate)
+                for undecided in self._profiles.values()
+                for round_number, candidate in enumerate(undecided)
             ),
-            key=lambda each: (each[0], each[1].rank),
+            key=lambda ranked_node: (ranked_node[0], ranked_node[1].rank),
         )
-        return tuple(candidate.standing for _, candidate in ranked[:REPRESENTATIVES_KEPT])
+        return tuple(candidate.unserved for _, candidate in ranked[:REPRESENTATIVES_KEPT])
 
-    def _described(self, pool: PoolId, invalid_reason: str, nodes: int) -> UnusablePool:
-        current = pools.current_slices(list(self._fleet.pools()[pool].slices.values()))
+    def _describe_pool(self, pool: PoolId, invalid_reason: str, nodes: int) -> UnusablePool:
+        current = pools.current_slices(list(self._cluster.pools()[pool].slices.values()))
         expected = current[0].spec.pool.resource_slice_count
         return UnusablePool(pool, invalid_reason, len(current), expected, nodes)
 
 
-def _obstacle(
-    inventory: NodeInventory, step: NodeRequest, passages: Sequence[NodeFunnel]
+def _shortfall(
+    inventory: NodeInventory, request: NodeRequest, node_funnels: Sequence[NodeFunnel]
 ) -> NodeShortfall | None:
-    """Why a node cannot serve a request; of several options, the one that comes furthest."""
-    if any(passage.blocked is None for passage in passages):
+    """Return why a node cannot serve a request, or None; of alternatives, the closest."""
+    if any(node_funnel.blocked is None for node_funnel in node_funnels):
         return None
     if not inventory.devices:
-        return NodeShortfall(step.claim, step.name, None, -1)
-    if not passages:
+        return NodeShortfall(request.claim, request.name, None, -1)
+    if not node_funnels:
         return None
-    number, furthest = max(enumerate(passages), key=lambda each: each[1].depth)
-    name = str(step.plans[number].option.name)
-    return NodeShortfall(step.claim, name, furthest.blocked, furthest.depth)
+    number, furthest = max(enumerate(node_funnels), key=lambda numbered: numbered[1].depth)
+    name = str(request.alternatives[number].parsed.name)
+    return NodeShortfall(request.claim, name, furthest.blocked, furthest.depth)
 
 
 def _parent(request: str) -> str:

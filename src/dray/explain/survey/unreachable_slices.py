@@ -1,4 +1,4 @@
-"""Slices that no node sees, and why: what is published is not always what can be had."""
+"""Published slices whose devices no node can use, and why."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class UnreachableReason(enum.StrEnum):
 
 
 class UnreachableSlices(msgspec.Struct, frozen=True):
-    """Slices of one pool that are left alone for one cause."""
+    """Slices of one pool that are unreachable for one reason."""
 
     pool: PoolId
     cause: UnreachableReason
@@ -35,27 +35,28 @@ class UnreachableSlices(msgspec.Struct, frozen=True):
     devices: int
 
 
-def find_unreachable_slices(fleet: ClusterInventory) -> tuple[UnreachableSlices, ...]:
+def find_unreachable_slices(cluster: ClusterInventory) -> tuple[UnreachableSlices, ...]:
+    """Return the unreachable slices, by pool and reason, those with most devices first."""
     newest = {
         pool: pools.newest_generation(slices)
-        for pool, slices in pools.group_by_pool(fleet.slices()).items()
+        for pool, slices in pools.group_by_pool(cluster.slices()).items()
     }
-    nodes = [entry.node for entry in fleet.nodes.values() if entry.node is not None]
-    found: dict[tuple[PoolId, UnreachableReason, str], tuple[int, int]] = {}
-    for resource_slice in fleet.slices():
+    nodes = [entry.node for entry in cluster.nodes.values() if entry.node is not None]
+    counts: dict[tuple[PoolId, UnreachableReason, str], tuple[int, int]] = {}
+    for resource_slice in cluster.slices():
         pool = resource_slice.pool_id
-        cause = _cause(resource_slice, newest[pool], nodes, fleet)
+        cause = _cause(resource_slice, newest[pool], nodes, cluster)
         if cause is not None:
-            slices, devices = found.get((pool, *cause), (0, 0))
-            found[pool, *cause] = (slices + 1, devices + len(resource_slice.spec.devices))
-    unreachable = [UnreachableSlices(*key, *counts) for key, counts in found.items() if counts[1]]
-    return tuple(sorted(unreachable, key=lambda each: -each.devices)[:_POOLS_KEPT])
+            slices, devices = counts.get((pool, *cause), (0, 0))
+            counts[pool, *cause] = (slices + 1, devices + len(resource_slice.spec.devices))
+    unreachable = [UnreachableSlices(*key, *counts) for key, counts in counts.items() if counts[1]]
+    return tuple(sorted(unreachable, key=lambda entry: -entry.devices)[:_POOLS_KEPT])
 
 
 def _cause(
-    resource_slice: ResourceSlice, newest: int, nodes: Sequence[Node], fleet: ClusterInventory
+    resource_slice: ResourceSlice, newest: int, nodes: Sequence[Node], cluster: ClusterInventory
 ) -> tuple[UnreachableReason, str] | None:
-    spec, features = resource_slice.spec, fleet.features
+    spec, features = resource_slice.spec, cluster.features
     uses_partitions = spec.per_device_node_selection is not None or spec.shared_counters
     if uses_partitions and not features.partitionable_devices:
         return UnreachableReason.GATE_OFF, "DRAPartitionableDevices"
@@ -64,7 +65,7 @@ def _cause(
     if spec.pool.generation < newest:
         return UnreachableReason.OLD_GENERATION, ""
     if spec.node_name:
-        entry = fleet.nodes.get(spec.node_name)
+        entry = cluster.nodes.get(spec.node_name)
         is_there = entry is not None and entry.node is not None
         return None if is_there else (UnreachableReason.NO_SUCH_NODE, spec.node_name)
     if spec.node_selector is None:

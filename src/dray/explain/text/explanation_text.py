@@ -25,7 +25,7 @@ _DEVICES_SHOWN = 8
 
 
 def text(explanation: Explanation) -> str:
-    """The whole explanation, a few lines for each request."""
+    """Return the whole explanation, a few lines for each request."""
     return "\n".join(_lines(explanation)) + "\n"
 
 
@@ -33,8 +33,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield _headline(explanation)
     for line in explanation.message.splitlines():
         yield f"  {line}"
-    for found in explanation.faults:
-        yield from _fault(explanation, found)
+    for fault in explanation.faults:
+        yield from _fault(explanation, fault)
     if explanation.outcome in (Outcome.REFUSED, Outcome.UNDECIDED):
         yield from _funnels(explanation)
     yield from _reasons(explanation)
@@ -73,38 +73,38 @@ def _devices(explanation: Explanation) -> str:
     return " ".join([*words[:_DEVICES_SHOWN], *(["…"] if len(words) > _DEVICES_SHOWN else [])])
 
 
-def _fault(explanation: Explanation, found: Fault) -> Iterator[str]:
-    request = _request(explanation, found.claim, found.request)
-    where = f"request {request}: " if found.request else ""
-    yield f"  {where}{phrases.fault(found)}"
-    for words in _facts_of(explanation, found)[:_NOTES_SHOWN]:
+def _fault(explanation: Explanation, fault: Fault) -> Iterator[str]:
+    request = _request(explanation, fault.claim, fault.request)
+    where = f"request {request}: " if fault.request else ""
+    yield f"  {where}{phrases.fault(fault)}"
+    for words in _facts_of(explanation, fault)[:_NOTES_SHOWN]:
         yield f"    {words}"
 
 
-def _facts_of(explanation: Explanation, found: Fault) -> list[str]:
-    """What is known about a selector that is at fault."""
-    if not isinstance(found, SelectorBroken | SelectorFails):
+def _facts_of(explanation: Explanation, fault: Fault) -> list[str]:
+    """Return the facts about a faulty selector."""
+    if not isinstance(fault, SelectorBroken | SelectorFails):
         return []
     for fact in explanation.facts:
         place = (fact.claim, fact.request, fact.filter.device_class, fact.filter.index)
         if fact.filter.is_selector and place == (
-            found.claim,
-            found.request,
-            found.device_class,
-            found.index,
+            fault.claim,
+            fault.request,
+            fault.device_class,
+            fault.index,
         ):
             return phrases.facts(fact, _replacements(explanation))
     return []
 
 
 def _replacements(explanation: Explanation) -> set[str]:
-    """Selectors that are written out as changes."""
+    """Return the selectors that suggested changes write out."""
     rewritten = (ReplaceSelector, ReplaceClassSelector)
     return {change.replacement for change in explanation.changes if isinstance(change, rewritten)}
 
 
 def _funnels(explanation: Explanation) -> Iterator[str]:
-    """Requests in trouble one by one, those that every node could serve in one line."""
+    """Yield the blocked requests one by one, then all others in one line."""
     fine = [funnel for funnel in explanation.funnels if not funnel.blocked]
     if len(explanation.funnels) == 1:
         fine = []
@@ -112,7 +112,7 @@ def _funnels(explanation: Explanation) -> Iterator[str]:
         if funnel not in fine:
             yield from _funnel(explanation, funnel)
     if fine:
-        names = [_request(explanation, each.claim, each.request) for each in fine]
+        names = [_request(explanation, item.claim, item.request) for item in fine]
         noun = "request" if len(names) == 1 else "requests"
         listed = phrases.limited(names, len(names), "request")
         yield f"{noun} {listed}: each could be served by itself"
@@ -124,13 +124,13 @@ def _funnel(explanation: Explanation, funnel: Funnel) -> Iterator[str]:
     yield f"request {request}: {needed} of class {funnel.device_class}"
     width = len(phrases.number(funnel.published))
     yield f"  {phrases.number(funnel.published)} published"
-    told: list[str] = []
+    shown: list[str] = []
     for stage in _worth_showing(funnel):
         failing = f" (fails on {phrases.number(stage.failing)})" if stage.failing else ""
         count = f"{phrases.number(stage.after):>{width}}"
         yield f"  {count} {phrases.device_filter(stage.filter)}{failing}"
-        for words in _notes(explanation, funnel, stage)[: _NOTES_SHOWN - len(told)]:
-            told.append(words)
+        for words in _notes(explanation, funnel, stage)[: _NOTES_SHOWN - len(shown)]:
+            shown.append(words)
             yield f"  {'':>{width}}   {words}"
     if funnel.best and 0 < funnel.best.left < funnel.needed:
         most = f"most on one node: {phrases.number(funnel.best.left)} on {funnel.best.node}"
@@ -138,12 +138,12 @@ def _funnel(explanation: Explanation, funnel: Funnel) -> Iterator[str]:
     near = funnel.nearest
     if near and near.lacks and funnel.blocked:
         lacks = phrases.listed([phrases.rejection(lack) for lack in near.lacks])
-        if f"{near.device.device}: {lacks}" not in told:
+        if f"{near.device.device}: {lacks}" not in shown:
             yield f"  nearest miss: {near.device.device} on {near.node}: {lacks}"
 
 
 def _worth_showing(funnel: Funnel) -> Iterator[FilterCount]:
-    """The gates that keep devices away, and selectors as far as there is room."""
+    """Yield the filters that remove devices, and selectors as far as there is space."""
     reached = [stage for stage in funnel.stages if stage.before]
     losing = [stage for stage in reached if stage.lost]
     room = _STAGES_SHOWN - len(losing)
@@ -161,10 +161,10 @@ def _notes(explanation: Explanation, funnel: Funnel, stage: FilterCount) -> list
     if not stage.lost:
         return []
     notes = []
-    is_decisive = stage.failing or any(each.filter == stage.filter for each in funnel.blocked)
-    found = _facts_at(explanation, funnel, stage.filter)
-    if found is not None and is_decisive:
-        notes += phrases.facts(found, _replacements(explanation))[:2]
+    is_decisive = stage.failing or any(item.filter == stage.filter for item in funnel.blocked)
+    facts = _facts_at(explanation, funnel, stage.filter)
+    if facts is not None and is_decisive:
+        notes += phrases.facts(facts, _replacements(explanation))[:2]
     note = phrases.stage_note(stage)
     return [*notes, note] if note else notes
 
@@ -224,16 +224,16 @@ def _change(explanation: Explanation, change: SuggestedChange) -> str:
 
 
 def summary(explanation: Explanation) -> str:
-    """One line, to stand behind what upstream says in a pod's condition."""
+    """Return one line for the condition of a pod, after upstream's message."""
     match explanation.outcome:
         case Outcome.ALLOCATED | Outcome.FITS | Outcome.UNDECIDED:
             return _headline(explanation)
     words = [_counted_reason(explanation, reason) for reason in explanation.reasons[:3]]
-    for found in explanation.faults[:2]:
-        detail = f" ({facts[0]})" if (facts := _facts_of(explanation, found)) else ""
-        words.append(f"{phrases.fault(found)}{detail}")
+    for fault in explanation.faults[:2]:
+        detail = f" ({facts[0]})" if (facts := _facts_of(explanation, fault)) else ""
+        words.append(f"{phrases.fault(fault)}{detail}")
     if any(reason.filter is None and reason.rejection is None for reason in explanation.reasons):
-        words += [phrases.pool(each) for each in explanation.unusable[:1]]
+        words += [phrases.pool(item) for item in explanation.unusable[:1]]
         words += [phrases.unreachable(slices) for slices in explanation.unreachable_slices[:1]]
     if not words:
         words = [_headline(explanation)]
@@ -249,7 +249,7 @@ def _counted_reason(explanation: Explanation, reason: Reason) -> str:
 
 
 def _detail(explanation: Explanation, reason: Reason) -> str:
-    """The one fact that says most about a gate."""
+    """Return the most important note about a filter."""
     for funnel in explanation.funnels:
         if reason.filter is None or (funnel.claim, funnel.request) != (
             reason.claim,
@@ -264,7 +264,7 @@ def _detail(explanation: Explanation, reason: Reason) -> str:
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
-    """The data and the words, with ids written as people write them."""
+    """Return the explanation as JSON: data and texts, ids as text."""
     built: dict[str, Any] = _plain(explanation)
     built["summary"] = summary(explanation)
     built["text"] = text(explanation)
@@ -278,7 +278,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Structs become objects in camel case, ids become text."""
+    """Convert structs to objects in camel case and ids to text."""
     if isinstance(value, msgspec.Struct):
         config = value.__struct_config__
         tag = {config.tag_field: config.tag} if config.tag_field else {}
@@ -289,12 +289,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return str(value)
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return value.value if isinstance(value, enum.Enum) else value
 
 
 def _camel(name: str) -> str:
     first, *others = name.split("_")
-    return first + "".join(each.title() for each in others)
+    return first + "".join(item.title() for item in others)

@@ -1,4 +1,4 @@
-"""The funnel as a picture: a bar for what is left after each gate."""
+"""The funnel as a chart: a bar for the devices left after each filter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAMES = {
 
 
 def text(explanation: Explanation) -> str:
-    """Empty where there is no funnel to draw."""
+    """Return the chart; empty without funnels."""
     return "\n".join(line for funnel in explanation.funnels for line in _funnel(funnel))
 
 
@@ -50,7 +50,7 @@ def _name(device_filter: DeviceFilter) -> str:
 
 
 def _bar(count: int, whole: int) -> str:
-    """As long as its share, in eighths of a character; never invisible while something is left."""
+    """Return a bar of eighths of a character, at least one eighth while something is left."""
     eighths = round(WIDTH * 8 * count / whole) if whole else 0
     eighths = max(eighths, 1) if count else 0
     return _FULL * (eighths // 8) + _EIGHTHS[eighths % 8].strip()

@@ -1,7 +1,8 @@
-"""The words for each verdict, fact, fault and change. `sentences` puts them together."""
+"""Texts of rejections, facts, faults and changes; `explanation_text` puts them together."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Sequence
 
 from dray.allocator.model import rejections
@@ -31,7 +32,7 @@ def counted(value: int, noun: str) -> str:
 
 
 def to_be(amount: int | str) -> str:
-    """The verb behind a number; amounts of a quota are text."""
+    """Return "is" or "are"; amounts of a quota are text."""
     return "is" if str(amount) == "1" else "are"
 
 
@@ -40,12 +41,12 @@ def plural(noun: str) -> str:
 
 
 def code(text: str) -> str:
-    """A piece of a manifest, to be copied."""
+    """Return a part of a manifest as code, to be copied."""
     return f"`{text}`"
 
 
 def glimpse(text: str) -> str:
-    """A piece of a manifest, to be recognised."""
+    """Return a part of a manifest as code, shortened."""
     plain = " ".join(text.split())
     if len(plain) > _EXPRESSION_WIDTH:
         half = _EXPRESSION_WIDTH // 2
@@ -60,7 +61,7 @@ def listed(words: Sequence[str], joint: str = "and") -> str:
 
 
 def limited(words: Sequence[str], total: int, noun: str) -> str:
-    """The first few, and how many there are besides."""
+    """Return the first few words, and how many more there are."""
     shown = list(words[:_SHOWN])
     if total > len(shown):
         rest = total - len(shown)
@@ -100,11 +101,15 @@ def device_filter(described: DeviceFilter) -> str:
             return "with the attributes that constraints compare"
 
 
-def shortage(each: DeviceFilter, needed: int) -> str:
-    """Why nodes do not have what a request needs, by the gate at which they fall short."""
-    is_one, are_many = _PASSING[each.kind]
-    if each.is_selector:
-        place = f"selector {each.index}" if each.kind is FilterKind.SELECTOR else each.device_class
+def shortage(failed: DeviceFilter, needed: int) -> str:
+    """Return why nodes cannot serve a request, by the filter that leaves too few devices."""
+    is_one, are_many = _PASSING[failed.kind]
+    if failed.is_selector:
+        place = (
+            f"selector {failed.index}"
+            if failed.kind is FilterKind.SELECTOR
+            else failed.device_class
+        )
         is_one, are_many, needed = f"{is_one} {place}", f"{are_many} {place}", max(needed, 1)
     if needed == 1:
         return f"no device {is_one}"
@@ -125,7 +130,7 @@ _PASSING = {
     FilterKind.COUNTERS: ("has enough of its counters left", "have enough of their counters left"),
     FilterKind.CONSTRAINTS: ("has the constraint's attribute", "have the constraint's attribute"),
 }
-"""What is said of one device, and of several."""
+"""Texts for one device and for several."""
 
 
 def holders(stage: FilterCount) -> str:
@@ -138,72 +143,72 @@ def holders(stage: FilterCount) -> str:
     return limited(words, stage.holding, "claim")
 
 
-def taint(each: DeviceTaint) -> str:
-    value = f"={each.value}" if each.value else ""
-    return f"{each.key}{value}:{each.effect}"
+def taint(described: DeviceTaint) -> str:
+    value = f"={described.value}" if described.value else ""
+    return f"{described.key}{value}:{described.effect}"
 
 
-def rejection(found: FilterRejection) -> str:
-    """What a gate has against a device."""
-    match found:
+def rejection(rejected: FilterRejection) -> str:
+    """Return why a device does not pass a filter."""
+    match rejected:
         case CannotEvaluate():
-            return found.detail
+            return rejected.detail
         case rejections.DeviceInUse():
-            return f"held by {_named(found.holders)}"
+            return f"held by {_named(rejected.holders)}"
         case rejections.DevicePicked():
             return "the same pod has picked it already"
         case rejections.BindingConditionsDisabled():
             return _gate_off("DRADeviceBindingConditions", "has binding conditions")
         case rejections.SelectorNotMatched():
-            of_class = f" of class {found.device_class}" if found.device_class else ""
-            return f"selector {found.index}{of_class} is false"
+            of_class = f" of class {rejected.device_class}" if rejected.device_class else ""
+            return f"selector {rejected.index}{of_class} is false"
         case rejections.NodeMismatch():
-            return f"not for node {found.node}"
+            return f"not for node {rejected.node}"
         case rejections.NodeOperationsDisabled():
-            skipped = f"skips {listed(found.operations)}"
-            if found.node_lacks_feature:
+            skipped = f"skips {listed(rejected.operations)}"
+            if rejected.node_lacks_feature:
                 return f"{skipped}, and the node does not declare DRAOptionalNodeOperations"
             return _gate_off("DRAOptionalNodeOperations", skipped)
         case rejections.CountersDisabled():
             return _gate_off("DRAPartitionableDevices", "is a partition")
         case rejections.TaintNotTolerated():
-            return f"taint {taint(found.taint)} is not tolerated"
-    return _amount(found)
+            return f"taint {taint(rejected.taint)} is not tolerated"
+    return _amount(rejected)
 
 
-def _amount(found: rejections.DeviceRejection) -> str:
-    """What there is too little of, or what does not compare."""
-    match found:
+def _amount(rejected: rejections.DeviceRejection) -> str:
+    """Return the text of a rejection about amounts or attributes."""
+    match rejected:
         case rejections.CapacityMissing():
-            return f"has no capacity {code(found.capacity)}"
+            return f"has no capacity {code(rejected.capacity)}"
         case rejections.CapacityAgainstPolicy():
-            return f"does not hand out {found.needed} of {code(found.capacity)}"
+            return f"does not hand out {rejected.needed} of {code(rejected.capacity)}"
         case rejections.InsufficientCapacity():
-            used = f", used by {_named(found.holders)}" if found.holders else ""
+            used = f", used by {_named(rejected.holders)}" if rejected.holders else ""
             return (
-                f"has {found.available} of {found.total} {code(found.capacity)} left, "
-                f"{found.needed} is needed{used}"
+                f"has {rejected.available} of {rejected.total} {code(rejected.capacity)} left, "
+                f"{rejected.needed} is needed{used}"
             )
         case rejections.GroupsIncompatible():
-            own = listed(found.groups) or "none"
-            present = listed(found.present) or "none"
+            own = listed(rejected.groups) or "none"
+            present = listed(rejected.present) or "none"
             return (
-                f"groups {own} do not go with {present} on {code(found.counter_set)}, "
-                f"in use by {_named(found.holders)}"
+                f"groups {own} do not go with {present} on {code(rejected.counter_set)}, "
+                f"in use by {_named(rejected.holders)}"
             )
         case rejections.InsufficientCounter():
-            used = f", used by {_named(found.holders)}" if found.holders else ""
-            counter = f"counter {code(found.counter)} in {code(found.counter_set)}"
-            return f"needs {found.needed} of {counter}, {found.available} is left{used}"
+            used = f", used by {_named(rejected.holders)}" if rejected.holders else ""
+            counter = f"counter {code(rejected.counter)} in {code(rejected.counter_set)}"
+            return f"needs {rejected.needed} of {counter}, {rejected.available} is left{used}"
         case rejections.AttributeAbsent():
-            return f"has no attribute {code(found.attribute)}"
+            return f"has no attribute {code(rejected.attribute)}"
         case rejections.AttributeIncomparable():
-            return f"attribute {code(found.attribute)} cannot be compared"
+            return f"attribute {code(rejected.attribute)} cannot be compared"
         case rejections.AttributeDiffers():
-            return f"{code(found.attribute)} is {found.value}, not {found.wanted}"
+            return f"{code(rejected.attribute)} is {rejected.value}, not {rejected.wanted}"
         case rejections.AttributeRepeated():
-            return f"{code(found.attribute)} is {found.value}, as on a device picked before"
-    return str(found.check)
+            return f"{code(rejected.attribute)} is {rejected.value}, as on a device picked before"
+    return str(rejected.check)
 
 
 def _gate_off(name: str, what: str) -> str:
@@ -214,25 +219,26 @@ def _named(keys: Sequence[ClaimKey]) -> str:
     return limited([claim(key) for key in keys], len(keys), "claim") or "another claim"
 
 
-def combined_rejection(found: rejections.Rejection) -> str:
-    """Why requests that could each be served cannot be served together."""
-    match found:
+def combined_rejection(rejected: rejections.Rejection) -> str:
+    """Return why requests that could each be served cannot be served together."""
+    match rejected:
         case rejections.TooFewDevices():
-            return f"{counted(found.needed, 'device')} needed, {number(found.free)} free"
+            return f"{counted(rejected.needed, 'device')} needed, {number(rejected.free)} free"
         case rejections.TooFewDevicesCombined():
-            needed = counted(found.needed, "device")
-            return f"all requests together need {needed}, {number(found.free)} can be had"
+            needed = counted(rejected.needed, "device")
+            return f"all requests together need {needed}, {number(rejected.free)} can be had"
         case rejections.NoCommonValue():
-            return _no_common_value(found)
+            return _no_common_value(rejected)
         case rejections.TooFewValues():
             return (
-                f"{counted(found.needed, 'device')} that differ in {code(found.attribute)} needed, "
-                f"free ones have {counted(found.values, 'value')}"
+                f"{counted(rejected.needed, 'device')} that differ in "
+                f"{code(rejected.attribute)} needed, "
+                f"free ones have {counted(rejected.values, 'value')}"
             )
         case rejections.NoMatchForAllMode():
             return "all devices are asked for, and none matches"
         case rejections.TooManyResults():
-            return f"{number(found.needed)} devices are more than a claim can have"
+            return f"{number(rejected.needed)} devices are more than a claim can have"
         case rejections.NoCombination(last=None):
             return "no combination of devices satisfies all requests"
         case rejections.NoCombination(last=last) if last is not None:
@@ -243,19 +249,19 @@ def combined_rejection(found: rejections.Rejection) -> str:
     return "no device is free"
 
 
-def _no_common_value(found: rejections.NoCommonValue) -> str:
-    wanted = f"{counted(found.needed, 'device')} with the same {code(found.attribute)} needed"
-    if not found.best:
-        return f"{wanted}, no free device has it"
-    if not found.best_value:
-        return f"{wanted}, its values cannot be compared"
-    lacking = counted(found.needed - found.best, "device")
-    best = f"the best value, {code(found.best_value)}, is on {number(found.best)}"
-    return f"{wanted}: {best}, {lacking} too few"
+def _no_common_value(rejected: rejections.NoCommonValue) -> str:
+    needed = f"{counted(rejected.needed, 'device')} with the same {code(rejected.attribute)} needed"
+    if not rejected.best:
+        return f"{needed}, no free device has it"
+    if not rejected.best_value:
+        return f"{needed}, its values cannot be compared"
+    lacking = counted(rejected.needed - rejected.best, "device")
+    best = f"the best value, {code(rejected.best_value)}, is on {number(rejected.best)}"
+    return f"{needed}: {best}, {lacking} too few"
 
 
 def stage_note(stage: FilterCount) -> str:
-    """What is worth saying about the devices that a gate keeps away."""
+    """Return a note about the devices that a filter removes; empty if there is nothing to add."""
     if stage.filter.kind is FilterKind.TAKEN:
         return f"held by {holders(stage)}" if stage.holders else ""
     if stage.rejection is None or stage.filter.is_selector:
@@ -264,24 +270,26 @@ def stage_note(stage: FilterCount) -> str:
     return f"{name}: {rejection(stage.rejection)}"
 
 
-def facts(found: FilterFacts, told: Collection[str] = ()) -> list[str]:
-    """What devices publish of the things that a gate names; `told` are corrections shown anyway."""
-    words = [_mistake(mistake, told) for mistake in found.mistakes]
-    mistaken = {mistake.name for mistake in found.mistakes}
-    if len(found.clauses) > 1:
-        parts = [f"{number(clause.left)} after {glimpse(clause.text)}" for clause in found.clauses]
-        words.append(f"of {number(found.devices)}, {listed(parts)}")
-    # The fewer devices came to the clause that names it, the more it has to do with the end.
-    for subject in sorted(found.subjects, key=lambda each: each.total):
+def facts(filter_facts: FilterFacts, shown: Collection[str] = ()) -> list[str]:
+    """Return what devices publish of the names in a filter, without the corrections in `shown`."""
+    words = [_mistake(mistake, shown) for mistake in filter_facts.mistakes]
+    mistaken = {mistake.name for mistake in filter_facts.mistakes}
+    if len(filter_facts.clauses) > 1:
+        parts = [
+            f"{number(clause.left)} after {glimpse(clause.text)}" for clause in filter_facts.clauses
+        ]
+        words.append(f"of {number(filter_facts.devices)}, {listed(parts)}")
+    # The clause with the fewest devices before it is the likeliest cause, so it comes first.
+    for subject in sorted(filter_facts.subjects, key=operator.attrgetter("total")):
         if subject.devices < subject.total:
             words.append(_presence(subject))
         elif subject.total and subject.name not in mistaken:
-            words += _comparisons(subject, found)
+            words += _comparisons(subject, filter_facts)
     return words
 
 
 def _presence(fact: SubjectFact) -> str:
-    """On how many devices a name exists, and what may have been meant."""
+    """Return on how many devices a name exists, and a similar name."""
     name = code(fact.name)
     if fact.devices:
         return f"{name} exists on {number(fact.devices)} of {counted(fact.total, 'device')}"
@@ -305,20 +313,20 @@ def _kind(field: str) -> str:
     return "a capacity" if field == CAPACITY else "an attribute"
 
 
-def _mistake(found: TypeMistake, told: Collection[str]) -> str:
+def _mistake(mistake: TypeMistake, shown: Collection[str]) -> str:
     article = {"int": "an integer", "list": "a list"}
-    has = article.get(found.has, f"a {found.has}")
-    given = article.get(found.given, f"a {found.given}")
-    words = f"{code(found.name)} is {has}, {found.constant} is {given}"
-    if not found.correction or found.correction in told:
+    has = article.get(mistake.has, f"a {mistake.has}")
+    given = article.get(mistake.given, f"a {mistake.given}")
+    words = f"{code(mistake.name)} is {has}, {mistake.constant} is {given}"
+    if not mistake.correction or mistake.correction in shown:
         return words
-    return f"{words}: write {code(found.correction)}"
+    return f"{words}: write {code(mistake.correction)}"
 
 
-def _comparisons(fact: SubjectFact, found: FilterFacts) -> list[str]:
-    """What values there are, where none is the one that is compared with."""
+def _comparisons(fact: SubjectFact, filter_facts: FilterFacts) -> list[str]:
+    """Return the values that exist, for a comparison that no device meets."""
     words = []
-    for comparison in found.comparisons:
+    for comparison in filter_facts.comparisons:
         if comparison.name != fact.name:
             continue
         if comparison.relation in (">", ">=") and fact.most:
@@ -335,44 +343,45 @@ def _values(values: Sequence[Count], distinct: int) -> str:
     return limited(words, distinct, "value")
 
 
-def fault(found: Fault) -> str:
-    """What is wrong, and what to do about it."""
-    match found:
+def fault(described: Fault) -> str:
+    """Return what is wrong and how to correct it."""
+    match described:
         case faults.ClassUnknown():
-            return _unknown_class(found)
+            return _unknown_class(described)
         case faults.ClassMissing():
             return "the request names no device class: set deviceClassName"
         case faults.SelectorBroken():
-            return f"{_selector(found.device_class, found.index)} does not compile"
+            return f"{_selector(described.device_class, described.index)} does not compile"
         case faults.SelectorFails():
-            device = f", such as {found.device.device}" if found.device else ""
+            device = f", such as {described.device.device}" if described.device else ""
             return (
-                f"{_selector(found.device_class, found.index)} cannot be evaluated on "
-                f"{number(found.failing)} of {counted(found.total, 'device')}{device}"
+                f"{_selector(described.device_class, described.index)} cannot be evaluated on "
+                f"{number(described.failing)} of {counted(described.total, 'device')}{device}"
             )
         case faults.SelectorTooCostly():
             return (
-                f"{_selector(found.device_class, found.index)} may cost {number(found.cost)}, "
-                f"more than the limit of {number(found.limit)}: compare fewer values"
+                f"{_selector(described.device_class, described.index)} may cost "
+                f"{number(described.cost)}, more than the limit of {number(described.limit)}: "
+                "compare fewer values"
             )
         case faults.AttributeFails():
-            device = found.device.device if found.device else "a device"
-            return f"{_EVALUATED[found.kind]} cannot be evaluated on {device}"
+            device = described.device.device if described.device else "a device"
+            return f"{_EVALUATED[described.kind]} cannot be evaluated on {device}"
         case faults.TooManyDevices():
             return (
-                f"{number(found.needed)} devices are asked for; a claim can have "
-                f"{number(found.limit)}: use several claims"
+                f"{number(described.needed)} devices are asked for; a claim can have "
+                f"{number(described.limit)}: use several claims"
             )
         case faults.GateOff():
-            return f"the feature gate {found.gate} is off, and the request needs it"
+            return f"the feature gate {described.gate} is off, and the request needs it"
         case faults.Unsupported():
-            return f"{found.what} is of a kind that is not known"
+            return f"{described.what} is of a kind that is not known"
         case faults.PoolNotWhole():
-            return f"all devices are asked for, and pool {found.pool} cannot be used"
+            return f"all devices are asked for, and pool {described.pool} cannot be used"
         case faults.AllAgainstConstraint():
             return "all devices are asked for, and a constraint forbids to have them together"
         case faults.Other():
-            return found.detail
+            return described.detail
     return ""
 
 
@@ -383,80 +392,87 @@ _EVALUATED = {
 }
 
 
-def _unknown_class(found: faults.ClassUnknown) -> str:
-    unknown = f"device class {found.device_class} does not exist"
-    if not found.known:
+def _unknown_class(unknown_class: faults.ClassUnknown) -> str:
+    unknown = f"device class {unknown_class.device_class} does not exist"
+    if not unknown_class.known:
         return f"{unknown}, nor does any other"
-    if found.similar:
-        return f"{unknown}; did you mean {found.similar[0]}?"
-    verb = to_be(len(found.known))
-    return f"{unknown}; there {verb} {limited(found.known, len(found.known), 'class')}"
+    if unknown_class.similar:
+        return f"{unknown}; did you mean {unknown_class.similar[0]}?"
+    verb = to_be(len(unknown_class.known))
+    return (
+        f"{unknown}; there {verb} {limited(unknown_class.known, len(unknown_class.known), 'class')}"
+    )
 
 
 def _selector(device_class: str, index: int) -> str:
     return f"selector {index} of class {device_class}" if device_class else f"selector {index}"
 
 
-def pool(found: UnusablePool) -> str:
-    alone = f"pool {found.pool} is left alone"
-    if found.invalid_reason:
-        return f"{alone} because its slices contradict each other: {found.invalid_reason}"
-    slices = f"{number(found.slices)} of {counted(found.expected_slices, 'slice')}"
+def pool(unusable: UnusablePool) -> str:
+    alone = f"pool {unusable.pool} is left alone"
+    if unusable.invalid_reason:
+        return f"{alone} because its slices contradict each other: {unusable.invalid_reason}"
+    slices = f"{number(unusable.slices)} of {counted(unusable.expected_slices, 'slice')}"
     return f"{alone} while it is being updated: there are {slices}"
 
 
-def unreachable(found: UnreachableSlices) -> str:
-    what = f"{counted(found.devices, 'device')} of pool {found.pool} cannot be had"
-    match found.cause:
+def unreachable(slices: UnreachableSlices) -> str:
+    what = f"{counted(slices.devices, 'device')} of pool {slices.pool} cannot be had"
+    match slices.cause:
         case UnreachableReason.NO_SUCH_NODE:
-            return f"{what}: there is no node {found.detail}"
+            return f"{what}: there is no node {slices.detail}"
         case UnreachableReason.NO_NODE_MATCHES:
             return f"{what}: no node matches their node selector"
         case UnreachableReason.OLD_GENERATION:
             return f"{what}: the pool has a newer generation"
         case UnreachableReason.GATE_OFF:
-            return f"{what}: the feature gate {found.detail} is off"
+            return f"{what}: the feature gate {slices.detail} is off"
 
 
-def change(found: SuggestedChange, names: Sequence[ClaimKey]) -> str:
-    """What to do."""
-    match found:
+def change(suggested: SuggestedChange, names: Sequence[ClaimKey]) -> str:
+    """Return what to change."""
+    match suggested:
         case changes.ReplaceSelector():
-            where = f"selector {found.index} of request {found.request}"
-            return _rewriting(where, found.how, found.old, found.new, found.replacement)
+            where = f"selector {suggested.index} of request {suggested.request}"
+            return _rewriting(
+                where, suggested.how, suggested.old, suggested.new, suggested.replacement
+            )
         case changes.ReplaceClassSelector():
-            where = f"selector {found.index} of class {found.device_class}"
-            return _rewriting(where, found.how, found.old, found.new, found.replacement)
+            where = f"selector {suggested.index} of class {suggested.device_class}"
+            return _rewriting(
+                where, suggested.how, suggested.old, suggested.new, suggested.replacement
+            )
         case changes.DropSelector():
-            return f"drop selector {found.index} of request {found.request}"
+            return f"drop selector {suggested.index} of request {suggested.request}"
         case changes.DropClassSelector():
-            return f"drop selector {found.index} of class {found.device_class}"
+            return f"drop selector {suggested.index} of class {suggested.device_class}"
         case changes.TolerateTaint(taint=None):
-            return f"tolerate all taints in request {found.request}"
-        case changes.TolerateTaint(taint=each) if each is not None:
-            return f"tolerate taint {taint(each)} in request {found.request}"
+            return f"tolerate all taints in request {suggested.request}"
+        case changes.TolerateTaint(taint=tolerated) if tolerated is not None:
+            return f"tolerate taint {taint(tolerated)} in request {suggested.request}"
         case changes.FewerDevices():
-            instead = "all there are" if not found.asked else number(found.asked)
-            return f"ask for {number(found.count)} instead of {instead} in request {found.request}"
+            instead = "all there are" if not suggested.asked else number(suggested.asked)
+            count = number(suggested.count)
+            return f"ask for {count} instead of {instead} in request {suggested.request}"
         case changes.LessCapacity():
-            return _other_amounts(found)
+            return _other_amounts(suggested)
         case changes.OtherClass():
-            instead = f" instead of {found.asked}" if found.asked else ""
-            return f"use class {found.device_class}{instead} in request {found.request}"
+            instead = f" instead of {suggested.asked}" if suggested.asked else ""
+            return f"use class {suggested.device_class}{instead} in request {suggested.request}"
         case changes.ReplaceConstraint():
-            instead = f"{code(found.replacement)} instead of {code(found.attribute)}"
+            instead = f"{code(suggested.replacement)} instead of {code(suggested.attribute)}"
             return f"write {instead} in the constraint"
         case changes.DropConstraint():
-            kind = "matchAttribute" if found.is_match else "distinctAttribute"
-            return f"drop the constraint {kind} {found.attribute}"
+            kind = "matchAttribute" if suggested.is_match else "distinctAttribute"
+            return f"drop the constraint {kind} {suggested.attribute}"
         case changes.DropRequest():
-            return f"do without request {found.request} of {claim(names[found.claim])}"
+            return f"do without request {suggested.request} of {claim(names[suggested.claim])}"
         case changes.DropClaim():
-            return f"do without claim {claim(found.name)}"
+            return f"do without claim {claim(suggested.name)}"
         case changes.WaitForClaim():
-            return f"wait until {claim(found.holder)} ends"
+            return f"wait until {claim(suggested.holder)} ends"
         case changes.EnableGate():
-            return f"turn on the feature gate {found.gate}"
+            return f"turn on the feature gate {suggested.gate}"
     return ""
 
 
@@ -475,18 +491,18 @@ def _rewriting(where: str, how: Rewriting, old: str, new: str, replacement: str)
     return f"write {code(new)} instead of {code(old)} in {where}"
 
 
-def _other_amounts(found: changes.LessCapacity) -> str:
-    dropped = [name for name in found.asked if name not in found.amounts]
-    added = [name for name in found.amounts if name not in found.asked]
+def _other_amounts(suggested: changes.LessCapacity) -> str:
+    dropped = [name for name in suggested.asked if name not in suggested.amounts]
+    added = [name for name in suggested.amounts if name not in suggested.asked]
     if len(dropped) == len(added) == 1:
         instead = f"{code(added[0])} instead of {code(dropped[0])}"
-        return f"ask for {found.amounts[added[0]]} of {instead} in request {found.request}"
+        return f"ask for {suggested.amounts[added[0]]} of {instead} in request {suggested.request}"
     words = []
-    for name, amount in found.amounts.items():
-        asked = found.asked.get(name)
-        if asked is None:
+    for name, amount in suggested.amounts.items():
+        requested = suggested.asked.get(name)
+        if requested is None:
             words.append(f"ask for {amount} of {code(name)}")
-        elif asked != amount:
-            words.append(f"ask for {amount} instead of {asked} of {code(name)}")
+        elif requested != amount:
+            words.append(f"ask for {amount} instead of {requested} of {code(name)}")
     words += [f"do not ask for {code(name)}" for name in dropped]
-    return f"{listed(words)} in request {found.request}"
+    return f"{listed(words)} in request {suggested.request}"

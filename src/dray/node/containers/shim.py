@@ -391,6 +391,7 @@ def _kill_session(leader: int) -> None:
 
 
 def _write(path: str, content: dict[str, Any], *, durable: bool = False) -> None:
+    # Not dray.durable_files: the shim imports nothing of dray, so that it starts at once.
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(content, file)
         file.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dray.node.containers.container_attempts import Attempt, Command
-from dray.node.pods.pod_context import PodContext
+from dray.node.pods.context import PodContext
 
 
 class ContainerUnavailable(Exception):

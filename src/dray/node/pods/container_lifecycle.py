@@ -8,7 +8,7 @@ from typing import Final
 from dray.api.types.containers import Container
 from dray.node.containers.container_attempts import Attempt, Command
 from dray.node.containers.processes import Process
-from dray.node.pods.pod_context import PodContext
+from dray.node.pods.context import PodContext
 from dray.node.pods.probes import Actions, Prober
 
 HOOK_SECONDS: Final = 300.0

@@ -10,8 +10,7 @@ from dray.driverkit import cdi
 from dray.driverkit.cdi import Edits
 from dray.node.devices import preparation
 from dray.node.pods import environment, volumes
-from dray.node.pods.context import NodeContext
-from dray.node.pods.pod_state import PodState
+from dray.node.pods.context import NodeContext, PodState
 from dray.node.runtimes.interface import Bind, ContainerConfigError, ContainerSpec
 
 

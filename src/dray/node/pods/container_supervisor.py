@@ -12,8 +12,7 @@ from dray.node.containers import container_attempts
 from dray.node.containers.container_attempts import Attempt, Command, Exit
 from dray.node.pods import container_specs
 from dray.node.pods.container_lifecycle import ContainerLifecycle
-from dray.node.pods.pod_context import PodContext
-from dray.node.pods.retries import MAX_RETRY_SECONDS, RETRY_SECONDS
+from dray.node.pods.context import MAX_RETRY_SECONDS, RETRY_SECONDS, PodContext
 from dray.node.runtimes.interface import ContainerConfigError, ImageError
 
 ALWAYS: Final = "Always"

@@ -8,8 +8,7 @@ from typing import Final
 
 from dray.api import well_known
 from dray.node.devices.preparation import ClaimsOfPod
-from dray.node.pods.pod_context import PodContext
-from dray.node.pods.retries import retry
+from dray.node.pods.context import PodContext
 from dray.node.pods.volumes import Volumes
 from dray.protocol.services import DEFAULT_TIMEOUT_SECONDS as CALL_SECONDS
 
@@ -26,9 +25,9 @@ class PodPreparation:
     async def prepare(self) -> None:
         """Fill in the claims and volumes of the pod's state."""
         context, state = self._context, self._context.state
-        claims = await retry(context, self._prepare_claims, well_known.FAILED_PREPARE_REASON)
+        claims = await context.retry(self._prepare_claims, well_known.FAILED_PREPARE_REASON)
         state.prepared_claims = claims
-        state.volumes = await retry(context, self._make_volumes, "FailedMount")
+        state.volumes = await context.retry(self._make_volumes, "FailedMount")
 
     async def unprepare(self) -> None:
         """Give back every claim that was prepared for the pod."""
@@ -36,7 +35,7 @@ class PodPreparation:
         async def unprepare() -> None:
             await self._context.node.preparation.unprepare(self._context.uid)
 
-        await retry(self._context, unprepare, "FailedUnprepareDynamicResources")
+        await self._context.retry(unprepare, "FailedUnprepareDynamicResources")
 
     async def _prepare_claims(self) -> ClaimsOfPod:
         slow = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._warn_of_slow_driver)

@@ -9,7 +9,7 @@ from dray.api.semantics import pod_resources
 from dray.api.types.containers import Container
 from dray.node.containers.container_attempts import Attempt
 from dray.node.pods.container_lifecycle import ContainerLifecycle
-from dray.node.pods.pod_context import PodContext
+from dray.node.pods.context import PodContext
 
 
 class PodTermination:

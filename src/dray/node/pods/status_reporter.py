@@ -11,8 +11,7 @@ from dray.api.semantics import pod_status as pod_predicates
 from dray.api.types.meta import JsonObject
 from dray.node.devices import health
 from dray.node.pods import pod_status
-from dray.node.pods.context import NodeContext
-from dray.node.pods.pod_state import PodState
+from dray.node.pods.context import NodeContext, PodState
 
 log = logging.getLogger(__name__)
 

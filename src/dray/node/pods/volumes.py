@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from dray import durable_files
 from dray.api import kinds
 from dray.api.types.containers import Container, VolumeMount
 from dray.api.types.pods import Pod
 from dray.api.types.volumes import DownwardAPIVolumeFile, Volume, VolumeProjection
 from dray.client.api_client import Client
-from dray.driverkit import checkpoint
 from dray.node.pods import environment, value_sources
 from dray.node.runtimes.interface import Bind, ContainerConfigError
 
@@ -151,4 +151,5 @@ def _write(folder: Path, path: str, content: bytes, mode: int | None) -> None:
     if ".." in PurePosixPath(path).parts:
         raise ContainerConfigError(f"{path} leaves its volume")
     target.parent.mkdir(parents=True, exist_ok=True)
-    checkpoint.replace(target, content, mode=DEFAULT_MODE if mode is None else mode)
+    chosen = DEFAULT_MODE if mode is None else mode
+    durable_files.replace_file(target, content, mode=chosen, single_writer=True)

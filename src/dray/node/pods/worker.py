@@ -20,13 +20,10 @@ from dray.node.containers.container_attempts import Exit
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.container_supervisor import ALWAYS, NEVER, ON_FAILURE, ContainerSupervisor
-from dray.node.pods.context import NodeContext
-from dray.node.pods.pod_context import PodContext
+from dray.node.pods.context import NodeContext, PodContext, PodState
 from dray.node.pods.pod_preparation import PodPreparation
-from dray.node.pods.pod_state import PodState
 from dray.node.pods.pod_status import PodFailure
 from dray.node.pods.pod_termination import PodTermination
-from dray.node.pods.retries import retry
 from dray.node.pods.status_reporter import PodStatusReporter
 
 DEADLINE: Final = PodFailure(
@@ -83,7 +80,7 @@ class PodWorker:
         self._state.is_over = True
         await self._reporter.report()
         await self._deleted.wait()
-        await retry(self._context, self._confirm_deletion, "FailedDelete")
+        await self._context.retry(self._confirm_deletion, "FailedDelete")
         container_attempts.remove(self._context.folder)
 
     async def stop(self, at_most_seconds: float | None = None) -> None:

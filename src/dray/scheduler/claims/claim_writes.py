@@ -1,8 +1,8 @@
 """Writes claims so that each write ends in a definite answer: it happened, or it did not.
 
-Every write names the version it was made for. Only a refusal by the server (4xx) counts as "did
-not". After a time-out or a server error the claim is read afresh, for as long as that takes, and
-what it shows decides.
+Every write names the version it was made for. Only a rejection by the server (4xx) counts as "did
+not". After a timeout or a server error the claim is read again, for as long as that takes, and its
+content decides.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from dray.api.semantics import owner_references, pod_claims
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.client.api_client import Client, ObjectSelection
-from dray.scheduler.claims.device_fit import ClaimAssignment
-from dray.scheduling import claim_readiness
+from dray.scheduling.claims import claim_readiness
+from dray.scheduling.claims.assignments import ClaimAssignment
 
 log = logging.getLogger(__name__)
 
-FINALIZER = "resource.kubernetes.io/delete-protection"
 EXPLANATION = "dray.dev/explanation"
-"""Where a claim carries why it is not allocated."""
+"""The annotation of a claim that explains why it is not allocated."""
 CONFLICTS = 5
 WRITE_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 0.1
@@ -42,15 +41,15 @@ Answer = TypeVar("Answer")
 
 
 class WriteRejected(Exception):
-    """The server said no, or the claim is not what the decision was made for."""
+    """The server rejected a write, or the claim has changed since the decision."""
 
 
 class WriteOutcomeUnknown(Exception):
-    """No answer: the write may have happened."""
+    """No response: the write may have happened."""
 
 
 async def answered(request: Awaitable[Answer]) -> Answer:
-    """The answer of the server; Unknown where there is none that can be relied on."""
+    """Return the response. Raises WriteOutcomeUnknown if there is none to rely on."""
     try:
         async with asyncio.timeout(WRITE_SECONDS):
             return await request
@@ -59,7 +58,7 @@ async def answered(request: Awaitable[Answer]) -> Answer:
 
 
 async def retry_until_answered(request: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask until there is an answer. For reads, and for writes that may be repeated."""
+    """Repeat a request until there is a response. For reads, and writes that are idempotent."""
     delay = FIRST_RETRY_SECONDS
     while True:
         try:
@@ -71,7 +70,7 @@ async def retry_until_answered(request: Callable[[], Awaitable[Answer]]) -> Answ
 
 
 class ClaimWrites:
-    """`newest` knows our own writes before the cache does; `wrote` hears of each."""
+    """Writes claims. `newest` finds claims with our own writes; `wrote` is called after each."""
 
     def __init__(
         self,
@@ -83,42 +82,42 @@ class ClaimWrites:
     ) -> None:
         self._client = client
         self._newest, self._wrote, self._now = newest, wrote, now
-        self._notes_time = (
+        self._sets_timestamp = (
             features.device_binding_conditions and features.resource_claim_device_status
         )
-        self._turns: dict[ClaimKey, asyncio.Lock] = {}
+        self._locks: dict[ClaimKey, asyncio.Lock] = {}
 
-    async def grant(self, grant: ClaimAssignment) -> ResourceClaim:
-        """Allocate where needed and reserve: finalizer, then allocation and reservation."""
-        key = pod_claims.key_of(grant.claim)
-        async with self._turn(key):
-            claim, conflicts = self._newest(key) or grant.claim, 0
+    async def assign(self, assigned: ClaimAssignment) -> ResourceClaim:
+        """Write finalizer, allocation and reservation of a claim. Raises WriteRejected."""
+        key = assigned.claim.key
+        async with self._locked(key):
+            claim, conflicts = self._newest(key) or assigned.claim, 0
             while conflicts < CONFLICTS:
-                _check(claim, grant)
-                if pod_claims.has_consumer(claim, grant.consumer):
+                _check(claim, assigned)
+                if pod_claims.has_consumer(claim, assigned.consumer):
                     return claim
                 try:
-                    if grant.allocation is not None and _needs_preparation(claim):
-                        claim = await self._prepare(claim)
-                    return await self._write_status(claim, self._granted(claim, grant))
+                    if assigned.allocation is not None and _needs_metadata(claim):
+                        claim = await self._write_metadata(claim)
+                    return await self._write_status(claim, self._assigned_status(claim, assigned))
                 except WriteOutcomeUnknown as error:
-                    log.warning("claim %s: %s; looking what became of it", key, error)
+                    log.warning("claim %s: %s; reading it to see what happened", key, error)
                     claim = await self._fresh(claim)
                 except errors.Conflict as conflict:
                     conflicts += 1
                     claim = await self._after_conflict(claim, conflict)
-                except errors.ClientError as refusal:
-                    raise WriteRejected(f"{_doing(grant)} claim {key}: {refusal}") from refusal
-        raise WriteRejected(f"{_doing(grant)} claim {key}: others keep changing it")
+                except errors.ClientError as error:
+                    raise WriteRejected(f"{_doing(assigned)} claim {key}: {error}") from error
+        raise WriteRejected(f"{_doing(assigned)} claim {key}: others keep changing it")
 
     async def withdraw(self, key: ClaimKey, uid: str, *, deallocate: bool) -> None:
-        """Take a consumer's reservation back, and the allocation too if nobody else uses it."""
-        async with self._turn(key):
+        """Remove a consumer, and if `deallocate` the allocation too unless others use it."""
+        async with self._locked(key):
             claim = self._newest(key)
             for _ in range(CONFLICTS):
                 if claim is None or claim.status.allocation is None:
                     return
-                kept = [each for each in claim.status.reserved_for if each.uid != uid]
+                kept = [consumer for consumer in claim.status.reserved_for if consumer.uid != uid]
                 change: dict[str, Any] = {"reservedFor": kept or None}
                 if deallocate and not kept:
                     change |= {"allocation": None, "devices": None}
@@ -131,25 +130,29 @@ class ClaimWrites:
                     claim = await self._read(key)
 
     async def create(self, claim: ResourceClaim) -> ResourceClaim:
-        """Make the claim of a pod's extended resources; one that is there already will do."""
+        """Create the claim of a pod's extended resources. A lost response is looked up."""
         namespace = claim.metadata.namespace
         body = _creation(claim)
         while True:
             try:
                 created = await answered(self._client.create(kinds.RESOURCE_CLAIM, body, namespace))
-                return self._heard(created)
+                return self._received(created)
             except WriteOutcomeUnknown as error:
-                log.warning("claim for extended resources: %s; looking what became of it", error)
-                found = await self._find_extended(claim)
-                if found is not None:
-                    return found
-            except errors.ClientError as refusal:
-                raise WriteRejected(f"create claim for extended resources: {refusal}") from refusal
+                log.warning("claim for extended resources: %s; listing claims to see", error)
+                existing = await self._find_extended(claim)
+                if existing is not None:
+                    return existing
+            except errors.ClientError as error:
+                raise WriteRejected(f"create claim for extended resources: {error}") from error
 
     async def delete(self, claim: ResourceClaim) -> None:
-        """Remove a claim that we made, with its protection."""
+        """Delete a claim that the scheduler created, with its finalizer."""
         metadata = claim.metadata
-        kept = [finalizer for finalizer in metadata.finalizers if finalizer != FINALIZER]
+        kept = [
+            finalizer
+            for finalizer in metadata.finalizers
+            if finalizer != well_known.CLAIM_FINALIZER
+        ]
         patch = {"metadata": {"uid": metadata.uid, "finalizers": kept or None}}
         name, namespace = metadata.name, metadata.namespace
 
@@ -162,11 +165,11 @@ class ClaimWrites:
             await retry_until_answered(remove)
         except (errors.NotFound, errors.Conflict):
             return
-        except errors.ClientError as refusal:
-            log.error("claim %s/%s cannot be deleted: %s", namespace, name, refusal)
+        except errors.ClientError as error:
+            log.error("claim %s/%s cannot be deleted: %s", namespace, name, error)
 
     async def annotate(self, claim: ResourceClaim, text: str | None) -> None:
-        """Set or remove the explanation; it does not matter if that fails."""
+        """Set or remove the explanation. Failures are ignored: the next one replaces it."""
         metadata = claim.metadata
         version = metadata.resource_version
         patch = {"metadata": {"resourceVersion": version, "annotations": {EXPLANATION: text}}}
@@ -174,30 +177,30 @@ class ClaimWrites:
             request = self._client.patch(
                 kinds.RESOURCE_CLAIM, metadata.name, patch, metadata.namespace
             )
-            self._heard(await answered(request))
+            self._received(await answered(request))
         except (WriteOutcomeUnknown, errors.ClientError) as error:
             log.debug("claim %s/%s: no explanation: %s", metadata.namespace, metadata.name, error)
 
-    async def _prepare(self, claim: ResourceClaim) -> ResourceClaim:
-        """Protect the claim from being deleted, and forget why it had no devices."""
+    async def _write_metadata(self, claim: ResourceClaim) -> ResourceClaim:
+        """Add the finalizer, and remove the explanation why the claim had no devices."""
         metadata = claim.metadata
         change: dict[str, Any] = {"resourceVersion": metadata.resource_version}
-        if FINALIZER not in metadata.finalizers:
-            change["finalizers"] = [*metadata.finalizers, FINALIZER]
+        if well_known.CLAIM_FINALIZER not in metadata.finalizers:
+            change["finalizers"] = [*metadata.finalizers, well_known.CLAIM_FINALIZER]
         if EXPLANATION in metadata.annotations:
             change["annotations"] = {EXPLANATION: None}
         patch = {"metadata": change}
         request = self._client.patch(kinds.RESOURCE_CLAIM, metadata.name, patch, metadata.namespace)
-        return self._heard(await answered(request))
+        return self._received(await answered(request))
 
-    def _granted(self, claim: ResourceClaim, grant: ClaimAssignment) -> dict[str, Any]:
-        change: dict[str, Any] = {"reservedFor": [*claim.status.reserved_for, grant.consumer]}
-        if grant.allocation is not None and claim.status.allocation is None:
-            change["allocation"] = self._timed(grant.allocation)
+    def _assigned_status(self, claim: ResourceClaim, assigned: ClaimAssignment) -> dict[str, Any]:
+        change: dict[str, Any] = {"reservedFor": [*claim.status.reserved_for, assigned.consumer]}
+        if assigned.allocation is not None and claim.status.allocation is None:
+            change["allocation"] = self._with_timestamp(assigned.allocation)
         return change
 
-    def _timed(self, allocation: AllocationResult) -> AllocationResult:
-        if not self._notes_time:
+    def _with_timestamp(self, allocation: AllocationResult) -> AllocationResult:
+        if not self._sets_timestamp:
             return allocation
         stamp = gotime.write(self._now())
         return msgspec.structs.replace(allocation, allocation_timestamp=stamp)
@@ -208,19 +211,22 @@ class ClaimWrites:
         request = self._client.patch(
             kinds.RESOURCE_CLAIM, metadata.name, patch, metadata.namespace, subresource="status"
         )
-        return self._heard(await answered(request))
+        return self._received(await answered(request))
 
     async def _after_conflict(
         self, claim: ResourceClaim, conflict: errors.Conflict
     ) -> ResourceClaim:
-        """The claim as it is now; a conflict without a change is about a device, not the claim."""
+        """Return the current claim. Raises WriteRejected if it did not change.
+
+        Then the conflict is about a device, which another claim has by now.
+        """
         fresh = await self._fresh(claim)
         if fresh.metadata.resource_version == claim.metadata.resource_version:
             raise WriteRejected(str(conflict)) from conflict
         return fresh
 
     async def _fresh(self, claim: ResourceClaim) -> ResourceClaim:
-        key = pod_claims.key_of(claim)
+        key = claim.key
         fresh = await self._read(key)
         if fresh is None or fresh.metadata.uid != claim.metadata.uid:
             raise WriteRejected(f"claim {key} got deleted in the meantime")
@@ -231,41 +237,39 @@ class ClaimWrites:
             return await self._client.get(kinds.RESOURCE_CLAIM, key.name, key.namespace)
 
         try:
-            return self._heard(await retry_until_answered(read))
+            return self._received(await retry_until_answered(read))
         except errors.NotFound:
             return None
 
     async def _find_extended(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """The claim that a create without answer may have left."""
+        """Return the claim of a create request without a response; None if it was not created."""
         selection = ObjectSelection(namespace=claim.metadata.namespace)
         owner = owner_references.controller_of(claim.metadata)
         page = await retry_until_answered(
             lambda: self._client.list(kinds.RESOURCE_CLAIM, selection)
         )
         for raw in page.items:
-            found = decode(msgspec.json.decode(raw))
-            annotations = found.metadata.annotations
-            made_by = owner_references.controller_of(found.metadata)
-            if (
-                annotations.get(well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true"
-                and made_by == owner
-            ):
-                return found
+            stored = decode(msgspec.json.decode(raw))
+            is_extended = stored.metadata.annotations.get(
+                well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION
+            )
+            if is_extended == "true" and owner_references.controller_of(stored.metadata) == owner:
+                return stored
         return None
 
-    def _heard(self, raw: JsonObject) -> ResourceClaim:
+    def _received(self, raw: JsonObject) -> ResourceClaim:
         claim = decode(raw)
         self._wrote(claim)
         return claim
 
     @asynccontextmanager
-    async def _turn(self, key: ClaimKey) -> AsyncIterator[None]:
-        """One writer of ours at a time for each claim: we would only get in our own way."""
-        turn = self._turns.setdefault(key, asyncio.Lock())
-        async with turn:
+    async def _locked(self, key: ClaimKey) -> AsyncIterator[None]:
+        """Hold the lock of a claim: concurrent writes of one scheduler would only conflict."""
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
             yield
-        if not turn.locked():
-            self._turns.pop(key, None)
+        if not lock.locked():
+            self._locks.pop(key, None)
 
 
 def decode(raw: JsonObject) -> ResourceClaim:
@@ -275,27 +279,29 @@ def decode(raw: JsonObject) -> ResourceClaim:
         return msgspec.convert(canonical.prune_nulls(raw), ResourceClaim)
 
 
-def _check(claim: ResourceClaim, grant: ClaimAssignment) -> None:
-    """Whether the claim still is what the decision was made for."""
-    key, current = pod_claims.key_of(claim), claim.status.allocation
+def _check(claim: ResourceClaim, assigned: ClaimAssignment) -> None:
+    """Raise WriteRejected if the claim is not what the decision was made for."""
+    key, current = claim.key, claim.status.allocation
     if claim.metadata.deletion_timestamp is not None:
         raise WriteRejected(f"claim {key} got deleted in the meantime")
     if current is None:
-        if grant.allocation is None:
+        if assigned.allocation is None:
             raise WriteRejected(f"claim {key} got deallocated elsewhere in the meantime")
         return
-    expected = grant.allocation or grant.claim.status.allocation
+    expected = assigned.allocation or assigned.claim.status.allocation
     if expected is None or current.devices.results != expected.devices.results:
         raise WriteRejected(f"claim {key} got allocated elsewhere in the meantime")
 
 
-def _needs_preparation(claim: ResourceClaim) -> bool:
+def _needs_metadata(claim: ResourceClaim) -> bool:
     metadata = claim.metadata
-    return FINALIZER not in metadata.finalizers or EXPLANATION in metadata.annotations
+    return (
+        well_known.CLAIM_FINALIZER not in metadata.finalizers or EXPLANATION in metadata.annotations
+    )
 
 
-def _doing(grant: ClaimAssignment) -> str:
-    what = "reservation" if grant.allocation is None else "allocation and reservation"
+def _doing(assigned: ClaimAssignment) -> str:
+    what = "reservation" if assigned.allocation is None else "allocation and reservation"
     return f"add {what} to"
 
 

@@ -1,4 +1,4 @@
-"""Which field of which kind has which declarative rules.
+"""The declarative rules of each field of each kind.
 
 Follows the tags of staging/src/k8s.io/api at level beta or above; rules at level alpha report
 nothing. Fields and their order are those of resource.k8s.io/v1, for ResourcePoolStatusRequest those
@@ -28,7 +28,7 @@ from dray.validation.declarative.rule_language import (
     Repeating,
     Struct,
     allowed_with,
-    each,
+    each_item,
     each_key,
     each_value,
     field,
@@ -66,10 +66,10 @@ _configured_requests = optional("requests", unique(), stops=(max_items(32),))
 _selectors = optional("selectors", stops=(max_items(32),))
 
 _allocation_mode = optional("allocation_mode", one_of("All", "ExactCount"))
-_tolerations = optional("tolerations", each(_toleration))
+_tolerations = optional("tolerations", each_item(_toleration))
 _derived_attributes = optional(
     "derived_attributes",
-    each(Struct(required("name", fully_qualified_name), required("expression"))),
+    each_item(Struct(required("name", fully_qualified_name), required("expression"))),
     stops=(max_items(32),),
 )
 _exact_request = Struct(_selectors, _allocation_mode, _tolerations, _derived_attributes)
@@ -85,7 +85,7 @@ _request = Struct(
     optional(
         "first_available",
         unique(lambda alternative: alternative.name),
-        each(_alternative, lambda alternative: alternative.name),
+        each_item(_alternative, lambda alternative: alternative.name),
         stops=(max_items(8),),
     ),
 )
@@ -101,13 +101,13 @@ _claim_spec = Repeating(
             optional(
                 "requests",
                 unique(lambda request: request.name),
-                each(_request, lambda request: request.name),
+                each_item(_request, lambda request: request.name),
                 stops=(max_items(32),),
             ),
-            optional("constraints", each(_constraint), stops=(max_items(32),)),
+            optional("constraints", each_item(_constraint), stops=(max_items(32),)),
             optional(
                 "config",
-                each(Struct(_configured_requests, _configuration)),
+                each_item(Struct(_configured_requests, _configuration)),
                 stops=(max_items(32),),
             ),
         ),
@@ -116,7 +116,7 @@ _claim_spec = Repeating(
 
 _skip_node_operation = one_of("*", "NodePrepareResources", "NodeUnprepareResources")
 _skip_node_operations = optional(
-    "skip_node_operations", unique(), each(_skip_node_operation, lambda operation: operation)
+    "skip_node_operations", unique(), each_item(_skip_node_operation, lambda operation: operation)
 )
 _binding_conditions = optional("binding_conditions", stops=(max_items(4),))
 _binding_failure_conditions = optional("binding_failure_conditions", stops=(max_items(4),))
@@ -135,10 +135,12 @@ _allocation = Struct(
     field(
         "devices",
         Struct(
-            optional("results", each(_result), stops=(max_items(ALLOCATION_RESULTS_MAX_SIZE),)),
+            optional(
+                "results", each_item(_result), stops=(max_items(ALLOCATION_RESULTS_MAX_SIZE),)
+            ),
             optional(
                 "config",
-                each(
+                each_item(
                     Struct(
                         required("source", one_of("FromClaim", "FromClass")),
                         _configured_requests,
@@ -171,7 +173,9 @@ _claim_status = Struct(
     optional(
         "devices",
         unique(_allocated_device),
-        each(Struct(_share_id, optional_pointer("network_data", _network_data)), _allocated_device),
+        each_item(
+            Struct(_share_id, optional_pointer("network_data", _network_data)), _allocated_device
+        ),
     ),
 )
 
@@ -185,7 +189,7 @@ DEVICE_CLASS: Final = Struct(
         "spec",
         Struct(
             _selectors,
-            optional("config", each(Struct(_configuration)), stops=(max_items(32),)),
+            optional("config", each_item(Struct(_configuration)), stops=(max_items(32),)),
             optional_pointer("extended_resource_name", extended_resource_name),
         ),
     ),
@@ -200,13 +204,13 @@ _device = Struct(
     optional(
         "consumes_counters",
         unique(lambda consumption: consumption.counter_set),
-        each(
+        each_item(
             Struct(
                 required("counter_set", short_name),
                 _counters,
                 optional(
                     "compatibility_groups",
-                    each(short_name, lambda group: group),
+                    each_item(short_name, lambda group: group),
                     unique(),
                     stops=(max_items(2),),
                 ),
@@ -215,7 +219,7 @@ _device = Struct(
         ),
         stops=(max_items(2),),
     ),
-    optional("taints", each(_taint)),
+    optional("taints", each_item(_taint)),
     _binding_conditions,
     _binding_failure_conditions,
     optional(
@@ -226,11 +230,11 @@ RESOURCE_SLICE: Final = Struct(
     field(
         "spec",
         Struct(
-            optional("devices", each(_device)),
+            optional("devices", each_item(_device)),
             optional(
                 "shared_counters",
                 unique(lambda counter_set: counter_set.name),
-                each(
+                each_item(
                     Struct(required("name", short_name), _counters),
                     lambda counter_set: counter_set.name,
                 ),
@@ -262,7 +266,7 @@ _shareable_capacity = Struct(
 _shareable_summary = Struct(
     required_pointer("fully_available_devices", *_count),
     required_pointer("partially_available_devices", *_count),
-    optional("capacity", each(_shareable_capacity), stops=(max_items(32),)),
+    optional("capacity", each_item(_shareable_capacity), stops=(max_items(32),)),
 )
 _pool = Struct(
     required("driver", long_name_caseless),
@@ -278,7 +282,7 @@ _pool = Struct(
     optional(
         "partition_summary",
         unique(lambda partition: (partition.attribute, partition.type)),
-        each(_partition_type, lambda partition: (partition.attribute, partition.type)),
+        each_item(_partition_type, lambda partition: (partition.attribute, partition.type)),
         stops=(max_items(32),),
     ),
     optional_pointer("shareable_summary", _shareable_summary),
@@ -302,7 +306,7 @@ RESOURCE_POOL_STATUS_REQUEST: Final = Struct(
         "status",
         Struct(
             required_pointer("pool_count", *_count),
-            optional("pools", each(_pool), stops=(max_items(1000),)),
+            optional("pools", each_item(_pool), stops=(max_items(1000),)),
             optional(
                 "conditions", unique(lambda condition: condition.type), stops=(max_items(10),)
             ),
@@ -344,7 +348,7 @@ POD_GROUP: Final = Struct(
                 Struct(
                     optional(
                         "topology",
-                        each(Struct(required("key", label_key))),
+                        each_item(Struct(required("key", label_key))),
                         stops=(max_items(1),),
                     )
                 ),
@@ -353,7 +357,7 @@ POD_GROUP: Final = Struct(
             optional(
                 "resource_claims",
                 unique(lambda claim: claim.name),
-                each(_group_claim, lambda claim: claim.name),
+                each_item(_group_claim, lambda claim: claim.name),
                 stops=(immutable, max_items(4)),
             ),
             required(
@@ -376,7 +380,7 @@ POD_GROUP: Final = Struct(
             optional(
                 "resource_claim_statuses",
                 unique(lambda status: status.name),
-                each(
+                each_item(
                     Struct(optional_pointer("resource_claim_name", long_name)),
                     lambda status: status.name,
                 ),
@@ -392,12 +396,12 @@ _node_allocatable_status = Struct(
     optional(
         "mapping",
         unique(lambda item: item.name),
-        each(Struct(required("name"), required_pointer("quantity")), lambda item: item.name),
+        each_item(Struct(required("name"), required_pointer("quantity")), lambda item: item.name),
     ),
     optional(
         "overhead",
         unique(lambda item: item.name),
-        each(Struct(required("name")), lambda item: item.name),
+        each_item(Struct(required("name")), lambda item: item.name),
     ),
 )
 POD: Final = Struct(
@@ -407,7 +411,7 @@ POD: Final = Struct(
             optional(
                 "node_allocatable_resource_claim_statuses",
                 unique(lambda status: status.resource_claim_name),
-                each(_node_allocatable_status, lambda status: status.resource_claim_name),
+                each_item(_node_allocatable_status, lambda status: status.resource_claim_name),
             )
         ),
     )

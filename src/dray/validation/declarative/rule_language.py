@@ -1,4 +1,4 @@
-"""The language of declarative rules: what may be attached to a field, and how it is checked.
+"""The language of declarative rules: the rules of a field and their evaluation.
 
 Follows apimachinery, pkg/api/validate. A field that an update leaves as it was is not checked
 again, so that a rule may become stricter without breaking what is stored. `declarations` says
@@ -55,8 +55,8 @@ class Repeating(Struct):
 class _Field:
     """Rules for one field.
 
-    Stops are asked first, also about a value that an update removes; an error of a stop keeps the
-    rules from being asked.
+    Stops are checked first, also for a value that an update removes; if one reports an error, the
+    rules are skipped.
     """
 
     def __init__(self, attribute: str, stops: tuple[Rule, ...], rules: tuple[Rule, ...]) -> None:
@@ -110,12 +110,12 @@ def field(attribute: str, *rules: Rule, stops: tuple[Rule, ...] = ()) -> Rule:
 
 
 def optional(attribute: str, *rules: Rule, stops: tuple[Rule, ...] = ()) -> Rule:
-    """A field that is not checked where it is empty."""
+    """Check a field unless it is empty."""
     return _OptionalField(attribute, stops, rules)
 
 
 def optional_pointer(attribute: str, *rules: Rule, stops: tuple[Rule, ...] = ()) -> Rule:
-    """A field that is not checked where it is absent; zero is as good as any other value."""
+    """Check a field unless it is absent; zero is a value."""
     return _OptionalPointer(attribute, stops, rules)
 
 
@@ -124,7 +124,7 @@ def required(attribute: str, *rules: Rule, stops: tuple[Rule, ...] = ()) -> Rule
 
 
 def required_pointer(attribute: str, *rules: Rule) -> Rule:
-    """A field that must be there, be it zero."""
+    """Require a field, which may be zero."""
     return _Field(attribute, (_is_present,), rules)
 
 
@@ -139,19 +139,19 @@ def _is_present(value: Any, _old: Any, path: fields.Path, _operation: Operation)
 
 
 def immutable(_value: Any, _old: Any, path: fields.Path, operation: Operation) -> fields.Errors:
-    """Asked only where something has changed."""
+    """Reject any change; called only for changed values."""
     if operation.is_update:
         yield fields.invalid(path, None, "field is immutable", origin="immutable")
 
 
 def no_modification(value: Any, old: Any, path: fields.Path, operation: Operation) -> fields.Errors:
-    """It may be set and cleared, but not replaced."""
+    """Reject replacement; setting and clearing are allowed."""
     if operation.is_update and value is not None and old is not None:
         yield fields.invalid(path, None, "field cannot be modified once set", origin="update")
 
 
 def no_setting(value: Any, old: Any, path: fields.Path, operation: Operation) -> fields.Errors:
-    """What was left out when the object was created stays out."""
+    """Reject a field that was absent when the object was created."""
     if operation.is_update and value is not None and old is None:
         yield fields.invalid(path, None, "field cannot be set once created", origin="update")
 
@@ -162,7 +162,7 @@ def no_clearing(value: Any, old: Any, path: fields.Path, operation: Operation) -
 
 
 def allowed_with(gate: str) -> Rule:
-    """The field may be set only where the feature is on."""
+    """Allow a field only if the feature is enabled."""
 
     def rule(value: Any, _old: Any, path: fields.Path, operation: Operation) -> fields.Errors:
         if value is not None and not getattr(operation.features, gate):
@@ -224,7 +224,7 @@ def one_of(*values: str) -> Rule:
 
 
 def unique(key: Callable[[Any], Hashable] | None = None) -> Rule:
-    """No two items with the same key; without a key, no item twice. The message has the item."""
+    """Reject two items with the same key or, without a key, the same item twice."""
 
     def rule(value: Any, _old: Any, path: fields.Path, _operation: Operation) -> fields.Errors:
         seen: set[Hashable] = set()
@@ -237,8 +237,8 @@ def unique(key: Callable[[Any], Hashable] | None = None) -> Rule:
     return rule
 
 
-def each(rule: Rule, key: Callable[[Any], Hashable] | None = None) -> Rule:
-    """A rule for each item; with a key, items are compared with their former selves."""
+def each_item(rule: Rule, key: Callable[[Any], Hashable] | None = None) -> Rule:
+    """Check each item; with a key, an item is compared with its old version."""
 
     def items(value: Any, old: Any, path: fields.Path, operation: Operation) -> fields.Errors:
         former = {key(item): item for item in reversed(old or ())} if key else {}
@@ -251,7 +251,7 @@ def each(rule: Rule, key: Callable[[Any], Hashable] | None = None) -> Rule:
 
 
 def each_value(rule: Rule) -> Rule:
-    """A rule for each value of a map."""
+    """Check each value of a map."""
 
     def values(value: Any, old: Any, path: fields.Path, operation: Operation) -> fields.Errors:
         for key, item in value.items():
@@ -267,7 +267,7 @@ def _is_same(item: Any, old_item: Any) -> bool:
 
 
 def each_key(rule: Rule) -> Rule:
-    """A rule for each new key of a map; errors are at the map."""
+    """Check each new key of a map; errors are reported at the map."""
 
     def keys(value: Any, old: Any, path: fields.Path, operation: Operation) -> fields.Errors:
         for key in value:
@@ -278,7 +278,7 @@ def each_key(rule: Rule) -> Rule:
 
 
 def union(*attributes: tuple[str, str]) -> Rule:
-    """Exactly one of these (attribute, field) must be set."""
+    """Require exactly one of these (attribute, field)."""
     listed = ", ".join(f"`{name}`" for _, name in attributes)
 
     def members(struct: Any) -> list[str]:

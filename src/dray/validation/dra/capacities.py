@@ -16,7 +16,7 @@ _UNIT_NANO = 10**9
 
 
 def exclusive_capacity(capacity: dra.DeviceCapacity, path: fields.Path) -> fields.Errors:
-    """A device that is given away whole has nothing to be shared out."""
+    """Reject a request policy: a device for one claim has no capacity to share."""
     if capacity.request_policy is not None:
         yield fields.forbidden(path.child("requestPolicy"), "allowMultipleAllocations must be true")
 
@@ -83,7 +83,7 @@ def _whole_text(value: Quantity) -> str:
 
 
 def _decimal_text(value: Quantity) -> str:
-    """With as many digits after the point as upstream's decimal has: "1.5" is not "1.50"."""
+    """Format with as many decimals as upstream's number has: "1.5" is not "1.50"."""
     if value.exponent >= 0:
         return str(value.nano // _UNIT_NANO)
     whole, nano = divmod(abs(value.nano), _UNIT_NANO)
@@ -182,7 +182,7 @@ def _representable_in_int64(bounds: list[_Bound], path: fields.Path) -> fields.E
 def _step(
     step: Quantity, bounds: list[_Bound], total: Quantity, path: fields.Path, in_milli: bool
 ) -> fields.Errors:
-    """Default and maximum must be whole steps above the minimum."""
+    """Require default and maximum to be whole steps above the minimum."""
     step_path = path.child("step")
     if step.sign() <= 0:
         yield fields.invalid(step_path, str(step), "must be greater than zero")

@@ -120,7 +120,7 @@ def _result(
     yield from devices.binding_conditions(
         result.binding_conditions, result.binding_failure_conditions, path
     )
-    yield from lists.each(result.tolerations, taints.toleration, path.child("tolerations"))
+    yield from lists.each_item(result.tolerations, taints.toleration, path.child("tolerations"))
     yield from _share_id(result.share_id, path.child("shareID"))
     yield from devices.skipped_node_operations(
         result.skip_node_operations, path.child("skipNodeOperations")

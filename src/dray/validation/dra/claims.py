@@ -29,7 +29,7 @@ def resource_claim(claim: dra.ResourceClaim, features: Features) -> fields.Error
 
 
 def resource_claim_update(new: dra.ResourceClaim, old: dra.ResourceClaim) -> fields.Errors:
-    """The spec cannot change, so nothing else in it is looked at again."""
+    """Check an update; the spec cannot change, so nothing else in it is checked again."""
     yield from metadata.created(new.metadata, namespaced=True)
     yield from metadata.updated(new.metadata, old.metadata)
     unchanged = fields.immutable(fields.SPEC, new.spec, old.spec)
@@ -96,12 +96,12 @@ def _claim_spec(
 
 
 def request_references(claim: dra.DeviceClaim) -> frozenset[str]:
-    """Everything that names a request of the claim: "request" and "request/alternative"."""
-    found = set()
+    """Return all names of requests: "request" and "request/subrequest"."""
+    references = set()
     for request in claim.requests:
-        found.add(request.name)
-        found.update(f"{request.name}/{sub.name}" for sub in request.first_available)
-    return frozenset(found)
+        references.add(request.name)
+        references.update(f"{request.name}/{sub.name}" for sub in request.first_available)
+    return frozenset(references)
 
 
 def request_reference(name: str, path: fields.Path, references: Collection[str]) -> fields.Errors:
@@ -118,7 +118,7 @@ def request_reference(name: str, path: fields.Path, references: Collection[str])
 def configured_requests(
     names: tuple[str, ...], path: fields.Path, references: Collection[str]
 ) -> fields.Errors:
-    """The requests to which a constraint or configuration is limited."""
+    """Check the requests that a constraint or configuration applies to."""
     yield from lists.limited_set(
         names,
         REQUESTS_MAX_ITEMS,
@@ -219,7 +219,9 @@ class _Requests:
             request.derived_attributes, path.child("derivedAttributes"), reference
         )
         yield from _allocation_mode(request, path)
-        yield from lists.each(request.tolerations, taints.toleration, path.child("tolerations"))
+        yield from lists.each_item(
+            request.tolerations, taints.toleration, path.child("tolerations")
+        )
 
     def _derived_attributes(
         self,
@@ -269,15 +271,15 @@ class _Requests:
 def _constrained_attributes(
     constraints: Iterable[dra.DeviceConstraint],
 ) -> frozenset[tuple[str, str]]:
-    """(reference to a request, attribute) of each constraint; "" stands for all requests."""
-    found: set[tuple[str, str]] = set()
+    """Return (request reference, attribute) of each constraint; "" means all requests."""
+    attributes: set[tuple[str, str]] = set()
     for constraint in constraints:
         attribute = constraint.match_attribute
         if attribute is None:
             attribute = constraint.distinct_attribute
         if attribute is not None:
-            found.update((target, attribute) for target in constraint.requests or ("",))
-    return frozenset(found)
+            attributes.update((target, attribute) for target in constraint.requests or ("",))
+    return frozenset(attributes)
 
 
 def _class_name(name: str, path: fields.Path) -> fields.Errors:

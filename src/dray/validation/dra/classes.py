@@ -49,7 +49,7 @@ def _metadata(value: dra.DeviceClass) -> fields.Errors:
 def _spec(
     spec: dra.DeviceClassSpec, old: dra.DeviceClassSpec | None, features: Features
 ) -> fields.Errors:
-    """What is exactly as before was valid when it was stored, and is valid now."""
+    """Check a spec, except for unchanged parts, which were valid when they were stored."""
     path = fields.SPEC
     selectors_stored = old is not None and old.selectors == spec.selectors
     config_stored = old is not None and old.config == spec.config
@@ -138,7 +138,7 @@ def opaque_configuration(
 
 
 def raw_object(value: Any, path: fields.Path, max_bytes: int | None) -> fields.Errors:
-    """JSON that dray does not look into: it must be an object, and not too large."""
+    """Check JSON of a driver: it must be an object, and not too large."""
     if value is msgspec.UNSET or value is None:
         yield fields.required(path)
     elif max_bytes is not None and len(msgspec.json.encode(value)) > max_bytes:

@@ -34,7 +34,7 @@ def device(
     selects_nodes: bool,
     features: Features,
 ) -> fields.Errors:
-    """`selects_nodes`: each device of the slice says for itself from where it is reachable."""
+    """Check a device; with `selects_nodes` it names its own nodes."""
     yield from identifiers.dns_label(value.name, path.child("name"))
     yield from _sizes(value, path)
     yield from lists.mapped(
@@ -109,7 +109,7 @@ def _attribute(attribute: dra.DeviceAttribute, path: fields.Path) -> fields.Erro
         yield from _version(attribute.version_value, path.child("version"))
     for index, text in enumerate(attribute.string_values):
         yield from fields.covered(_string(text, path.child("strings").index(index)), "maxBytes")
-    yield from lists.each(attribute.version_values, _version, path.child("versions"))
+    yield from lists.each_item(attribute.version_values, _version, path.child("versions"))
     forms = forms_used(attribute)
     if len(forms) != 1:
         yield fields.invalid(
@@ -127,7 +127,7 @@ ATTRIBUTE_FORMS: Final = tuple(
 
 
 def forms_used(attribute: dra.DeviceAttribute) -> list[str]:
-    """Which of int, bool, string … are set; a list counts when it has items."""
+    """Return which of int, bool, string … are set; a list counts if it has items."""
     return [form for name, form in ATTRIBUTE_FORMS if getattr(attribute, name) not in (None, ())]
 
 
@@ -177,7 +177,7 @@ def counters(
     values: dict[str, dra.Counter],
     values_path: fields.Path,
 ) -> fields.Errors:
-    """A counter set that is offered or consumed: its name and its counters."""
+    """Check a shared or consumed counter set: its name and its counters."""
     if name:
         yield from fields.covered(identifiers.dns_label(name, name_path))
     else:
@@ -222,7 +222,7 @@ def _reachable(value: dra.Device, path: fields.Path, selects_nodes: bool) -> fie
 def binding_conditions(
     conditions: tuple[str, ...], failure_conditions: tuple[str, ...], path: fields.Path
 ) -> fields.Errors:
-    """Conditions to wait for and conditions to give up on: both or neither, no name twice."""
+    """Check binding and failure conditions: both or neither, no name twice."""
     binding, failure = path.child("bindingConditions"), path.child("bindingFailureConditions")
     for values, values_path in ((conditions, binding), (failure_conditions, failure)):
         yield from lists.limited(
@@ -265,7 +265,7 @@ def skipped_node_operations(operations: tuple[str, ...], path: fields.Path) -> f
 def _node_allocatable(
     name: str, resource: dra.NodeAllocatableResource, value: dra.Device, path: fields.Path
 ) -> fields.Errors:
-    """What a device takes from or gives to its node: CPU, memory, huge pages."""
+    """Check the CPU, memory and huge pages that a device takes from or adds to its node."""
     if not identifiers.is_node_allocatable(name):
         yield fields.invalid(path, name, "must be a node allocatable resource name")
     if resource.mapping is None and resource.overhead is None:

@@ -19,7 +19,7 @@ def pool_status_request_update(
 def pool_status_request_status_update(
     new: dra.ResourcePoolStatusRequest, old: dra.ResourcePoolStatusRequest
 ) -> fields.Errors:
-    """Once answered, the answer stays."""
+    """Reject a change of a status that is already set."""
     yield from metadata.updated(new.metadata, old.metadata)
     if old.status is not None:
         yield from fields.immutable(fields.STATUS, new.status, old.status)

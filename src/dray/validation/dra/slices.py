@@ -110,7 +110,7 @@ def _reachable(spec: dra.ResourceSliceSpec, path: fields.Path) -> fields.Errors:
 
 
 def _node_selector(selector: meta.NodeSelector, path: fields.Path) -> fields.Errors:
-    """One term only, so that selectors of several slices are easy to merge."""
+    """Require a single term, so that selectors of several slices are easy to merge."""
     yield from selector_rules.node_selector(selector, path)
     if len(selector.node_selector_terms) != 1:
         yield fields.invalid(
@@ -144,7 +144,7 @@ def _devices(
 
 
 def _is_advanced(values: Sequence[dra.Device]) -> bool:
-    """Whether devices use what makes a slice large; such slices hold fewer of them."""
+    """Return whether devices use what makes a slice large; such slices hold fewer of them."""
     return any(
         device.taints
         or device.consumes_counters
@@ -162,7 +162,7 @@ def _counter_set(value: dra.CounterSet, path: fields.Path) -> fields.Errors:
 def _partition_type(
     spec: dra.ResourceSliceSpec, attribute: str, path: fields.Path
 ) -> fields.Errors:
-    """Devices that consume counters must carry the attribute, as a string."""
+    """Require the attribute, as a string, of devices that consume counters."""
     consumers = [
         (index, device) for index, device in enumerate(spec.devices) if device.consumes_counters
     ]

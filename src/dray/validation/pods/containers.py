@@ -22,7 +22,7 @@ _EXIT_CODES_MAX_ITEMS = 255
 
 
 class ContainerContext(NamedTuple):
-    """What the rules for a container need to know of its pod."""
+    """The facts about a pod that rules for its containers need."""
 
     volumes: Mapping[str, Volume]
     claim_names: Collection[str]
@@ -53,7 +53,7 @@ def initial(
     pod: ContainerContext,
     path: fields.Path,
 ) -> fields.Errors:
-    """Containers that run one after the other, and those among them that stay (sidecars)."""
+    """Check init containers, including those that keep running (sidecars)."""
     seen = {container.name for container in others}
     for index, container in enumerate(values):
         container_path = path.index(index)
@@ -152,7 +152,7 @@ def _watched(
 
 
 def _unwatched(container: containers.Container, path: fields.Path) -> fields.Errors:
-    """An init container that ends has nothing to probe."""
+    """Reject probes and lifecycle hooks of an init container that ends."""
     for field, value in (
         ("lifecycle", container.lifecycle),
         ("livenessProbe", container.liveness_probe),

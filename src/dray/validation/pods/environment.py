@@ -126,7 +126,7 @@ def _unsupported_field(selector: containers.ObjectFieldSelector) -> str:
 
 
 def _subscripted(field_path: str) -> tuple[str, str | None]:
-    """`metadata.labels['app']` → the field and what is asked of it."""
+    """Split `metadata.labels['app']` into the field and its key."""
     field, bracket, rest = field_path.partition("['")
     if bracket and field and rest.endswith("']"):
         return field, rest.removesuffix("']")
@@ -162,8 +162,8 @@ def _divisor(selector: containers.ResourceFieldSelector, path: fields.Path) -> f
                 path, resource, "only divisor's values 1m and 1 are supported with the cpu resource"
             )
         return
-    known = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}
-    words = "hugepages" if _is_huge_pages(resource) else known.get(name)
+    units = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}
+    words = "hugepages" if _is_huge_pages(resource) else units.get(name)
     if words and str(divisor) not in _BYTE_DIVISORS:
         yield fields.invalid(
             path,
@@ -200,7 +200,7 @@ def _file_selector(selector: containers.FileKeySelector, path: fields.Path) -> f
 
 
 def sources(values: tuple[containers.EnvFromSource, ...], path: fields.Path) -> fields.Errors:
-    """Whole config maps and secrets as variables."""
+    """Check config maps and secrets that become variables as a whole."""
     for index, source in enumerate(values):
         source_path = path.index(index)
         if source.prefix:

@@ -49,7 +49,7 @@ def _mount_options(
     path: fields.Path,
     list_path: fields.Path,
 ) -> fields.Errors:
-    """Some are reported at the list instead of at the mount, as Kubernetes does."""
+    """Check options of mounts; some errors are reported at the list, as in Kubernetes."""
     if mount.sub_path:
         yield from identifiers.relative(mount.sub_path, list_path.child("subPath"))
     if mount.sub_path_expr:
@@ -103,7 +103,7 @@ def devices(
     usable: Mapping[str, Volume],
     path: fields.Path,
 ) -> fields.Errors:
-    """Volumes that a container sees as block devices."""
+    """Check volumes that a container sees as block devices."""
     mounted = {mount.name: mount.mount_path for mount in container.volume_mounts}
     seen_names: set[str] = set()
     seen_paths: set[str] = set()

@@ -73,7 +73,7 @@ def _node_affinity(value: pods.NodeAffinity, path: fields.Path) -> fields.Errors
         yield from selector_rules.node_selector(
             required, path.child("requiredDuringSchedulingIgnoredDuringExecution")
         )
-    yield from lists.each(
+    yield from lists.each_item(
         value.preferred_during_scheduling_ignored_during_execution,
         _preferred_term,
         path.child("preferredDuringSchedulingIgnoredDuringExecution"),
@@ -81,7 +81,7 @@ def _node_affinity(value: pods.NodeAffinity, path: fields.Path) -> fields.Errors
 
 
 def _preferred_term(value: pods.PreferredSchedulingTerm, path: fields.Path) -> fields.Errors:
-    """What is merely preferred may name label values that no node can have."""
+    """Check a preferred term, which may have label values that no node can have."""
     if not 1 <= value.weight <= 100:
         yield fields.invalid(path.child("weight"), value.weight, _WEIGHT_RANGE)
     yield from selector_rules.term(value.preference, path.child("preference"), any_label_value=True)
@@ -90,12 +90,12 @@ def _preferred_term(value: pods.PreferredSchedulingTerm, path: fields.Path) -> f
 def _pod_affinity(
     value: pods.PodAffinity | pods.PodAntiAffinity, path: fields.Path
 ) -> fields.Errors:
-    yield from lists.each(
+    yield from lists.each_item(
         value.required_during_scheduling_ignored_during_execution,
         _pod_term,
         path.child("requiredDuringSchedulingIgnoredDuringExecution"),
     )
-    yield from lists.each(
+    yield from lists.each_item(
         value.preferred_during_scheduling_ignored_during_execution,
         _weighted_pod_term,
         path.child("preferredDuringSchedulingIgnoredDuringExecution"),
@@ -137,7 +137,7 @@ def _label_keys(
         if keys and selector is None:
             yield fields.forbidden(keys_path, "must not be specified when labelSelector is not set")
         elif keys:
-            yield from lists.each(keys, identifiers.label_name, keys_path)
+            yield from lists.each_item(keys, identifiers.label_name, keys_path)
     for index, key in enumerate(match):
         if selector is not None and _is_selected_twice(key, selector):
             yield fields.invalid(
@@ -157,7 +157,7 @@ def _label_keys(
 
 
 def _is_selected_twice(key: str, selector: meta.LabelSelector) -> bool:
-    """The API server has added an expression for the key; any other use of it is the user's."""
+    """Return whether the user selects by a key for which the API server added an expression."""
     expressions = sum(expression.key == key for expression in selector.match_expressions)
     return expressions > 1 or (expressions == 1 and key in selector.match_labels)
 

@@ -92,7 +92,7 @@ def host_aliases(aliases: tuple[pods.HostAlias, ...], path: fields.Path) -> fiel
 
 
 def host_ports(spec: pods.PodSpec, path: fields.Path, *, is_pod: bool) -> fields.Errors:
-    """On the node's own network a port cannot be mapped; a template may leave it open."""
+    """Check ports on the node's network, which cannot be mapped; a template may leave them open."""
     if not spec.host_network:
         return
     for index, container in enumerate(spec.containers):

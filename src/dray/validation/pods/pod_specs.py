@@ -29,7 +29,7 @@ _MAXIMUM_INT32 = 2**31 - 1
 
 
 def pod_spec(spec: pods.PodSpec, path: fields.Path, owner: meta.ObjectMeta | None) -> fields.Errors:
-    """`owner` is the pod's metadata; a template has none."""
+    """Check a spec; `owner` is the pod's metadata, None for a template."""
     if spec.termination_grace_period_seconds is None:
         yield fields.required(path.child("terminationGracePeriodSeconds"))
     volume_errors, usable_volumes = volumes.pod_volumes(spec.volumes, path.child("volumes"))
@@ -45,7 +45,7 @@ _sound_specs = memo.ValidValueCache()
 
 
 def _with_named_claims(spec: pods.PodSpec) -> pods.PodSpec:
-    """Of the claims only their names: what is behind them differs from pod to pod."""
+    """Return the spec with the names of claims only: the rest differs from pod to pod."""
     named = tuple(pods.PodResourceClaim(name=claim.name) for claim in spec.resource_claims)
     return msgspec.structs.replace(spec, resource_claims=named)
 
@@ -53,7 +53,7 @@ def _with_named_claims(spec: pods.PodSpec) -> pods.PodSpec:
 def _rest(
     spec: pods.PodSpec, path: fields.Path, usable_volumes: dict[str, Volume], *, is_pod: bool
 ) -> fields.Errors:
-    """All but volumes and claims, which have been looked at."""
+    """Check everything but volumes and claims."""
     yield from _containers(spec, path, usable_volumes)
     if spec.resources is not None:
         yield from _pod_resources(spec, path.child("resources"))
@@ -111,7 +111,7 @@ def _choice(value: str, supported: tuple[str, ...], path: fields.Path) -> fields
 
 
 def _pod_resources(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
-    """Requirements of the pod as a whole; claims belong to containers."""
+    """Check pod-level requirements; claims belong to containers."""
     assert spec.resources is not None
     if spec.os is not None and spec.os.name == "windows":
         yield fields.forbidden(path, "may not be set for a windows pod")
@@ -128,13 +128,13 @@ def _pod_resources(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
 
 
 def _containers_within_pod(
-    spec: pods.PodSpec, asked: ResourceRequirements, path: fields.Path
+    spec: pods.PodSpec, requirements: ResourceRequirements, path: fields.Path
 ) -> fields.Errors:
-    """All containers together request no more than the pod; none has a higher limit."""
+    """Check that containers together request no more than the pod and that no limit is higher."""
     pod = pods.Pod(spec=spec)
     requests, limits = (
-        pod_resources.parse_amounts(asked.requests),
-        pod_resources.parse_amounts(asked.limits),
+        pod_resources.parse_amounts(requirements.requests),
+        pod_resources.parse_amounts(requirements.limits),
     )
     for name, amount in pod_resources.container_requests(pod).items():
         if name in requests and amount > requests[name]:
@@ -175,7 +175,7 @@ def _gates(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
 
 
 def _host_users(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
-    """A pod with users of its own shares no other namespace with the node."""
+    """Reject shared node namespaces for a pod with its own user namespace."""
     if spec.host_users is not False:
         return
     for field, is_shared in (
@@ -257,7 +257,7 @@ def _scheduling_group(group: pods.PodSchedulingGroup, path: fields.Path) -> fiel
 
 
 def _file_volumes(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
-    """A variable that is read from a file needs an `emptyDir` volume to read it from."""
+    """Require an `emptyDir` volume for a variable that is read from a file."""
     by_name = {volume.name: volume for volume in spec.volumes}
     for field, values in (
         ("initContainers", spec.init_containers),

@@ -19,7 +19,7 @@ _STATUS = fields.STATUS
 def pod_status_update(new: pods.Pod, old: pods.Pod) -> fields.Errors:
     yield from metadata.updated(new.metadata, old.metadata)
     yield from pod_rules.annotations_updated(new, old)
-    yield from lists.each(new.status.conditions, _condition, _STATUS.child("conditions"))
+    yield from lists.each_item(new.status.conditions, _condition, _STATUS.child("conditions"))
     yield from _node_names(new, old)
     if new.status.observed_generation < 0:
         yield fields.invalid(
@@ -62,7 +62,7 @@ def _node_names(new: pods.Pod, old: pods.Pod) -> fields.Errors:
 
 
 def _container_states(status: pods.PodStatus, old: pods.Pod) -> fields.Errors:
-    """A container that has ended for good does not run again."""
+    """Reject a restart of a container that has ended for good."""
     may_all_restart = any(
         rule.action == "RestartAllContainers"
         for container in (*old.spec.init_containers, *old.spec.containers)
@@ -90,12 +90,12 @@ def _container_states(status: pods.PodStatus, old: pods.Pod) -> fields.Errors:
     ):
         if may_all_restart and field != "ephemeralContainerStatuses":
             continue
-        by_name = {each.name: each for each in reversed(statuses)}
+        by_name = {item.name: item for item in reversed(statuses)}
         for index, old_status in enumerate(old_statuses):
             terminated, now = old_status.state.terminated, by_name.get(old_status.name)
             if terminated is None or now is None or now.state.terminated is not None:
                 continue
-            owner = next((each for each in owners if each.name == old_status.name), None)
+            owner = next((item for item in owners if item.name == old_status.name), None)
             if owner is None or not _restarts(owner, old.spec, terminated.exit_code):
                 yield fields.forbidden(
                     _STATUS.child(field).index(index).child("state"),
@@ -104,7 +104,7 @@ def _container_states(status: pods.PodStatus, old: pods.Pod) -> fields.Errors:
 
 
 def _restarts(container: containers.Container, spec: pods.PodSpec, exit_code: int) -> bool:
-    """As pkg/api/v1/pod, ContainerShouldRestart."""
+    """Return whether a container restarts, as pkg/api/v1/pod, ContainerShouldRestart."""
     policy = spec.restart_policy
     if container.restart_policy is not None:
         policy = container.restart_policy
@@ -121,11 +121,11 @@ def _applies(rule: containers.ContainerRestartRule, exit_code: int) -> bool:
 
 def _claims(pod: pods.Pod) -> fields.Errors:
     path = _STATUS.child("resourceClaimStatuses")
-    known = {claim.name for claim in pod.spec.resource_claims}
+    claim_names = {claim.name for claim in pod.spec.resource_claims}
     seen: set[str] = set()
     for index, status in enumerate(pod.status.resource_claim_statuses):
         name_path = path.index(index).child("name")
-        if status.name not in known:
+        if status.name not in claim_names:
             yield fields.invalid(
                 name_path,
                 status.name,
@@ -199,20 +199,20 @@ def _duplicate_mapping(
 
 def _node_allocatable(pod: pods.Pod) -> fields.Errors:
     path = _STATUS.child("nodeAllocatableResourceClaimStatuses")
-    known = {claim.resource_claim_name for claim in pod.spec.resource_claims}
-    known |= {status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    claim_names = {claim.resource_claim_name for claim in pod.spec.resource_claims}
+    claim_names |= {status.resource_claim_name for status in pod.status.resource_claim_statuses}
     for index, status in enumerate(pod.status.node_allocatable_resource_claim_statuses):
         if not status.resource_claim_name:
             continue
         status_path = path.index(index)
-        if status.resource_claim_name not in known:
+        if status.resource_claim_name not in claim_names:
             yield fields.invalid(
                 status_path.child("resourceClaimName"),
                 status.resource_claim_name,
                 "no mapping found in pod reference",
             )
-        yield from lists.each(status.mapping, _mapped, status_path.child("mapping"))
-        yield from lists.each(status.overhead, _overhead, status_path.child("overhead"))
+        yield from lists.each_item(status.mapping, _mapped, status_path.child("mapping"))
+        yield from lists.each_item(status.overhead, _overhead, status_path.child("overhead"))
 
 
 def _mapped(item: pods.NodeAllocatableMappedResources, path: fields.Path) -> fields.Errors:
@@ -241,7 +241,7 @@ def _nonnegative_amount(text: str | None, path: fields.Path) -> fields.Errors:
 def _addresses(status: pods.PodStatus, old: pods.PodStatus) -> fields.Errors:
     path = _STATUS.child("podIPs")
     ips = [pod_ip.ip for pod_ip in status.pod_ips]
-    yield from _ip_list(ips, {each.ip for each in old.pod_ips}, status.pod_ips, path)
+    yield from _ip_list(ips, {address.ip for address in old.pod_ips}, status.pod_ips, path)
     if bool(status.pod_ip) != bool(ips):
         yield fields.invalid(
             path,
@@ -256,15 +256,17 @@ def _addresses(status: pods.PodStatus, old: pods.PodStatus) -> fields.Errors:
         yield fields.invalid(
             host_path.index(0).child("ip"), host_ips[0], "must be equal to `hostIP`"
         )
-    yield from _ip_list(host_ips, {each.ip for each in old.host_ips}, status.host_ips, host_path)
+    yield from _ip_list(
+        host_ips, {address.ip for address in old.host_ips}, status.host_ips, host_path
+    )
 
 
 def _ip_list(
-    ips: list[str], known: Collection[str], shown: tuple[object, ...], path: fields.Path
+    ips: list[str], old_ips: Collection[str], shown: tuple[object, ...], path: fields.Path
 ) -> fields.Errors:
-    """At most one address of each family; what was there before is not looked at again."""
+    """Check new addresses, and that there is at most one of each family."""
     for index, ip in enumerate(ips):
-        if ip not in known:
+        if ip not in old_ips:
             yield from ip_addresses.address(ip, path.index(index))
     if len(ips) < 2:
         return
@@ -283,7 +285,7 @@ def _ip_list(
 
 
 def _health(pod: pods.Pod) -> fields.Errors:
-    """What device plugins and drivers report about the devices of each container."""
+    """Check the device health that plugins and drivers report for each container."""
     for field, statuses, owners in (
         ("containerStatuses", pod.status.container_statuses, pod.spec.containers),
         ("initContainerStatuses", pod.status.init_container_statuses, pod.spec.init_containers),

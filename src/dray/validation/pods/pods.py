@@ -68,7 +68,7 @@ def _is_int32(text: str) -> bool:
 
 
 def _only_for_pods(spec: pods.PodSpec) -> fields.Errors:
-    """What a template may leave for later."""
+    """Check fields that a template may leave open."""
     if not spec.service_account_name:
         yield from _no_token(spec)
     grace_period = spec.termination_grace_period_seconds
@@ -80,7 +80,7 @@ def _only_for_pods(spec: pods.PodSpec) -> fields.Errors:
         ("containers", spec.containers),
         ("initContainers", spec.init_containers),
     ):
-        yield from lists.each(values, container_rules.trimmed_image, fields.SPEC.child(field))
+        yield from lists.each_item(values, container_rules.trimmed_image, fields.SPEC.child(field))
 
 
 def _no_token(spec: pods.PodSpec) -> fields.Errors:
@@ -95,7 +95,7 @@ def _no_token(spec: pods.PodSpec) -> fields.Errors:
 
 
 def template(value: pods.PodTemplateSpec, path: fields.Path) -> fields.Errors:
-    """Pods to be made by a workload."""
+    """Check the template of a workload's pods."""
     yield from identifiers.labels(value.metadata.labels, path.child("labels"))
     yield from metadata.valid_annotations(value.metadata.annotations, path.child("annotations"))
     yield from annotations_of_pod(value.metadata.annotations, value.spec, path.child("annotations"))
@@ -133,7 +133,7 @@ def _spec_updated(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
         if len(values) != len(old_values):
             yield fields.forbidden(path, "pod updates may not add or remove containers")
             return
-        yield from lists.each(values, _image_updated, path)
+        yield from lists.each_item(values, _image_updated, path)
     deadline_errors = list(_deadline_updated(new, old))
     yield from deadline_errors
     if deadline_errors and new.active_deadline_seconds is not None:
@@ -150,7 +150,7 @@ def _image_updated(container: containers.Container, path: fields.Path) -> fields
 
 
 def _deadline_updated(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
-    """A deadline may be set, and brought forward."""
+    """Check a deadline, which may be set and brought forward."""
     path = fields.SPEC.child("activeDeadlineSeconds")
     deadline, old_deadline = new.active_deadline_seconds, old.active_deadline_seconds
     if deadline is None:
@@ -170,7 +170,7 @@ def _tolerations_added(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
             path, "existing toleration can not be modified except its tolerationSeconds"
         )
         return
-    yield from lists.each(new.tolerations, placement.toleration, path)
+    yield from lists.each_item(new.tolerations, placement.toleration, path)
 
 
 def _without_seconds(toleration: pods.Toleration) -> pods.Toleration:
@@ -178,9 +178,9 @@ def _without_seconds(toleration: pods.Toleration) -> pods.Toleration:
 
 
 def _scheduling_gates_removed(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
-    known = {gate.name for gate in old.scheduling_gates}
+    old_names = {gate.name for gate in old.scheduling_gates}
     for index, gate in enumerate(new.scheduling_gates):
-        if gate.name not in known:
+        if gate.name not in old_names:
             yield fields.forbidden(
                 fields.SPEC.child("schedulingGates").index(index).child("name"),
                 f"only deletion is allowed, but found new scheduling gate '{gate.name}'",
@@ -227,7 +227,7 @@ def _with_images_of(
 
 
 def _narrowed(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
-    """A pod that is not yet to be scheduled may be given fewer nodes, not others."""
+    """Check the nodes of a gated pod, which may only become fewer."""
     if not old.node_selector.items() <= new.node_selector.items():
         yield fields.invalid(
             fields.SPEC.child("nodeSelector"),

@@ -50,7 +50,7 @@ def port_number_or_name(port: int | str, path: fields.Path) -> fields.Errors:
 def liveness_probe(
     probe: containers.Probe | None, grace_period: int | None, path: fields.Path
 ) -> fields.Errors:
-    """Also for startup probes: one success is enough."""
+    """Check a liveness or startup probe: one success is enough."""
     if probe is None:
         return
     yield from _probe(probe, grace_period, path)

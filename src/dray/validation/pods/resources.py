@@ -56,7 +56,7 @@ def container_resource_name(name: str, path: fields.Path) -> fields.Errors:
 
 
 def pod_resource_name(name: str, path: fields.Path) -> fields.Errors:
-    """What a pod as a whole may ask for."""
+    """Check the name of a pod-level resource."""
     errors = list(resource_name(name, path))
     yield from errors
     if not errors and not pod_resources.is_pod_level_resource(name):
@@ -64,7 +64,7 @@ def pod_resource_name(name: str, path: fields.Path) -> fields.Errors:
 
 
 def amount(name: str, value: Quantity, path: fields.Path) -> fields.Errors:
-    """Not negative, and whole where the resource is counted."""
+    """Check that an amount is not negative, and whole if the resource is counted."""
     if value.sign() < 0:
         yield fields.invalid(path, str(value), "must be greater than or equal to 0")
     is_counted = name in COUNTED or pod_resources.is_extended_resource(name)
@@ -135,7 +135,7 @@ def _request_within_limit(
 def _claims(
     claims: tuple[containers.ContainerClaim, ...], claim_names: Collection[str], path: fields.Path
 ) -> fields.Errors:
-    """A claim is used whole or by its requests, each only once, and the pod must have it."""
+    """Check that claims are used whole or by request, each once, and that the pod has them."""
     seen: set[str] = set()
     for index, claim in enumerate(claims):
         if not claim.name:
@@ -166,7 +166,7 @@ def _claim_used_once(
 
 
 def _unknown_claim(name: str, claim_names: Collection[str], path: fields.Path) -> fields.FieldError:
-    known = f": {', '.join(sorted(claim_names))}" if claim_names else " which is empty"
+    listed = f": {', '.join(sorted(claim_names))}" if claim_names else " which is empty"
     return fields.not_found(
-        path, name, f"must be one of the names in pod.spec.resourceClaims{known}"
+        path, name, f"must be one of the names in pod.spec.resourceClaims{listed}"
     )

@@ -20,7 +20,7 @@ _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
 def _identity(value: int | None, path: fields.Path) -> fields.Errors:
-    """A user or group id."""
+    """Check a user or group id."""
     if value is not None and not 0 <= value <= _MAXIMUM_ID:
         yield fields.invalid(path, value, f"must be between 0 and {_MAXIMUM_ID}, inclusive")
 
@@ -119,7 +119,9 @@ def pod_context(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
     yield from _identity(context.fs_group, path.child("fsGroup"))
     yield from _identity(context.run_as_user, path.child("runAsUser"))
     yield from _identity(context.run_as_group, path.child("runAsGroup"))
-    yield from lists.each(context.supplemental_groups, _identity, path.child("supplementalGroups"))
+    yield from lists.each_item(
+        context.supplemental_groups, _identity, path.child("supplementalGroups")
+    )
     yield from _sysctls(context.sysctls, spec, path.child("sysctls"))
     yield from _one_of(
         context.fs_group_change_policy,
@@ -157,7 +159,7 @@ def _sysctls(
 
 
 def _sysctl_of_host(name: str, spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
-    """A pod must not turn the knobs of a namespace that it shares with its node."""
+    """Reject a sysctl of a namespace that the pod shares with its node."""
     dotted = name.replace("/", ".")
     if spec.host_network and dotted.startswith("net."):
         yield fields.invalid(path, name, "may not be specified when 'hostNetwork' is true")

@@ -31,14 +31,14 @@ _TOKEN_MAX_SECONDS = 2**32
 def pod_volumes(
     values: tuple[volumes.Volume, ...], path: fields.Path
 ) -> tuple[list[fields.FieldError], dict[str, volumes.Volume]]:
-    """The errors, and the volumes without any: only those can be mounted."""
+    """Return the errors, and the volumes without any: only those can be mounted."""
     errors: list[fields.FieldError] = []
     usable: dict[str, volumes.Volume] = {}
     for index, volume in enumerate(values):
-        found = list(_volume(volume, path.index(index), usable))
-        if not found:
+        volume_errors = list(_volume(volume, path.index(index), usable))
+        if not volume_errors:
             usable[volume.name] = volume
-        errors += found
+        errors += volume_errors
     return errors, usable
 
 
@@ -55,7 +55,7 @@ def _volume(
 
 
 def _source(volume: volumes.Volume, path: fields.Path) -> fields.Errors:
-    """The first source counts; `emptyDir` is looked at first."""
+    """Check the first source; `emptyDir` is checked first."""
     for index, (field, errors) in enumerate(_sources(volume, path)):
         if index:
             yield fields.forbidden(path.child(field), "may not specify more than 1 volume type")
@@ -64,7 +64,7 @@ def _source(volume: volumes.Volume, path: fields.Path) -> fields.Errors:
 
 
 def _sources(volume: volumes.Volume, path: fields.Path) -> Iterator[tuple[str, fields.Errors]]:
-    """Each source that is set: its field, and what is wrong with it."""
+    """Yield each source that is set: its field and its errors."""
     if volume.empty_dir is not None:
         yield "emptyDir", _empty_dir(volume.empty_dir, path.child("emptyDir"))
     if volume.host_path is not None:
@@ -121,13 +121,13 @@ def _host_path(source: volumes.HostPathVolumeSource, path: fields.Path) -> field
 def _secret(source: volumes.SecretVolumeSource, path: fields.Path) -> fields.Errors:
     yield from _named(source.secret_name, path.child("secretName"))
     yield from _mode(source.default_mode, path.child("defaultMode"))
-    yield from lists.each(source.items, _key_to_path, path.child("items"))
+    yield from lists.each_item(source.items, _key_to_path, path.child("items"))
 
 
 def _config_map(source: volumes.ConfigMapVolumeSource, path: fields.Path) -> fields.Errors:
     yield from _named(source.name, path.child("name"))
     yield from _mode(source.default_mode, path.child("defaultMode"))
-    yield from lists.each(source.items, _key_to_path, path.child("items"))
+    yield from lists.each_item(source.items, _key_to_path, path.child("items"))
 
 
 def _mode(mode: int | None, path: fields.Path) -> fields.Errors:
@@ -212,13 +212,13 @@ def _projected_keys(
     source: volumes.SecretProjection | volumes.ConfigMapProjection, path: fields.Path
 ) -> fields.Errors:
     yield from _named(source.name, path.child("name"))
-    yield from lists.each(source.items, _key_to_path, path.child("items"))
+    yield from lists.each_item(source.items, _key_to_path, path.child("items"))
 
 
 def _token(
     token: volumes.ServiceAccountTokenProjection, path: fields.Path, volume_path: fields.Path
 ) -> fields.Errors:
-    """The path of a token is reported at the volume, as Kubernetes does."""
+    """Check a token; its path is reported at the volume, as in Kubernetes."""
     seconds, seconds_path = token.expiration_seconds, path.child("expirationSeconds")
     if seconds is None:
         yield fields.required(seconds_path)
@@ -237,7 +237,7 @@ def _token(
 
 
 def _projected_paths(projection: volumes.VolumeProjection) -> Iterator[tuple[str, str]]:
-    """Where files will be, and what a message about a collision names."""
+    """Yield the path of each projected file and its name for messages."""
     for source in (projection.secret, projection.config_map):
         if source is not None:
             yield from ((item.path, source.name) for item in source.items if item.path)

@@ -158,7 +158,7 @@ def _success_rule(
 
 
 def _count_indexes(text: str, completions: int) -> int:
-    """How many indexes "0,3-5" stands for; raises ValueError with Kubernetes' words."""
+    """Count the indexes in "0,3-5". Raises ValueError with Kubernetes' message."""
     total, last = 0, None
     for interval in text.split(",") if text else ():
         first, final = _interval(interval, completions)

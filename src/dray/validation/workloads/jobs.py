@@ -62,7 +62,7 @@ def job_status_update(new: workloads.Job, old: workloads.Job) -> fields.Errors:
 
 
 def _generated_selector(value: workloads.Job) -> fields.Errors:
-    """Labels and selector are made by the server, unless the user takes that on himself."""
+    """Check the labels and selector that the server generates unless `manualSelector` is set."""
     if value.spec.manual_selector or value.spec.selector is None:
         return
     if not value.metadata.uid:
@@ -72,12 +72,12 @@ def _generated_selector(value: workloads.Job) -> fields.Errors:
         label: value.metadata.uid if source == "uid" else value.metadata.name
         for label, source in _CONTROLLER_LABELS
     }
-    for label, wanted in expected.items():
+    for label, text in expected.items():
         path = _TEMPLATE.child("metadata").child("labels").key(label)
         if label not in labels:
-            yield fields.required(path, f"must be '{wanted}'")
-        elif labels[label] != wanted:
-            yield fields.invalid(path, labels, f"must be '{wanted}'")
+            yield fields.required(path, f"must be '{text}'")
+        elif labels[label] != text:
+            yield fields.invalid(path, labels, f"must be '{text}'")
     with contextlib.suppress(label_selectors.SelectorError):
         if not label_selectors.label_selector(value.spec.selector).matches(expected):
             yield fields.invalid(
@@ -86,7 +86,7 @@ def _generated_selector(value: workloads.Job) -> fields.Errors:
 
 
 def _names_of_indexes(value: workloads.Job) -> fields.Errors:
-    """The pod of the last index must be able to have the name it will have."""
+    """Check the name of the pod with the last index."""
     if value.spec.completion_mode == _INDEXED and (value.spec.completions or 0) > 0:
         assert value.spec.completions is not None
         hostname = f"{value.metadata.name}-{value.spec.completions - 1}"
@@ -230,7 +230,7 @@ def _completions_updated(new: workloads.JobSpec, old: workloads.JobSpec) -> fiel
 
 
 def _template_updated(new: workloads.Job, old: workloads.Job) -> fields.Errors:
-    """A job that is suspended may still be moved and resized, if none of its pods is left."""
+    """Allow changes of placement and size in a suspended job without pods."""
     template, old_template = new.spec.template, old.spec.template
     if not _is_at_rest(old):
         yield from fields.immutable(_TEMPLATE, template, old_template)
@@ -240,7 +240,7 @@ def _template_updated(new: workloads.Job, old: workloads.Job) -> fields.Errors:
 
 
 def _is_at_rest(value: workloads.Job) -> bool:
-    """As pkg/registry/batch/job, shouldAllowMutablePodTemplate."""
+    """Return the result of pkg/registry/batch/job, shouldAllowMutablePodTemplate."""
     is_suspended = value.status.start_time is None or any(
         condition.type == "Suspended" and condition.status == "True"
         for condition in value.status.conditions
@@ -249,7 +249,7 @@ def _is_at_rest(value: workloads.Job) -> bool:
 
 
 def _with_directives_of(spec: pods.PodSpec, source: pods.PodSpec) -> pods.PodSpec:
-    """`spec` with what may be changed taken from `source`: where to run, and how large."""
+    """Return `spec` with the fields that may change taken from `source`: placement and size."""
     affinity = source.affinity
     if spec.affinity is not None:
         node_affinity = source.affinity.node_affinity if source.affinity else None

@@ -139,7 +139,7 @@ def selected_template(
     owner: str,
     selector_complaint: str = "invalid label selector",
 ) -> fields.Errors:
-    """A selector that the template fulfils, and a template for pods that always run."""
+    """Check a selector that must match the template, and a template of pods that always restart."""
     path = _SPEC.child("selector")
     if selector is None:
         yield fields.required(path)
@@ -223,7 +223,7 @@ def number_or_percent(value: int | str, path: fields.Path) -> fields.Errors:
 
 
 def number(value: int | str) -> int:
-    """The number itself, or that of a percentage; 0 for what is neither."""
+    """Return a number or the number of a percentage, 0 for other texts."""
     if isinstance(value, int):
         return value
     return 0 if names.percent_errors(value) else int(value.removesuffix("%"))
@@ -235,7 +235,7 @@ def at_most_all(value: int | str, path: fields.Path) -> fields.Errors:
 
 
 def counts(status: meta.Wire, *attributes: str) -> fields.Errors:
-    """None of these fields of a status may be negative."""
+    """Check that none of these status fields is negative."""
     for attribute in attributes:
         value = getattr(status, attribute)
         if value is not None:

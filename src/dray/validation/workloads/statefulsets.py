@@ -70,7 +70,7 @@ def _stateful_set_spec(spec: workloads.StatefulSetSpec) -> fields.Errors:
 
 
 def _with_claimed_volumes(spec: workloads.StatefulSetSpec) -> pods.PodTemplateSpec:
-    """The template as the controller completes it: names of pods, volumes of claim templates."""
+    """Return the template as the controller completes it: pod names, volumes of claim templates."""
     claimed = [
         str(template.get("metadata", {}).get("name", ""))
         for template in spec.volume_claim_templates

@@ -12,7 +12,7 @@ from dray.allocator.model.trail import Trail
 from dray.api import features
 from dray.api.types.dra import Device, DeviceConstraint
 from tests import builders
-from tests.unit.allocator import asking
+from tests.unit.allocator import allocating
 
 RING = "gpu.example.com/ring"
 LISTS = msgspec.structs.replace(features.DEFAULT, list_type_attributes=True)
@@ -26,40 +26,42 @@ def on_rings(*rings: str | None) -> list[Device]:
 
 
 def test_matching_devices_are_found_behind_others() -> None:
-    fleet = builders.fleet(builders.resource_slice(*on_rings("east", "west", "west")))
+    cluster = builders.cluster_inventory(builders.resource_slice(*on_rings("east", "west", "west")))
     claim = builders.claim(builders.request(count=2), match=RING)
-    assert asking.devices(fleet, claim) == ["gpu-1", "gpu-2"]
+    assert allocating.devices(cluster, claim) == ["gpu-1", "gpu-2"]
 
 
 def test_a_device_without_the_attribute_matches_nothing() -> None:
-    fleet = builders.fleet(builders.resource_slice(*on_rings(None, "west", "west")))
+    cluster = builders.cluster_inventory(builders.resource_slice(*on_rings(None, "west", "west")))
     claim = builders.claim(builders.request(count=2), match=RING)
-    assert asking.devices(fleet, claim) == ["gpu-1", "gpu-2"]
+    assert allocating.devices(cluster, claim) == ["gpu-1", "gpu-2"]
 
 
 def test_the_refusal_names_the_value_that_comes_closest() -> None:
-    fleet = builders.fleet(builders.resource_slice(*on_rings("east", "west", "west", "north")))
-    reason = asking.refusal(fleet, builders.claim(builders.request(count=3), match=RING))
+    cluster = builders.cluster_inventory(
+        builders.resource_slice(*on_rings("east", "west", "west", "north"))
+    )
+    reason = allocating.rejection(cluster, builders.claim(builders.request(count=3), match=RING))
     assert reason == rejections.NoCommonValue(0, "gpu", RING, needed=3, best=2, best_value="west")
 
 
 def test_distinct_devices_differ_in_the_value() -> None:
-    fleet = builders.fleet(builders.resource_slice(*on_rings("east", "east", "west")))
+    cluster = builders.cluster_inventory(builders.resource_slice(*on_rings("east", "east", "west")))
     claim = builders.claim(builders.request(count=2), distinct=RING)
-    assert asking.devices(fleet, claim) == ["gpu-0", "gpu-2"]
+    assert allocating.devices(cluster, claim) == ["gpu-0", "gpu-2"]
 
 
 def test_the_refusal_says_how_many_values_there_are() -> None:
-    fleet = builders.fleet(builders.resource_slice(*on_rings("east", "east", "west")))
-    reason = asking.refusal(fleet, builders.claim(builders.request(count=3), distinct=RING))
+    cluster = builders.cluster_inventory(builders.resource_slice(*on_rings("east", "east", "west")))
+    reason = allocating.rejection(cluster, builders.claim(builders.request(count=3), distinct=RING))
     assert reason == rejections.TooFewValues(0, "gpu", RING, needed=3, values=2)
 
 
 def test_a_constraint_binds_only_the_requests_that_it_names() -> None:
-    fleet = builders.fleet(builders.resource_slice(*on_rings("east", "west", "west")))
+    cluster = builders.cluster_inventory(builders.resource_slice(*on_rings("east", "west", "west")))
     named = DeviceConstraint(("b", "c"), match_attribute=RING)
     claim = builders.claim(*[builders.request(name) for name in "abc"], constraints=[named])
-    assert asking.devices(fleet, claim) == ["gpu-0", "gpu-1", "gpu-2"]
+    assert allocating.devices(cluster, claim) == ["gpu-0", "gpu-1", "gpu-2"]
 
 
 @pytest.mark.parametrize(
@@ -74,34 +76,36 @@ def test_a_subrequest_is_meant_by_its_parent_or_by_itself(
     )
     (request,) = requests.parse_claim(asked.spec.devices).requests
     constraint = DeviceConstraint(named, match_attribute=RING)
-    assert constraints.applies_to(constraint, request.options[0]) is applies
+    assert constraints.applies_to(constraint, request.alternatives[0]) is applies
 
 
 def test_lists_match_while_they_have_a_member_in_common() -> None:
     links = (("x", "y"), ("y", "z"), ("x", "z"))
     devices = [
-        builders.gpu(f"gpu-{number}", attributes={"ring": builders.strings(*each)})
-        for number, each in enumerate(links)
+        builders.gpu(f"gpu-{number}", attributes={"ring": builders.strings(*item)})
+        for number, item in enumerate(links)
     ]
-    fleet = builders.fleet(builders.resource_slice(*devices), features=LISTS)
-    assert asking.devices(fleet, builders.claim(builders.request(count=2), match=RING)) == [
+    cluster = builders.cluster_inventory(builders.resource_slice(*devices), features=LISTS)
+    assert allocating.devices(cluster, builders.claim(builders.request(count=2), match=RING)) == [
         "gpu-0",
         "gpu-1",
     ]
-    asking.refusal(fleet, builders.claim(builders.request(count=3), match=RING))
+    allocating.rejection(cluster, builders.claim(builders.request(count=3), match=RING))
 
 
 def test_a_single_value_that_cannot_be_compared_passes_without_lists() -> None:
     """Upstream's scalar comparison looks at values only from the second device on."""
     odd = builders.gpu("gpu-0", attributes={"ring": builders.strings("x")})
     claim = builders.claim(builders.request(), match=RING)
-    assert asking.devices(builders.fleet(builders.resource_slice(odd)), claim) == ["gpu-0"]
+    assert allocating.devices(builders.cluster_inventory(builders.resource_slice(odd)), claim) == [
+        "gpu-0"
+    ]
 
 
 def test_all_devices_that_do_not_match_are_a_failure() -> None:
-    fleet = builders.fleet(builders.resource_slice(*on_rings("east", "west")))
+    cluster = builders.cluster_inventory(builders.resource_slice(*on_rings("east", "west")))
     claim = builders.claim(builders.request(mode="All"), match=RING)
-    assert asking.failure(fleet, claim) == (
+    assert allocating.error_text(cluster, claim) == (
         "claim default/train, request gpu: cannot add device gpu.example.com/n1/gpu-1 because a "
         "claim constraint would not be satisfied"
     )
@@ -109,15 +113,15 @@ def test_all_devices_that_do_not_match_are_a_failure() -> None:
 
 def test_a_constraint_without_a_kind_is_a_failure() -> None:
     claim = builders.claim(builders.request(), constraints=[DeviceConstraint()])
-    assert asking.failure(builders.fleet(builders.gpu_slice()), claim) == (
+    assert allocating.error_text(builders.cluster_inventory(builders.gpu_slice()), claim) == (
         "claim default/train, constraint #0: empty constraint (unsupported constraint type?)"
     )
 
 
 @pytest.mark.parametrize("kind", [MatchAttribute, DistinctAttribute])
 def test_a_refused_device_leaves_no_trace(kind: type[MatchAttribute | DistinctAttribute]) -> None:
-    fleet = builders.fleet(builders.resource_slice(*on_rings("east", "west", "east")))
-    inventory = fleet.inventory(fleet.nodes["n1"])
+    cluster = builders.cluster_inventory(builders.resource_slice(*on_rings("east", "west", "east")))
+    inventory = cluster.inventory(cluster.nodes["n1"])
     first, second, third = inventory.devices
     refused = second if kind is MatchAttribute else third
     trail, constraint = Trail(), kind(0, RING, False)

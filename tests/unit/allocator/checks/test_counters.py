@@ -8,7 +8,7 @@ from dray.allocator.checks.counters import PoolCounters
 from dray.allocator.model import rejections
 from dray.api.types.dra import Counter, CounterSet
 from tests import builders
-from tests.unit.allocator import asking
+from tests.unit.allocator import allocating
 
 HALF = 'device.attributes["gpu.example.com"].size == "half"'
 WHOLE = 'device.attributes["gpu.example.com"].size == "whole"'
@@ -58,9 +58,9 @@ def test_an_overdrawn_counter_closes_the_whole_pool() -> None:
 
 
 def test_the_refusal_says_what_is_short_and_who_has_it() -> None:
-    fleet = builders.fleet(*builders.mig_slices())
-    builders.hold(fleet, "other", "gpu-0-half-0")
-    reason = asking.refusal(fleet, builders.claim(builders.request("gpu", WHOLE)))
+    cluster = builders.cluster_inventory(*builders.mig_slices())
+    builders.hold(cluster, "other", "gpu-0-half-0")
+    reason = allocating.rejection(cluster, builders.claim(builders.request("gpu", WHOLE)))
     assert isinstance(reason, rejections.NoCombination)
     short = reason.last
     assert isinstance(short, rejections.InsufficientCounter)
@@ -70,16 +70,16 @@ def test_the_refusal_says_what_is_short_and_who_has_it() -> None:
 
 
 def test_partitions_of_one_gpu_share_its_counters() -> None:
-    fleet = builders.fleet(*builders.mig_slices(gpus=2))
+    cluster = builders.cluster_inventory(*builders.mig_slices(gpus=2))
     halves = builders.claim(builders.request("gpu", HALF, count=3))
-    assert asking.devices(fleet, halves) == ["gpu-0-half-0", "gpu-0-half-1", "gpu-1-half-0"]
+    assert allocating.devices(cluster, halves) == ["gpu-0-half-0", "gpu-0-half-1", "gpu-1-half-0"]
     both = builders.claim(builders.request("a", WHOLE), builders.request("b", HALF))
-    assert asking.devices(fleet, both) == ["gpu-0", "gpu-1-half-0"]
+    assert allocating.devices(cluster, both) == ["gpu-0", "gpu-1-half-0"]
 
 
 def test_partitions_on_other_nodes_draw_from_the_same_counters() -> None:
     counters = {"set": {"lanes": "1"}}
-    fleet = builders.fleet(
+    cluster = builders.cluster_inventory(
         builders.resource_slice(
             builders.device("here", consumes={"set": {"lanes": "1"}}), pool="p", slices=3
         ),
@@ -93,21 +93,21 @@ def test_partitions_on_other_nodes_draw_from_the_same_counters() -> None:
         builders.resource_slice(node="n2", pool="p", slices=3, name="sets", counters=counters),
     )
     claim = builders.claim(builders.request())
-    assert asking.devices(fleet, claim) == ["here"]
-    builders.hold(fleet, "other", "there", pool="p")
-    asking.refusal(fleet, claim)
+    assert allocating.devices(cluster, claim) == ["here"]
+    builders.hold(cluster, "other", "there", pool="p")
+    allocating.rejection(cluster, claim)
 
 
 def test_the_first_share_of_a_partition_pays_for_all() -> None:
-    piece = builders.resource_slice(
+    resource_slice = builders.resource_slice(
         builders.device(
             "d", consumes={"set": {"lanes": "1"}}, capacity={"memory": "8"}, shareable=True
         ),
         slices=2,
     )
     sets = builders.resource_slice(name="sets", slices=2, counters={"set": {"lanes": "1"}})
-    fleet = builders.fleet(piece, sets)
+    cluster = builders.cluster_inventory(resource_slice, sets)
     wanted = [builders.request(name, capacity={"memory": "2"}) for name in "abc"]
-    assert asking.devices(fleet, builders.claim(*wanted)) == ["d", "d", "d"]
-    builders.hold(fleet, "other", "d", share={"memory": "6"})
-    assert asking.devices(fleet, builders.claim(wanted[0])) == ["d"]
+    assert allocating.devices(cluster, builders.claim(*wanted)) == ["d", "d", "d"]
+    builders.hold(cluster, "other", "d", share={"memory": "6"})
+    assert allocating.devices(cluster, builders.claim(wanted[0])) == ["d"]

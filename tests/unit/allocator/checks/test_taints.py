@@ -16,7 +16,7 @@ from dray.api.types.dra import (
 )
 from dray.api.types.meta import ObjectMeta
 from tests import builders
-from tests.unit.allocator import asking
+from tests.unit.allocator import allocating
 
 WORN = DeviceTaint("worn", "yes", "NoSchedule")
 
@@ -46,34 +46,40 @@ def test_effects_that_do_not_forbid_are_ignored(effect: str) -> None:
 
 
 def test_a_tainted_device_is_passed_over() -> None:
-    piece = builders.resource_slice(builders.gpu("gpu-0", taints=[WORN]), builders.gpu("gpu-1"))
+    resource_slice = builders.resource_slice(
+        builders.gpu("gpu-0", taints=[WORN]), builders.gpu("gpu-1")
+    )
     claim = builders.claim(builders.request())
-    assert asking.devices(builders.fleet(piece), claim) == ["gpu-1"]
+    assert allocating.devices(builders.cluster_inventory(resource_slice), claim) == ["gpu-1"]
 
 
 def test_a_tolerated_taint_does_not_matter() -> None:
-    piece = builders.gpu_slice(count=1, taints=[WORN])
+    resource_slice = builders.gpu_slice(count=1, taints=[WORN])
     tolerant = builders.request(tolerations=[DeviceToleration(operator="Exists")])
-    (allocation,) = asking.allocations(builders.fleet(piece), builders.claim(tolerant))
+    (allocation,) = allocating.allocations(
+        builders.cluster_inventory(resource_slice), builders.claim(tolerant)
+    )
     (result,) = allocation.devices.results
     assert result.tolerations == (DeviceToleration(operator="Exists"),)
 
 
 def test_a_rule_taints_the_devices_that_it_selects() -> None:
-    fleet = builders.fleet(builders.gpu_slice(count=2))
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=2))
     selector = DeviceTaintSelector(device="gpu-0")
     rule = DeviceTaintRule(ObjectMeta(name="hot"), DeviceTaintRuleSpec(selector, WORN))
     claim = builders.claim(builders.request())
-    fleet.put_taint_rule(rule)
-    assert asking.devices(fleet, claim) == ["gpu-1"]
-    fleet.drop_taint_rule("hot")
-    assert asking.devices(fleet, claim) == ["gpu-0"]
+    cluster.put_taint_rule(rule)
+    assert allocating.devices(cluster, claim) == ["gpu-1"]
+    cluster.drop_taint_rule("hot")
+    assert allocating.devices(cluster, claim) == ["gpu-0"]
 
 
 def test_all_devices_include_the_tainted_one_and_fail() -> None:
-    piece = builders.resource_slice(builders.gpu("gpu-0"), builders.gpu("gpu-1", taints=[WORN]))
+    resource_slice = builders.resource_slice(
+        builders.gpu("gpu-0"), builders.gpu("gpu-1", taints=[WORN])
+    )
     claim = builders.claim(builders.request(mode="All"))
-    reason = asking.refusal(builders.fleet(piece), claim)
+    reason = allocating.rejection(builders.cluster_inventory(resource_slice), claim)
     assert isinstance(reason, rejections.TooFewDevices)
     assert (reason.needed, reason.free) == (2, 1)
 

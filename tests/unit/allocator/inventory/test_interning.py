@@ -9,9 +9,9 @@ from dray.api.types.dra import ResourceSlice
 from tests import builders
 
 
-def fresh(piece: ResourceSlice) -> ResourceSlice:
+def fresh(resource_slice: ResourceSlice) -> ResourceSlice:
     """A copy that shares nothing."""
-    return msgspec.json.decode(msgspec.json.encode(piece), type=ResourceSlice)
+    return msgspec.json.decode(msgspec.json.encode(resource_slice), type=ResourceSlice)
 
 
 def test_equal_values_and_maps_are_shared_and_nothing_is_changed() -> None:
@@ -28,13 +28,13 @@ def test_equal_values_and_maps_are_shared_and_nothing_is_changed() -> None:
 
 def test_equal_consumption_is_shared() -> None:
     interner = Interner()
-    pieces = [interner.share(fresh(builders.mig_slices()[0])) for _ in range(2)]
-    one, other = (piece.spec.devices[0].consumes_counters for piece in pieces)
+    slices = [interner.share(fresh(builders.mig_slices()[0])) for _ in range(2)]
+    one, other = (resource_slice.spec.devices[0].consumes_counters for resource_slice in slices)
     assert one is other
 
 
 def test_whole_maps_are_shared_once_all_their_values_are_known() -> None:
     interner = Interner()
-    pieces = [interner.share(fresh(builders.gpu_slice(count=1))) for _ in range(3)]
-    _, second, third = (piece.spec.devices[0].attributes for piece in pieces)
+    slices = [interner.share(fresh(builders.gpu_slice(count=1))) for _ in range(3)]
+    _, second, third = (resource_slice.spec.devices[0].attributes for resource_slice in slices)
     assert second is third

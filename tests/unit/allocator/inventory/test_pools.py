@@ -11,7 +11,7 @@ from dray.api import features
 from dray.api.types.dra import ResourceSlice
 from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from tests import builders
-from tests.unit.allocator import asking
+from tests.unit.allocator import allocating
 
 NODE = builders.node("n1", labels={"rack": "a"})
 
@@ -23,7 +23,7 @@ def gather(
     return pools.pools_of_node(
         NODE,
         slices,
-        lambda id: [each for each in known if (each.spec.driver, each.spec.pool.name) == id],
+        lambda id: [item for item in known if (item.spec.driver, item.spec.pool.name) == id],
         features.DEFAULT,
     )
 
@@ -111,13 +111,13 @@ def test_partitions_need_counters_that_are_there() -> None:
 
 def test_without_their_gate_slices_with_counters_are_not_seen() -> None:
     gates = msgspec.structs.replace(features.DEFAULT, partitionable_devices=False)
-    fleet = builders.fleet(*builders.mig_slices(), features=gates)
+    cluster = builders.cluster_inventory(*builders.mig_slices(), features=gates)
     claim = builders.claim(builders.request(mode="All"))
-    asking.refusal(fleet, claim)
+    allocating.rejection(cluster, claim)
 
 
 @pytest.mark.parametrize(
-    ("piece", "found"),
+    ("resource_slice", "found"),
     [
         pytest.param(builders.resource_slice(node="n1"), 1, id="by-name"),
         pytest.param(builders.resource_slice(node="n2"), 0, id="by-other-name"),
@@ -144,15 +144,15 @@ def test_without_their_gate_slices_with_counters_are_not_seen() -> None:
         ),
     ],
 )
-def test_slices_select_nodes_in_four_ways(piece: ResourceSlice, found: int) -> None:
-    assert len(gather(piece)) == found
+def test_slices_select_nodes_in_four_ways(resource_slice: ResourceSlice, found: int) -> None:
+    assert len(gather(resource_slice)) == found
 
 
 def test_a_node_selector_that_cannot_be_understood_is_a_failure() -> None:
     wrong = NodeSelectorTerm((NodeSelectorRequirement("rack", "Near", ("a",)),))
-    piece = builders.resource_slice(node_selector=NodeSelector((wrong,)), name="odd")
+    resource_slice = builders.resource_slice(node_selector=NodeSelector((wrong,)), name="odd")
     with pytest.raises(rejections.AllocationError) as found:
-        gather(piece)
+        gather(resource_slice)
     assert found.value.detail.startswith(
         "gather pool information: failed to perform node selection for slice odd: failed to parse "
         "node selector &NodeSelector{NodeSelectorTerms:[]NodeSelectorTerm{NodeSelectorTerm{"
@@ -163,8 +163,8 @@ def test_a_node_selector_that_cannot_be_understood_is_a_failure() -> None:
 
 def test_an_invalid_pool_is_a_failure_of_the_node_if_nothing_else_fits() -> None:
     twice = builders.resource_slice(builders.gpu("x"), builders.gpu("x"), pool="bad")
-    fleet = builders.fleet(twice)
+    cluster = builders.cluster_inventory(twice)
     claim = builders.claim(builders.request())
-    assert asking.failure(fleet, claim) == "invalid resource pools were encountered"
-    fleet.put_slice(builders.gpu_slice())
-    assert asking.devices(fleet, claim) == ["gpu-0"]
+    assert allocating.error_text(cluster, claim) == "invalid resource pools were encountered"
+    cluster.put_slice(builders.gpu_slice())
+    assert allocating.devices(cluster, claim) == ["gpu-0"]

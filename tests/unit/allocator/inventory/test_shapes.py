@@ -12,9 +12,9 @@ from tests import builders
 
 def _shapes(expression: str, *devices: object) -> list[object]:
     selector = cel.compile_selector(expression, stored=True)
-    piece = builders.resource_slice(*devices)  # type: ignore[arg-type]
-    fleet = builders.fleet(piece)
-    inventory = fleet.inventory(fleet.nodes["n1"])
+    resource_slice = builders.resource_slice(*devices)  # type: ignore[arg-type]
+    cluster = builders.cluster_inventory(resource_slice)
+    inventory = cluster.inventory(cluster.nodes["n1"])
     return list(shapes.reader(sorted(selector.reads))(inventory.devices))
 
 

@@ -25,7 +25,7 @@ def test_subrequests_become_options_in_order_of_preference() -> None:
     )
     (request,) = requests.parse_claim(asked.spec.devices).requests
     assert request.is_prioritized
-    assert [(str(option.name), option.count) for option in request.options] == [
+    assert [(str(option.name), option.count) for option in request.alternatives] == [
         ("any/big", 2),
         ("any/small", 1),
     ]

@@ -11,92 +11,92 @@ from dray.allocator.search.backtracking import Search
 from dray.api.types.dra import ResourceClaim
 from dray.cel import device as cel
 from tests import builders
-from tests.unit.allocator import asking
+from tests.unit.allocator import allocating
 
 RING = "gpu.example.com/ring"
 MEMORY = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("{}")) >= 0'
 
 
-def positions(fleet: ClusterInventory, claim: ResourceClaim) -> int:
+def positions(cluster: ClusterInventory, claim: ResourceClaim) -> int:
     """How many positions the search goes through."""
-    attempt = Search(asking.placement_on(fleet).problem([claim], "n1"))
+    attempt = Search(allocating.allocator_on(cluster).problem([claim], "n1"))
     attempt.run()
     return attempt._positions
 
 
 def test_a_request_gives_way_to_one_that_has_no_choice() -> None:
-    fleet = builders.fleet(
+    cluster = builders.cluster_inventory(
         builders.resource_slice(builders.gpu("large"), builders.gpu("small", memory="20Gi"))
     )
     claim = builders.claim(builders.request("any"), builders.request("big", MEMORY.format("40Gi")))
-    assert asking.devices(fleet, claim) == ["small", "large"]
+    assert allocating.devices(cluster, claim) == ["small", "large"]
 
 
 def test_claims_are_served_together() -> None:
-    fleet = builders.fleet(
+    cluster = builders.cluster_inventory(
         builders.resource_slice(builders.gpu("large"), builders.gpu("small", memory="20Gi"))
     )
     first = builders.claim(builders.request("any"), name="first")
     second = builders.claim(builders.request("big", MEMORY.format("40Gi")), name="second")
-    assert asking.devices(fleet, first, second) == ["small", "large"]
+    assert allocating.devices(cluster, first, second) == ["small", "large"]
 
 
 def test_the_first_option_that_leads_to_a_solution_is_taken() -> None:
-    fleet = builders.fleet(builders.gpu_slice(count=2))
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=2))
     claim = builders.claim(
         builders.alternatives("some", builders.option("two", count=2), builders.option("one")),
         builders.request("more"),
     )
-    (allocation,) = asking.allocations(fleet, claim)
+    (allocation,) = allocating.allocations(cluster, claim)
     assert [result.request for result in allocation.devices.results] == ["some/one", "more"]
 
 
 def test_options_that_would_exceed_the_limit_are_passed_over() -> None:
-    fleet = builders.fleet(builders.gpu_slice(count=40))
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=40))
     claim = builders.claim(
         builders.alternatives("some", builders.option("many", count=20), builders.option("few")),
         builders.request("more", count=20),
     )
-    assert len(asking.devices(fleet, claim)) == 21
+    assert len(allocating.devices(cluster, claim)) == 21
 
 
 def test_more_than_the_limit_is_a_failure() -> None:
-    fleet = builders.fleet(builders.gpu_slice(count=40))
-    assert asking.failure(fleet, builders.claim(builders.request(count=33))) == (
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=40))
+    assert allocating.error_text(cluster, builders.claim(builders.request(count=33))) == (
         "claim default/train: number of requested devices 33 exceeds the claim limit of 32"
     )
 
 
 def test_all_means_every_device_that_matches() -> None:
-    fleet = builders.fleet(
+    cluster = builders.cluster_inventory(
         builders.resource_slice(
             builders.gpu("a"), builders.gpu("b", memory="20Gi"), builders.gpu("c")
         )
     )
     claim = builders.claim(builders.request("gpu", MEMORY.format("40Gi"), mode="All"))
-    assert asking.devices(fleet, claim) == ["a", "c"]
+    assert allocating.devices(cluster, claim) == ["a", "c"]
 
 
 def test_all_of_nothing_does_not_fit() -> None:
     claim = builders.claim(builders.request("gpu", "false", mode="All"))
-    reason = asking.refusal(builders.fleet(builders.gpu_slice()), claim)
+    reason = allocating.rejection(builders.cluster_inventory(builders.gpu_slice()), claim)
     assert reason == rejections.NoMatchForAllMode(0, "gpu")
 
 
 def test_all_fails_while_a_pool_is_being_updated() -> None:
-    fleet = builders.fleet(
+    cluster = builders.cluster_inventory(
         builders.gpu_slice(), builders.resource_slice(builders.gpu("x"), pool="other", slices=2)
     )
     claim = builders.claim(builders.request(mode="All"))
-    assert asking.failure(fleet, claim) == (
+    assert allocating.error_text(cluster, claim) == (
         "claim default/train, request gpu: asks for all devices, but resource pool "
         "gpu.example.com/other is currently being updated"
     )
 
 
 def test_a_search_stops_when_it_is_told_to() -> None:
-    fleet = builders.fleet(builders.gpu_slice(count=4))
-    asked = asking.placement_on(fleet)
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=4))
+    asked = allocating.allocator_on(cluster)
     problem = asked.problem([builders.claim(builders.request(count=2))], "n1")
     with pytest.raises(rejections.SearchTimeout):
         Search(problem, should_stop=lambda: True).run()
@@ -105,16 +105,16 @@ def test_a_search_stops_when_it_is_told_to() -> None:
 
 def test_devices_that_are_alike_are_tried_once() -> None:
     """Without that, sixteen devices for eight requests are half a billion combinations."""
-    fleet = builders.fleet(builders.gpu_slice(count=16))
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=16))
     requests = [builders.request(f"r{number}") for number in range(8)]
     claim = builders.claim(*requests, builders.request("last", MEMORY.format("90Gi")))
-    assert positions(fleet, claim) < 64
+    assert positions(cluster, claim) < 64
 
 
 def test_a_dead_end_jumps_back_to_what_caused_it() -> None:
     """The unrelated request in between has sixteen different devices to try."""
     devices = [builders.gpu(f"g{number}", attributes={"slot": number}) for number in range(16)]
-    fleet = builders.fleet(
+    cluster = builders.cluster_inventory(
         builders.resource_slice(*devices),
         builders.resource_slice(
             builders.device("x1", attributes={"kind": 1}),
@@ -136,8 +136,8 @@ def test_a_dead_end_jumps_back_to_what_caused_it() -> None:
         *slots,
         builders.request("second", 'device.attributes["x.test"].kind == 1', cls="x"),
     )
-    assert asking.devices(fleet, claim)[0] == "x2"
-    assert positions(fleet, claim) < 16
+    assert allocating.devices(cluster, claim)[0] == "x2"
+    assert positions(cluster, claim) < 16
 
 
 @pytest.mark.parametrize("size", [8, 20, 62])
@@ -146,12 +146,12 @@ def test_no_value_with_enough_members_is_seen_without_trying_orders(size: int) -
         builders.gpu(f"g{number}", attributes={"ring": str(number % 2)}) for number in range(size)
     ]
     requests = [builders.request(f"r{number}") for number in range(size // 2 + 1)]
-    fleet = builders.fleet(builders.resource_slice(*devices))
-    reason = asking.refusal(fleet, builders.claim(*requests, match=RING))
+    cluster = builders.cluster_inventory(builders.resource_slice(*devices))
+    reason = allocating.rejection(cluster, builders.claim(*requests, match=RING))
     assert isinstance(reason, rejections.NoCommonValue)
     assert (reason.needed, reason.best) == (size // 2 + 1, size // 2)
     assert (
-        positions(fleet, builders.claim(*requests, match=RING))
+        positions(cluster, builders.claim(*requests, match=RING))
         <= backtracking._POSITIONS_BEFORE_PROOF
     )
 
@@ -159,13 +159,15 @@ def test_no_value_with_enough_members_is_seen_without_trying_orders(size: int) -
 def test_a_device_that_fails_switches_leaving_out_off() -> None:
     """Upstream comes upon the failure only after trying other devices for the first request."""
     odd = 'device.attributes["gpu.example.com"].odd == 1'
-    fleet = builders.fleet(
+    cluster = builders.cluster_inventory(
         builders.resource_slice(
             builders.gpu("a"), builders.gpu("b", attributes={"odd": 2}), builders.gpu("c")
         )
     )
-    builders.hold(fleet, "other", "c")
+    builders.hold(cluster, "other", "c")
     claim = builders.claim(builders.request("first"), builders.request("second", odd))
     compiled = cel.compile_selector(odd, stored=True)
     assert compiled.error is None
-    assert "on device gpu.example.com/n1/a: CEL runtime error" in asking.failure(fleet, claim)
+    assert "on device gpu.example.com/n1/a: CEL runtime error" in allocating.error_text(
+        cluster, claim
+    )

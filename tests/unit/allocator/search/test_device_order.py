@@ -7,7 +7,7 @@ import pytest
 from dray.allocator.search import device_order
 from dray.api.types.dra import DeviceCapacity
 from tests import builders
-from tests.unit.allocator import asking
+from tests.unit.allocator import allocating
 
 ENOUGH = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("15Gi")) >= 0'
 MIG = 'device.attributes["gpu.example.com"].type == "mig"'
@@ -15,13 +15,13 @@ MIG = 'device.attributes["gpu.example.com"].type == "mig"'
 
 def test_best_fit_takes_the_smallest_that_satisfies() -> None:
     sizes = {"large": "80Gi", "tiny": "10Gi", "small": "20Gi"}
-    piece = builders.resource_slice(
+    resource_slice = builders.resource_slice(
         *[builders.gpu(name, memory=memory) for name, memory in sizes.items()]
     )
     claim = builders.claim(builders.request("gpu", ENOUGH, count=2))
-    fleet = builders.fleet(piece)
-    assert asking.devices(fleet, claim) == ["large", "small"]
-    assert asking.devices(fleet, claim, order=device_order.best_fit) == ["small", "large"]
+    cluster = builders.cluster_inventory(resource_slice)
+    assert allocating.devices(cluster, claim) == ["large", "small"]
+    assert allocating.devices(cluster, claim, order=device_order.best_fit) == ["small", "large"]
 
 
 @pytest.mark.parametrize(
@@ -29,28 +29,28 @@ def test_best_fit_takes_the_smallest_that_satisfies() -> None:
 )
 def test_pack_and_spread_look_at_what_is_in_use(order: device_order.Order, device: str) -> None:
     memory = DeviceCapacity("80Gi")
-    fleet = builders.fleet(builders.gpu_slice(count=3, memory=memory, shareable=True))
-    builders.hold(fleet, "a", "gpu-1", share={"memory": "40Gi"})
-    builders.hold(fleet, "b", "gpu-2", share={"memory": "10Gi"})
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=3, memory=memory, shareable=True))
+    builders.hold(cluster, "a", "gpu-1", share={"memory": "40Gi"})
+    builders.hold(cluster, "b", "gpu-2", share={"memory": "10Gi"})
     claim = builders.claim(builders.request(capacity={"memory": "10Gi"}))
-    assert asking.devices(fleet, claim, order=order) == [device]
+    assert allocating.devices(cluster, claim, order=order) == [device]
 
 
 def test_pack_looks_at_the_counters_of_partitions() -> None:
-    fleet = builders.fleet(*builders.mig_slices(gpus=2))
-    builders.hold(fleet, "a", "gpu-1-quarter-0")
+    cluster = builders.cluster_inventory(*builders.mig_slices(gpus=2))
+    builders.hold(cluster, "a", "gpu-1-quarter-0")
     claim = builders.claim(builders.request("gpu", MIG))
-    (found,) = asking.devices(fleet, claim, order=device_order.pack)
+    (found,) = allocating.devices(cluster, claim, order=device_order.pack)
     assert found.startswith("gpu-1")
-    (found,) = asking.devices(fleet, claim, order=device_order.spread)
+    (found,) = allocating.devices(cluster, claim, order=device_order.spread)
     assert found.startswith("gpu-0")
 
 
 def test_least_stranding_leaves_the_most_partitions_possible() -> None:
-    fleet = builders.fleet(*builders.mig_slices(gpus=2))
-    builders.hold(fleet, "a", "gpu-1-half-0")
+    cluster = builders.cluster_inventory(*builders.mig_slices(gpus=2))
+    builders.hold(cluster, "a", "gpu-1-half-0")
     claim = builders.claim(builders.request("gpu", MIG))
-    (found,) = asking.devices(fleet, claim, order=device_order.least_stranding)
+    (found,) = allocating.devices(cluster, claim, order=device_order.least_stranding)
     assert found == "gpu-1-quarter-0"
 
 
@@ -61,7 +61,7 @@ def test_a_policy_finds_a_combination_if_there_is_one(name: str) -> None:
         builders.gpu(f"g{number}", attributes={"ring": ring}, memory=f"{number + 1}0Gi")
         for number, ring in enumerate(rings)
     ]
-    fleet = builders.fleet(builders.resource_slice(*devices))
+    cluster = builders.cluster_inventory(builders.resource_slice(*devices))
     claim = builders.claim(builders.request(count=3), match="gpu.example.com/ring")
-    found = asking.devices(fleet, claim, order=device_order.BY_NAME[name])
+    found = allocating.devices(cluster, claim, order=device_order.BY_NAME[name])
     assert sorted(found) == ["g1", "g2", "g4"]

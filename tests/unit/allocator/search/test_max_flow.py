@@ -39,6 +39,6 @@ def _tries_everything(wishes: list[int], counts: list[int], seats: list[int]) ->
         for wish, count in zip(wishes, counts, strict=True)
     ]
     return any(
-        all(sum(device in each for each in chosen) <= seats[device] for device in range(len(seats)))
+        all(sum(device in item for item in chosen) <= seats[device] for device in range(len(seats)))
         for chosen in itertools.product(*options)
     )

@@ -19,7 +19,7 @@ from dray.api.types.dra import (
 )
 from dray.api.types.meta import NodeSelector, ObjectMeta
 from tests import builders
-from tests.unit.allocator import asking
+from tests.unit.allocator import allocating
 
 
 def opaque(**parameters: Any) -> OpaqueDeviceConfiguration:
@@ -40,17 +40,19 @@ def with_config(claim: ResourceClaim, *requests: str, **parameters: Any) -> Reso
 def config_of(
     claim: ResourceClaim, *classes: DeviceClass
 ) -> list[tuple[str, tuple[str, ...], Any]]:
-    fleet = builders.fleet(builders.gpu_slice(), classes=classes)
-    (allocation,) = asking.allocations(fleet, claim)
+    cluster = builders.cluster_inventory(builders.gpu_slice(), classes=classes)
+    (allocation,) = allocating.allocations(cluster, claim)
     return [
-        (each.source, each.requests, each.opaque.parameters if each.opaque else None)
-        for each in allocation.devices.config
+        (item.source, item.requests, item.opaque.parameters if item.opaque else None)
+        for item in allocation.devices.config
     ]
 
 
 def node_selector(*slices: ResourceSlice) -> NodeSelector | None:
-    fleet = builders.fleet(*slices, nodes=[builders.node("n1", labels={"rack": "a"})])
-    (allocation,) = asking.allocations(fleet, builders.claim(builders.request(count=len(slices))))
+    cluster = builders.cluster_inventory(*slices, nodes=[builders.node("n1", labels={"rack": "a"})])
+    (allocation,) = allocating.allocations(
+        cluster, builders.claim(builders.request(count=len(slices)))
+    )
     return allocation.node_selector
 
 
@@ -121,39 +123,43 @@ def test_binding_conditions_are_passed_on_with_their_gate() -> None:
         builders.device("d", binding_conditions=["attached"]),
         binding_failure_conditions=("broken",),
     )
-    fleet = builders.fleet(builders.resource_slice(device))
+    cluster = builders.cluster_inventory(builders.resource_slice(device))
     claim = builders.claim(builders.request())
-    (allocation,) = asking.allocations(fleet, claim)
+    (allocation,) = allocating.allocations(cluster, claim)
     (result,) = allocation.devices.results
     assert result.binding_conditions == ("attached",)
     assert result.binding_failure_conditions == ("broken",)
-    fleet.use_features(msgspec.structs.replace(features.DEFAULT, device_binding_conditions=False))
-    asking.refusal(fleet, claim)
+    cluster.use_features(msgspec.structs.replace(features.DEFAULT, device_binding_conditions=False))
+    allocating.rejection(cluster, claim)
 
 
 def test_node_operations_are_skipped_only_where_the_node_knows_how() -> None:
     gates = msgspec.structs.replace(features.DEFAULT, optional_node_operations=True)
-    piece = builders.resource_slice(builders.gpu("g"), skip_node_operations=["Prepare"])
+    resource_slice = builders.resource_slice(builders.gpu("g"), skip_node_operations=["Prepare"])
     claim = builders.claim(builders.request())
     able = builders.node("n1", features=["DRAOptionalNodeOperations"])
-    (allocation,) = asking.allocations(builders.fleet(piece, nodes=[able], features=gates), claim)
+    (allocation,) = allocating.allocations(
+        builders.cluster_inventory(resource_slice, nodes=[able], features=gates), claim
+    )
     assert allocation.devices.results[0].skip_node_operations == ("Prepare",)
-    asking.refusal(builders.fleet(piece, features=gates), claim)
+    allocating.rejection(builders.cluster_inventory(resource_slice, features=gates), claim)
 
 
 def test_without_alpha_gates_node_operations_are_not_looked_at() -> None:
     """As upstream's incubating allocator, which is the one that runs then."""
-    piece = builders.resource_slice(builders.gpu("g"), skip_node_operations=["Prepare"])
-    (allocation,) = asking.allocations(builders.fleet(piece), builders.claim(builders.request()))
+    resource_slice = builders.resource_slice(builders.gpu("g"), skip_node_operations=["Prepare"])
+    (allocation,) = allocating.allocations(
+        builders.cluster_inventory(resource_slice), builders.claim(builders.request())
+    )
     assert allocation.devices.results[0].skip_node_operations == ()
 
 
 def test_every_share_gets_an_id_of_its_own() -> None:
     ids = iter("abc")
-    fleet = builders.fleet(builders.gpu_slice(count=1, shareable=True))
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=1, shareable=True))
     wanted = [builders.request(name, capacity={"memory": "1Gi"}) for name in "xy"]
-    asked = placement.Allocator(fleet, new_share_id=lambda: next(ids))
-    answer = asked.allocate_on([builders.claim(*wanted)], "n1")
-    assert isinstance(answer, placement.Fit)
-    (allocation,) = answer.allocations
+    asked = placement.Allocator(cluster, new_share_id=lambda: next(ids))
+    result = asked.allocate_on([builders.claim(*wanted)], "n1")
+    assert isinstance(result, placement.Fit)
+    (allocation,) = result.allocations
     assert [result.share_id for result in allocation.devices.results] == ["a", "b"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dray.api import well_known
 from dray.api.types.meta import JsonObject
-from dray.apiserver.admission import admin_access
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import World
 
@@ -21,7 +21,7 @@ def template(name: str) -> JsonObject:
 
 
 def mark_default(server: World) -> None:
-    label = {"metadata": {"labels": {admin_access.LABEL: "true"}}}
+    label = {"metadata": {"labels": {well_known.ADMIN_ACCESS_LABEL: "true"}}}
     answer = server.ask(
         "PATCH", "/api/v1/namespaces/default", label, content_type="application/merge-patch+json"
     )
@@ -65,7 +65,9 @@ def test_admin_access_is_granted_in_a_marked_namespace() -> None:
 
 def test_any_other_value_of_the_label_does_not_count() -> None:
     server = World()
-    server.create("/api/v1/namespaces", world.namespace("almost", **{admin_access.LABEL: "yes"}))
+    server.create(
+        "/api/v1/namespaces", world.namespace("almost", **{well_known.ADMIN_ACCESS_LABEL: "yes"})
+    )
     path = world.CLAIMS.replace("default", "almost")
     assert server.ask("POST", path, world.claim("c", adminAccess=True)).status == 422
 
@@ -91,7 +93,7 @@ def test_what_was_granted_once_is_not_looked_at_again() -> None:
     body = allocated(made, adminAccess=True)
     granted = server.ask("PUT", f"{world.CLAIMS}/c/status", body)
     assert granted.status == 200, granted.body
-    label = {"metadata": {"labels": {admin_access.LABEL: None}}}
+    label = {"metadata": {"labels": {well_known.ADMIN_ACCESS_LABEL: None}}}
     server.ask(
         "PATCH", "/api/v1/namespaces/default", label, content_type="application/merge-patch+json"
     )

@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from dray.api import features
-from dray.apiserver.admission.creation_defaults import FINALIZER
+from dray.api.well_known import POD_GROUP_FINALIZER
 from dray.apiserver.server import Settings
 from tests.wire.serving import Api, with_api
 
 GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
 
 
-@pytest.mark.parametrize(("gate", "expected"), [(True, ["a.b/c", FINALIZER]), (False, ["a.b/c"])])
+@pytest.mark.parametrize(
+    ("gate", "expected"), [(True, ["a.b/c", POD_GROUP_FINALIZER]), (False, ["a.b/c"])]
+)
 def test_a_new_group_is_protected_with_the_gate(
     gate: bool, expected: list[str], tmp_path: Path
 ) -> None:

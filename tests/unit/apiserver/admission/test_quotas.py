@@ -254,7 +254,7 @@ def test_those_who_cannot_wait_for_each_other_do_not_exceed_it_either() -> None:
     """As with several servers on one store: the guard of the transaction decides."""
     server = World()
     limited(server, {DEVICES: "5"})
-    server.chain.turn = admission_chain.at_once
+    server.chain.commit_lock = admission_chain.no_lock
     refusals = commit_slowly(server)
     statuses = world.run(create_at_once(server, 9))
     assert (statuses.count(201), statuses.count(403)) == (5, 4)

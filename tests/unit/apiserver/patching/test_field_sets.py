@@ -136,7 +136,7 @@ def values_by_path(value: Any, place: SchemaNode, path: Path = ()) -> dict[Path,
 
 def place_of(path: Path, place: SchemaNode) -> SchemaNode:
     for element in path:
-        place = place.part(element.removeprefix(place.prefix)).place
+        place = place.part(element.removeprefix(place.prefix)).node
     return place
 
 

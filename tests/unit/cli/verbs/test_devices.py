@@ -48,7 +48,7 @@ def test_the_table_and_the_metrics_agree(
     expected = state or ("tainted" if taints else "free")
     resource_slice = builders.gpu_slice("n1", 1, taints=taints)
     assert devices.states([resource_slice], holders) == {GPU: expected}
-    inventory = builders.fleet(resource_slice)
+    inventory = builders.cluster_inventory(resource_slice)
     for claim in holders:
         inventory.put_claim(claim)
     counts = DeviceCounts(inventory).counts()

@@ -18,7 +18,7 @@ def test_words_without_likeness_are_left_out() -> None:
 
 
 def test_written_otherwise_ignores_case_dashes_and_blanks() -> None:
-    assert spelling.written_otherwise("nvidia-h100", ["NVIDIA H100", "NVIDIA H200"]) == [
+    assert spelling.same_but_spelling("nvidia-h100", ["NVIDIA H100", "NVIDIA H200"]) == [
         "NVIDIA H100"
     ]
 

@@ -19,15 +19,25 @@ from dray.api.types.dra import (
     DeviceToleration,
 )
 from dray.explain.suggestions import availability
-from tests.builders import claim, fleet, gpu_slice, hold, mig_slices, request, valid_values
+from tests.builders import (
+    claim,
+    cluster_inventory,
+    gpu_slice,
+    hold,
+    mig_slices,
+    request,
+    valid_values,
+)
 
 
 def on_node(
-    world: ClusterInventory, asked: DeviceRequest
+    cluster: ClusterInventory, asked: DeviceRequest
 ) -> tuple[NodeInventory, ResolvedAlternative]:
     question = requests.parse_claim(claim(asked).spec.devices)
-    (resolved,) = resolution.resolve([question], world.classes, world.selectors, world.features)
-    return world.inventory(world.nodes["n1"]), resolved.requests[0].options[0]
+    (resolved,) = resolution.resolve(
+        [question], cluster.classes, cluster.selectors, cluster.features
+    )
+    return cluster.inventory(cluster.nodes["n1"]), resolved.requests[0].alternatives[0]
 
 
 def in_range(value: str, least: str, most: str, step: str | None) -> DeviceCapacity:
@@ -47,42 +57,46 @@ def in_range(value: str, least: str, most: str, step: str | None) -> DeviceCapac
 def test_largest_amount_that_the_policy_hands_out(
     memory: DeviceCapacity, asked: str, expected: str
 ) -> None:
-    world = fleet(gpu_slice("n1", 1, memory=memory, shareable=True))
-    hold(world, "other", "gpu-0", share={"memory": "10Gi"})
-    inventory, option = on_node(world, request("gpu", capacity={"memory": asked}))
+    cluster = cluster_inventory(gpu_slice("n1", 1, memory=memory, shareable=True))
+    hold(cluster, "other", "gpu-0", share={"memory": "10Gi"})
+    inventory, option = on_node(cluster, request("gpu", capacity={"memory": asked}))
     (found,) = availability.affordable_amounts(inventory, option)
     assert found.amounts == {"memory": expected}
     assert 0 < found.share < 1
 
 
 def test_nothing_is_offered_where_nothing_is_left() -> None:
-    world = fleet(gpu_slice("n1", 1, shareable=True))
-    hold(world, "other", "gpu-0", share={"memory": "80Gi"})
+    cluster = cluster_inventory(gpu_slice("n1", 1, shareable=True))
+    hold(cluster, "other", "gpu-0", share={"memory": "80Gi"})
     assert (
-        list(availability.affordable_amounts(*on_node(world, request(capacity={"memory": "1Gi"}))))
+        list(
+            availability.affordable_amounts(*on_node(cluster, request(capacity={"memory": "1Gi"})))
+        )
         == []
     )
 
 
 def test_misspelt_capacity_is_offered_by_its_name() -> None:
-    world = fleet(gpu_slice("n1", 1, shareable=True))
-    (found,) = availability.affordable_amounts(*on_node(world, request(capacity={"memroy": "1Gi"})))
+    cluster = cluster_inventory(gpu_slice("n1", 1, shareable=True))
+    (found,) = availability.affordable_amounts(
+        *on_node(cluster, request(capacity={"memroy": "1Gi"}))
+    )
     assert found.amounts == {"memory": "1Gi"}
 
 
 def test_taints_that_are_tolerated_are_not_in_the_way() -> None:
     one = DeviceTaint("a", "", "NoSchedule")
     two = DeviceTaint("b", "", "NoSchedule")
-    world = fleet(gpu_slice("n1", 1, taints=[one, two, DeviceTaint("c", "", "None")]))
+    cluster = cluster_inventory(gpu_slice("n1", 1, taints=[one, two, DeviceTaint("c", "", "None")]))
     tolerant = request(tolerations=[DeviceToleration("a", "Exists")])
-    assert list(availability.untolerated_taints(*on_node(world, tolerant))) == [two]
-    assert set(availability.untolerated_taints(*on_node(world, request()))) == {None, one, two}
+    assert list(availability.untolerated_taints(*on_node(cluster, tolerant))) == [two]
+    assert set(availability.untolerated_taints(*on_node(cluster, request()))) == {None, one, two}
 
 
 def test_holders_of_other_devices_on_the_same_counters_are_found() -> None:
-    world = fleet(*mig_slices())
-    hold(world, "other", "gpu-0-half-0")
+    cluster = cluster_inventory(*mig_slices())
+    hold(cluster, "other", "gpu-0-half-0")
     size = 'device.attributes["gpu.example.com"].size == "whole"'
-    assert availability.holding_claims(*on_node(world, request("gpu", size))) == {
+    assert availability.holding_claims(*on_node(cluster, request("gpu", size))) == {
         ClaimKey("default", "other"): 1
     }

@@ -16,8 +16,8 @@ from tests.builders import (
     DRIVER,
     alternatives,
     claim,
+    cluster_inventory,
     device_class,
-    fleet,
     gpu_slice,
     hold,
     option,
@@ -80,7 +80,7 @@ def test_only_the_named_alternative_is_changed() -> None:
     change = changes.OtherClass(claim=0, request="gpu/two", device_class="x", asked="gpu")
     (changed,) = change.applied_to([asked])
     found = changed.spec.devices.requests[0].first_available
-    assert [each.device_class_name for each in found] == ["gpu", "x"]
+    assert [item.device_class_name for item in found] == ["gpu", "x"]
 
 
 def test_request_is_dropped_with_what_refers_to_it() -> None:
@@ -89,7 +89,7 @@ def test_request_is_dropped_with_what_refers_to_it() -> None:
     all_of_them = DeviceConstraint(match_attribute="x/z")
     asked = claim(request("a"), request("b"), constraints=[both, only, all_of_them])
     (changed,) = changes.DropRequest(claim=0, request="b").applied_to([asked])
-    assert [each.name for each in changed.spec.devices.requests] == ["a"]
+    assert [item.name for item in changed.spec.devices.requests] == ["a"]
     assert changed.spec.devices.constraints == (
         DeviceConstraint(("a",), match_attribute="x/y"),
         all_of_them,
@@ -111,44 +111,46 @@ def test_claim_is_dropped() -> None:
     assert change.applied_to([first, second]) == (second,)
 
 
-def is_free(world: ClusterInventory) -> bool:
-    return isinstance(Allocator(world, new_share_id=str).allocate_on([claim(request())], "n1"), Fit)
+def is_free(cluster: ClusterInventory) -> bool:
+    return isinstance(
+        Allocator(cluster, new_share_id=str).allocate_on([claim(request())], "n1"), Fit
+    )
 
 
 def test_claim_has_ended_inside_the_block_only() -> None:
-    world = fleet(gpu_slice("n1", 1))
-    hold(world, "other", "gpu-0")
-    with changes.WaitForClaim(holder=ClaimKey("default", "other")).applied_in(world):
-        assert is_free(world)
-    assert not is_free(world)
+    cluster = cluster_inventory(gpu_slice("n1", 1))
+    hold(cluster, "other", "gpu-0")
+    with changes.WaitForClaim(holder=ClaimKey("default", "other")).applied_in(cluster):
+        assert is_free(cluster)
+    assert not is_free(cluster)
     device = DeviceId(DRIVER, "n1", "gpu-0")
-    assert world.holders_of(device) == (ClaimKey("default", "other"),)
+    assert cluster.holders_of(device) == (ClaimKey("default", "other"),)
 
 
 def test_claim_comes_back_when_the_block_is_left_by_an_error() -> None:
-    world = fleet(gpu_slice("n1", 1))
-    hold(world, "other", "gpu-0")
-    with pytest.raises(ZeroDivisionError), changes.without(world, ClaimKey("default", "other")):
+    cluster = cluster_inventory(gpu_slice("n1", 1))
+    hold(cluster, "other", "gpu-0")
+    with pytest.raises(ZeroDivisionError), changes.without(cluster, ClaimKey("default", "other")):
         _ = 1 / 0
-    assert not is_free(world)
+    assert not is_free(cluster)
 
 
 def test_class_is_changed_inside_the_block_only_and_nobody_else_forgets() -> None:
-    world = fleet(gpu_slice("n1", 1), classes=[device_class("gpu", "false")])
-    epoch = world.epoch
+    cluster = cluster_inventory(gpu_slice("n1", 1), classes=[device_class("gpu", "false")])
+    epoch = cluster.epoch
     change = changes.DropClassSelector(device_class="gpu", index=0, expression="false")
-    with change.applied_in(world):
-        assert is_free(world)
-    assert not is_free(world)
-    assert world.epoch == epoch
+    with change.applied_in(cluster):
+        assert is_free(cluster)
+    assert not is_free(cluster)
+    assert cluster.epoch == epoch
 
 
 def test_gate_is_on_inside_the_block_only() -> None:
     features = msgspec.structs.replace(
         DEFAULT, device_binding_conditions=False, resource_claim_device_status=False
     )
-    world = fleet(gpu_slice(), features=features)
-    with changes.EnableGate(gate="DRADeviceBindingConditions").applied_in(world):
-        assert world.features.device_binding_conditions
-        assert world.features.resource_claim_device_status
-    assert world.features == features
+    cluster = cluster_inventory(gpu_slice(), features=features)
+    with changes.EnableGate(gate="DRADeviceBindingConditions").applied_in(cluster):
+        assert cluster.features.device_binding_conditions
+        assert cluster.features.resource_claim_device_status
+    assert cluster.features == features

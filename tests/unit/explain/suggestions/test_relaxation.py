@@ -13,8 +13,8 @@ from dray.explain.suggestions.changes import Rewriting, SuggestedChange
 from tests.builders import (
     DRIVER,
     claim,
+    cluster_inventory,
     device_class,
-    fleet,
     gpu,
     gpu_slice,
     hold,
@@ -27,18 +27,18 @@ ATTRIBUTES = f'device.attributes["{DRIVER}"]'
 CAPACITY = f'device.capacity["{DRIVER}"]'
 
 
-def found(world: ClusterInventory, *claims: ResourceClaim) -> tuple[SuggestedChange, ...]:
-    return claim_explanation.explain(world, claims, new_share_id=str).changes
+def found(cluster: ClusterInventory, *claims: ResourceClaim) -> tuple[SuggestedChange, ...]:
+    return claim_explanation.explain(cluster, claims, new_share_id=str).changes
 
 
-def rewritten(world: ClusterInventory, selector: str) -> changes.ReplaceSelector:
-    change = found(world, claim(request("gpu", selector)))[0]
+def rewritten(cluster: ClusterInventory, selector: str) -> changes.ReplaceSelector:
+    change = found(cluster, claim(request("gpu", selector)))[0]
     assert isinstance(change, changes.ReplaceSelector)
     return change
 
 
 def models() -> ClusterInventory:
-    return fleet(
+    return cluster_inventory(
         gpu_slice("n1", 1, memory="40Gi", attributes={"index": 1}),
         gpu_slice("n2", 1, memory="60Gi", attributes={"index": 2}),
         gpu_slice("n3", 1, memory="80Gi", attributes={"index": 4}),
@@ -115,45 +115,49 @@ def test_selector_is_loosened_rather_than_dropped(
 
 
 def test_devices_without_the_attribute_are_passed_over() -> None:
-    world = fleet(resource_slice(gpu("gpu-0"), gpu("gpu-1", attributes={"nvlink": True})))
-    change = rewritten(world, f"{ATTRIBUTES}.nvlink")
+    cluster = cluster_inventory(
+        resource_slice(gpu("gpu-0"), gpu("gpu-1", attributes={"nvlink": True}))
+    )
+    change = rewritten(cluster, f"{ATTRIBUTES}.nvlink")
     assert change.replacement == f"has({ATTRIBUTES}.nvlink) && {ATTRIBUTES}.nvlink"
 
 
 def test_threshold_below_the_first_one_if_devices_with_that_are_taken() -> None:
-    world = models()
-    hold(world, "other", "gpu-0", pool="n3")
-    change = found(world, claim(request("gpu", f"{ATTRIBUTES}.index >= 5")))[0]
+    cluster = models()
+    hold(cluster, "other", "gpu-0", pool="n3")
+    change = found(cluster, claim(request("gpu", f"{ATTRIBUTES}.index >= 5")))[0]
     assert isinstance(change, changes.ReplaceSelector)
     assert change.new == "2"
 
 
 def test_waiting_asks_nothing_of_the_user_and_comes_before_asking_for_less() -> None:
-    world = fleet(gpu_slice("n1", 3))
-    hold(world, "small", "gpu-0")
-    hold(world, "large", "gpu-1", "gpu-2")
-    named = found(world, claim(request("gpu", count=2)))
+    cluster = cluster_inventory(gpu_slice("n1", 3))
+    hold(cluster, "small", "gpu-0")
+    hold(cluster, "large", "gpu-1", "gpu-2")
+    named = found(cluster, claim(request("gpu", count=2)))
     assert named == (changes.WaitForClaim(node="n1", holder=ClaimKey("default", "large")),)
 
 
 def test_no_single_claim_frees_enough() -> None:
-    world = fleet(gpu_slice("n1", 3))
-    hold(world, "small", "gpu-0")
-    hold(world, "large", "gpu-1", "gpu-2")
-    assert found(world, claim(request("gpu", count=3))) == ()
+    cluster = cluster_inventory(gpu_slice("n1", 3))
+    hold(cluster, "small", "gpu-0")
+    hold(cluster, "large", "gpu-1", "gpu-2")
+    assert found(cluster, claim(request("gpu", count=3))) == ()
 
 
 def test_fewer_devices_are_as_many_as_fit() -> None:
     devices = [gpu(f"gpu-{n}", attributes={"side": "ab"[n < 3]}) for n in range(5)]
-    world = fleet(resource_slice(*devices))
-    change = found(world, claim(request("gpu", count=5), match=f"{DRIVER}/side"))[0]
+    cluster = cluster_inventory(resource_slice(*devices))
+    change = found(cluster, claim(request("gpu", count=5), match=f"{DRIVER}/side"))[0]
     assert change == changes.FewerDevices(node="n1", claim=0, request="gpu", count=3, asked=5)
 
 
 def test_taint_is_tolerated_alone_if_that_is_enough() -> None:
     one, two = DeviceTaint("a", "", "NoSchedule"), DeviceTaint("b", "", "NoSchedule")
-    world = fleet(resource_slice(gpu("gpu-0", taints=[one, two]), gpu("gpu-1", taints=[two])))
-    (change,) = found(world, claim(request()))
+    cluster = cluster_inventory(
+        resource_slice(gpu("gpu-0", taints=[one, two]), gpu("gpu-1", taints=[two]))
+    )
+    (change,) = found(cluster, claim(request()))
     assert change == changes.TolerateTaint(node="n1", claim=0, request="gpu", taint=two)
 
 
@@ -161,7 +165,8 @@ def test_change_that_makes_another_node_fail_is_not_named() -> None:
     lacking = resource_slice(gpu("gpu-0"), node="n0")
     having = resource_slice(gpu("gpu-0", attributes={"nvlink": version("2.0.0")}), node="n1")
     (change,) = found(
-        fleet(lacking, having), claim(request("gpu", f"{ATTRIBUTES}.nvlinks.major() >= 2"))
+        cluster_inventory(lacking, having),
+        claim(request("gpu", f"{ATTRIBUTES}.nvlinks.major() >= 2")),
     )
     assert isinstance(change, changes.DropSelector)
 
@@ -173,9 +178,9 @@ def test_two_causes_cannot_be_mended_by_one_change() -> None:
 
 def test_other_class_comes_before_dropping_what_the_user_asked_for() -> None:
     classes = [device_class("nic", 'device.driver == "nic"'), device_class()]
-    world = fleet(gpu_slice(), classes=classes)
+    cluster = cluster_inventory(gpu_slice(), classes=classes)
     asked = request("gpu", f'{ATTRIBUTES}.productName == "H100"', cls="nic")
-    first = found(world, claim(asked))[0]
+    first = found(cluster, claim(asked))[0]
     assert isinstance(first, changes.OtherClass)
     assert first.device_class == "gpu"
 

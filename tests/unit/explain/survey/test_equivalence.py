@@ -20,7 +20,7 @@ from dray.explain.survey.equivalence import EquivalenceClass
 from tests.builders import (
     DRIVER,
     claim,
-    fleet,
+    cluster_inventory,
     gpu,
     gpu_slice,
     hold,
@@ -34,15 +34,15 @@ PRODUCT = f'device.attributes["{DRIVER}"].productName'
 SICK = DeviceTaint("sick", "", "NoSchedule")
 
 
-def grouped(world: ClusterInventory, *claims: ResourceClaim) -> list[EquivalenceClass]:
-    present = [name for name, entry in world.nodes.items() if entry.node is not None]
-    paths = equivalence.paths_read(resolved(world, *claims), world.features)
-    return equivalence.group_nodes(world, present, paths)
+def grouped(cluster: ClusterInventory, *claims: ResourceClaim) -> list[EquivalenceClass]:
+    present = [name for name, entry in cluster.nodes.items() if entry.node is not None]
+    paths = equivalence.paths_read(resolved(cluster, *claims), cluster.features)
+    return equivalence.group_nodes(cluster, present, paths)
 
 
-def resolved(world: ClusterInventory, *claims: ResourceClaim) -> list[resolution.ResolvedClaim]:
-    questions = [requests.parse_claim(each.spec.devices) for each in claims]
-    return resolution.resolve(questions, world.classes, world.selectors, world.features)
+def resolved(cluster: ClusterInventory, *claims: ResourceClaim) -> list[resolution.ResolvedClaim]:
+    questions = [requests.parse_claim(item.spec.devices) for item in claims]
+    return resolution.resolve(questions, cluster.classes, cluster.selectors, cluster.features)
 
 
 def names(groups: list[EquivalenceClass]) -> list[list[str]]:
@@ -58,76 +58,76 @@ def with_uuids(node: str, *numbers: int) -> ResourceSlice:
 
 
 def test_nodes_with_the_same_devices_are_alike_in_whichever_order() -> None:
-    world = fleet(
+    cluster = cluster_inventory(
         resource_slice(gpu("gpu-0"), gpu("gpu-1", product="A100"), node="n1"),
         gpu_slice("n2", 2),
         resource_slice(gpu("gpu-0", product="A100"), gpu("gpu-1"), node="n3"),
     )
-    assert names(grouped(world, claim(request("gpu", f'{PRODUCT} == "H100"')))) == [
+    assert names(grouped(cluster, claim(request("gpu", f'{PRODUCT} == "H100"')))) == [
         ["n1", "n3"],
         ["n2"],
     ]
 
 
 def test_values_that_nobody_reads_make_no_difference() -> None:
-    world = fleet(with_uuids("n1", 1, 2), with_uuids("n2", 1, 2))
-    assert names(grouped(world, claim(request()))) == [["n1", "n2"]]
+    cluster = cluster_inventory(with_uuids("n1", 1, 2), with_uuids("n2", 1, 2))
+    assert names(grouped(cluster, claim(request()))) == [["n1", "n2"]]
     reading = claim(request("gpu", f'device.attributes["{DRIVER}"].uuid == "n1-1"'))
-    assert names(grouped(world, reading)) == [["n1"], ["n2"]]
+    assert names(grouped(cluster, reading)) == [["n1"], ["n2"]]
 
 
 def test_held_and_tainted_devices_look_different() -> None:
-    world = fleet(*(gpu_slice(f"n{number}", 2) for number in range(1, 5)))
-    world.put_slice(resource_slice(gpu("gpu-0"), gpu("gpu-1", taints=[SICK]), node="n5"))
-    world.put_node(node("n5"))
-    hold(world, "one", "gpu-0", pool="n2")
-    hold(world, "other", "gpu-1", pool="n3")
-    assert names(grouped(world, claim(request()))) == [["n1", "n4"], ["n2", "n3"], ["n5"]]
+    cluster = cluster_inventory(*(gpu_slice(f"n{number}", 2) for number in range(1, 5)))
+    cluster.put_slice(resource_slice(gpu("gpu-0"), gpu("gpu-1", taints=[SICK]), node="n5"))
+    cluster.put_node(node("n5"))
+    hold(cluster, "one", "gpu-0", pool="n2")
+    hold(cluster, "other", "gpu-1", pool="n3")
+    assert names(grouped(cluster, claim(request()))) == [["n1", "n4"], ["n2", "n3"], ["n5"]]
 
 
 def test_taint_rule_for_one_device_tells_its_node_from_others() -> None:
-    world = fleet(gpu_slice("n1", 2), gpu_slice("n2", 2), gpu_slice("n3", 2))
+    cluster = cluster_inventory(gpu_slice("n1", 2), gpu_slice("n2", 2), gpu_slice("n3", 2))
     selector = DeviceTaintSelector(pool="n2", device="gpu-1")
-    world.put_taint_rule(
+    cluster.put_taint_rule(
         DeviceTaintRule(ObjectMeta(name="rule"), DeviceTaintRuleSpec(selector, SICK))
     )
-    assert names(grouped(world, claim(request()))) == [["n1", "n3"], ["n2"]]
+    assert names(grouped(cluster, claim(request()))) == [["n1", "n3"], ["n2"]]
 
 
 def test_node_that_shares_devices_with_others_is_alone() -> None:
     shared = resource_slice(gpu("far-0"), node=None, all_nodes=True)
-    world = fleet(shared, gpu_slice("n1", 2), gpu_slice("n2", 2))
-    assert names(grouped(world, claim(request()))) == [["n1"], ["n2"]]
+    cluster = cluster_inventory(shared, gpu_slice("n1", 2), gpu_slice("n2", 2))
+    assert names(grouped(cluster, claim(request()))) == [["n1"], ["n2"]]
 
 
 def test_partitions_are_compared_as_long_as_none_is_held() -> None:
-    pieces = [piece for number in range(1, 5) for piece in mig_slices(f"n{number}")]
-    world = fleet(*pieces)
-    hold(world, "one", "gpu-0", pool="n2")
-    hold(world, "other", "gpu-0", pool="n3")
-    assert names(grouped(world, claim(request()))) == [["n1", "n4"], ["n2"], ["n3"]]
+    slices = [published for number in range(1, 5) for published in mig_slices(f"n{number}")]
+    cluster = cluster_inventory(*slices)
+    hold(cluster, "one", "gpu-0", pool="n2")
+    hold(cluster, "other", "gpu-0", pool="n3")
+    assert names(grouped(cluster, claim(request()))) == [["n1", "n4"], ["n2"], ["n3"]]
 
 
 def test_holders_are_those_of_the_devices_that_look_the_same() -> None:
-    world = fleet(gpu_slice("n1", 2), gpu_slice("n2", 2))
-    hold(world, "one", "gpu-0", pool="n1")
-    hold(world, "other", "gpu-1", pool="n2")
-    ((first, second),) = grouped(world, claim(request()))
-    assert list(equivalence.holders(world, 0b01, first, second)) == [ClaimKey("default", "other")]
-    assert list(equivalence.holders(world, 0b10, first, second)) == []
+    cluster = cluster_inventory(gpu_slice("n1", 2), gpu_slice("n2", 2))
+    hold(cluster, "one", "gpu-0", pool="n1")
+    hold(cluster, "other", "gpu-1", pool="n2")
+    ((first, second),) = grouped(cluster, claim(request()))
+    assert list(equivalence.holders(cluster, 0b01, first, second)) == [ClaimKey("default", "other")]
+    assert list(equivalence.holders(cluster, 0b10, first, second)) == []
 
 
 def test_twins_agree_in_order_and_in_which_constrained_values_are_the_same() -> None:
-    world = fleet(
+    cluster = cluster_inventory(
         with_uuids("n1", 1, 2, 3),
         with_uuids("n2", 7, 7, 8),
         with_uuids("n3", 4, 5, 6),
         with_uuids("n4", 1, 1, 2),
     )
     asked = claim(request(count=2), match=f"{DRIVER}/uuid")
-    groups = grouped(world, asked)
+    groups = grouped(cluster, asked)
     assert names(groups) == [["n1", "n2", "n3", "n4"]]
-    assert equivalence.representatives(groups, resolved(world, asked)) == {
+    assert equivalence.representatives(groups, resolved(cluster, asked)) == {
         "n1": "n1",
         "n2": "n2",
         "n3": "n1",

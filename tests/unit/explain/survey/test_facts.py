@@ -8,22 +8,31 @@ from dray.allocator.problem import resolution
 from dray.api.types.dra import ResourceClaim
 from dray.explain.survey import facts, node_survey
 from dray.explain.survey.facts import ClauseCount, Count, FilterFacts, Similar
-from tests.builders import DRIVER, claim, fleet, gpu, gpu_slice, node, request, resource_slice
+from tests.builders import (
+    DRIVER,
+    claim,
+    cluster_inventory,
+    gpu,
+    gpu_slice,
+    node,
+    request,
+    resource_slice,
+)
 
 ATTRIBUTES = f'device.attributes["{DRIVER}"]'
 CAPACITY = f'device.capacity["{DRIVER}"]'
 
 
-def observed(world: ClusterInventory, asked: ResourceClaim) -> tuple[FilterFacts, ...]:
+def observed(cluster: ClusterInventory, asked: ResourceClaim) -> tuple[FilterFacts, ...]:
     question = requests.parse_claim(asked.spec.devices)
-    resolved = resolution.resolve([question], world.classes, world.selectors, world.features)
-    found = node_survey.survey_nodes(world, list(world.nodes), resolved)
-    observations = facts.observe(world, found, resolved)
+    resolved = resolution.resolve([question], cluster.classes, cluster.selectors, cluster.features)
+    found = node_survey.survey_nodes(cluster, list(cluster.nodes), resolved)
+    observations = facts.observe(cluster, found, resolved)
     return tuple(observation.facts for observation in observations)
 
 
 def two_models() -> ClusterInventory:
-    return fleet(gpu_slice("n1", 4), gpu_slice("n2", 2, product="A100", memory="40Gi"))
+    return cluster_inventory(gpu_slice("n1", 4), gpu_slice("n2", 2, product="A100", memory="40Gi"))
 
 
 def test_misspelt_attribute_exists_nowhere_and_another_one_comes_close() -> None:
@@ -75,15 +84,15 @@ def test_capacity_compared_with_a_text_is_a_mistake_even_if_it_does_not_compile(
 
 def test_device_that_several_nodes_reach_counts_once() -> None:
     shared = resource_slice(gpu("far-0"), node=None, all_nodes=True)
-    world = fleet(shared, nodes=[node("n1"), node("n2")])
-    (found,) = observed(world, claim(request("gpu", "false")))
+    cluster = cluster_inventory(shared, nodes=[node("n1"), node("n2")])
+    (found,) = observed(cluster, claim(request("gpu", "false")))
     assert found.devices == 1
 
 
 def test_attributes_of_constraints_and_names_of_capacities_are_looked_up() -> None:
-    world = fleet(gpu_slice("n1", 2, shareable=True, attributes={"numaNode": 1}))
+    cluster = cluster_inventory(gpu_slice("n1", 2, shareable=True, attributes={"numaNode": 1}))
     asked = request("gpu", count=2, capacity={"memroy": "1Gi"})
-    (capacity,) = observed(world, claim(asked))
+    (capacity,) = observed(cluster, claim(asked))
     assert capacity.subjects[0].similar == (Similar("capacity", "", "memory", 2),)
-    (constraint,) = observed(world, claim(request("gpu", count=2), match=f"{DRIVER}/numanode"))
+    (constraint,) = observed(cluster, claim(request("gpu", count=2), match=f"{DRIVER}/numanode"))
     assert constraint.subjects[0].similar == (Similar("attributes", DRIVER, "numaNode", 2),)

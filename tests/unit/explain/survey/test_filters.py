@@ -15,8 +15,8 @@ from dray.explain.survey.filters import CannotEvaluate, FilterKind, FilterReject
 from tests.builders import (
     DRIVER,
     claim,
+    cluster_inventory,
     device,
-    fleet,
     gpu,
     gpu_slice,
     hold,
@@ -28,17 +28,17 @@ from tests.builders import (
 
 
 def filter_rejections(
-    world: ClusterInventory, asked: ResourceClaim, number: int = 0
+    cluster: ClusterInventory, asked: ResourceClaim, number: int = 0
 ) -> dict[FilterKind, FilterRejection]:
     """What the gates of the first node say about one of its devices."""
     question = requests.parse_claim(asked.spec.devices)
-    resolved = resolution.resolve([question], world.classes, world.selectors, world.features)
-    entry = next(entry for entry in world.nodes.values() if entry.node is not None)
-    panel = NodeFilters(world.inventory(entry), resolved, world.selectors)
+    resolved = resolution.resolve([question], cluster.classes, cluster.selectors, cluster.features)
+    entry = next(entry for entry in cluster.nodes.values() if entry.node is not None)
+    panel = NodeFilters(cluster.inventory(entry), resolved, cluster.selectors)
     candidate = panel.inventory.devices[number]
-    (plan,) = panel.steps[0].plans
+    (plan,) = panel.requests[0].alternatives
     found = {}
-    for answer in panel.answers(plan):
+    for answer in panel.results(plan):
         if not answer.passing & candidate.bit:
             rejection = panel.rejection(plan, answer.filter, candidate)
             assert rejection is not None
@@ -47,14 +47,14 @@ def filter_rejections(
 
 
 def test_gates_that_have_nothing_against_a_device_are_silent() -> None:
-    assert filter_rejections(fleet(gpu_slice()), claim(request())) == {}
+    assert filter_rejections(cluster_inventory(gpu_slice()), claim(request())) == {}
 
 
 def test_gates_are_asked_independently() -> None:
     taint = DeviceTaint("sick", "", "NoSchedule")
-    world = fleet(resource_slice(gpu("gpu-0", taints=[taint])))
-    hold(world, "other", "gpu-0")
-    found = filter_rejections(world, claim(request("gpu", "false")))
+    cluster = cluster_inventory(resource_slice(gpu("gpu-0", taints=[taint])))
+    hold(cluster, "other", "gpu-0")
+    found = filter_rejections(cluster, claim(request("gpu", "false")))
     assert set(found) == {FilterKind.SELECTOR, FilterKind.TAINTS, FilterKind.TAKEN}
     assert found[FilterKind.TAKEN] == rejections.DeviceInUse(
         found[FilterKind.TAKEN].device,  # type: ignore[union-attr]
@@ -63,16 +63,16 @@ def test_gates_are_asked_independently() -> None:
 
 
 def test_selector_that_does_not_compile_fails_on_every_device() -> None:
-    found = filter_rejections(fleet(gpu_slice()), claim(request("gpu", "nonsense")))
+    found = filter_rejections(cluster_inventory(gpu_slice()), claim(request("gpu", "nonsense")))
     assert isinstance(found[FilterKind.SELECTOR], CannotEvaluate)
 
 
 def test_device_for_another_node() -> None:
-    piece = resource_slice(
+    published = resource_slice(
         device("gpu-a", node="n1"), device("gpu-b", node="n2"), pool="rack", per_device=True
     )
-    world = fleet(piece, nodes=[node("n1"), node("n2")])
-    assert set(filter_rejections(world, claim(request()), 1)) == {FilterKind.NODE}
+    cluster = cluster_inventory(published, nodes=[node("n1"), node("n2")])
+    assert set(filter_rejections(cluster, claim(request()), 1)) == {FilterKind.NODE}
 
 
 @pytest.mark.parametrize(
@@ -84,23 +84,23 @@ def test_device_for_another_node() -> None:
 )
 def test_device_that_needs_a_gate(gate: str, needing: Device) -> None:
     features = msgspec.structs.replace(DEFAULT, **{gate: False})
-    world = fleet(resource_slice(needing), features=features)
-    assert set(filter_rejections(world, claim(request()))) == {FilterKind.FEATURES}
+    cluster = cluster_inventory(resource_slice(needing), features=features)
+    assert set(filter_rejections(cluster, claim(request()))) == {FilterKind.FEATURES}
 
 
 def test_capacity_that_cannot_be_computed_is_an_objection_of_capacity_alone() -> None:
-    world = fleet(gpu_slice("n1", 1, shareable=True))
-    hold(world, "other", "gpu-0")
-    found = filter_rejections(world, claim(request("gpu", capacity={"memory": "-1"})))
+    cluster = cluster_inventory(gpu_slice("n1", 1, shareable=True))
+    hold(cluster, "other", "gpu-0")
+    found = filter_rejections(cluster, claim(request("gpu", capacity={"memory": "-1"})))
     assert set(found) == {FilterKind.TAKEN, FilterKind.CAPACITY}
     assert isinstance(found[FilterKind.CAPACITY], CannotEvaluate)
 
 
 def test_capacity_left_by_shares() -> None:
-    world = fleet(gpu_slice("n1", 1, shareable=True))
+    cluster = cluster_inventory(gpu_slice("n1", 1, shareable=True))
     for name in ("b", "a"):
-        hold(world, name, "gpu-0", share={"memory": "40Gi"})
-    short = filter_rejections(world, claim(request("gpu", capacity={"memory": "1Gi"})))[
+        hold(cluster, name, "gpu-0", share={"memory": "40Gi"})
+    short = filter_rejections(cluster, claim(request("gpu", capacity={"memory": "1Gi"})))[
         FilterKind.CAPACITY
     ]
     assert isinstance(short, rejections.InsufficientCapacity)
@@ -109,22 +109,24 @@ def test_capacity_left_by_shares() -> None:
 
 
 def test_counters_that_others_have_drawn_from() -> None:
-    world = fleet(*mig_slices())
-    hold(world, "other", "gpu-0-half-0")
-    short = filter_rejections(world, claim(request()))[FilterKind.COUNTERS]
+    cluster = cluster_inventory(*mig_slices())
+    hold(cluster, "other", "gpu-0-half-0")
+    short = filter_rejections(cluster, claim(request()))[FilterKind.COUNTERS]
     assert isinstance(short, rejections.InsufficientCounter)
     assert (short.needed, short.available) == ("40Gi", "20Gi")
     assert short.holders == (ClaimKey("default", "other"),)
 
 
 def test_attribute_that_a_constraint_compares_is_absent() -> None:
-    found = filter_rejections(fleet(gpu_slice()), claim(request(), match=f"{DRIVER}/numa"))
+    found = filter_rejections(
+        cluster_inventory(gpu_slice()), claim(request(), match=f"{DRIVER}/numa")
+    )
     assert isinstance(found[FilterKind.CONSTRAINTS], rejections.AttributeAbsent)
 
 
 def test_derived_attribute_that_fails_is_an_objection_and_raises_nothing() -> None:
     features = msgspec.structs.replace(DEFAULT, derived_attributes=True)
     asked = request("gpu", derived={f"{DRIVER}/side": f'device.attributes["{DRIVER}"].nothing'})
-    world = fleet(gpu_slice(), features=features)
-    found = filter_rejections(world, claim(asked, match=f"{DRIVER}/side"))
+    cluster = cluster_inventory(gpu_slice(), features=features)
+    found = filter_rejections(cluster, claim(asked, match=f"{DRIVER}/side"))
     assert isinstance(found[FilterKind.CONSTRAINTS], CannotEvaluate)

@@ -8,13 +8,15 @@ from typing import Any
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Explanation
 from dray.explain.text import explanation_text
-from tests.builders import claim, fleet, gpu_slice, hold, node, request
+from tests.builders import claim, cluster_inventory, gpu_slice, hold, node, request
 
 
 def refused() -> Explanation:
-    world = fleet(gpu_slice("n1", 2), nodes=[node(f"cpu{number}") for number in range(1200)])
-    hold(world, "other", "gpu-0")
-    return claim_explanation.explain(world, [claim(request("gpu", count=2))], new_share_id=str)
+    cluster = cluster_inventory(
+        gpu_slice("n1", 2), nodes=[node(f"cpu{number}") for number in range(1200)]
+    )
+    hold(cluster, "other", "gpu-0")
+    return claim_explanation.explain(cluster, [claim(request("gpu", count=2))], new_share_id=str)
 
 
 def test_numbers_have_thousands_separators() -> None:

@@ -9,8 +9,7 @@ import pytest
 from dray.node.containers import shim
 from dray.node.containers.container_attempts import Attempt, Command
 from dray.node.pods.container_access import ContainerAccess, ContainerUnavailable
-from dray.node.pods.pod_context import PodContext
-from dray.node.pods.pod_state import PodState
+from dray.node.pods.context import PodContext, PodState
 from tests import virtualtime
 from tests.unit.node.fakes import FakeNode, Program, pod
 

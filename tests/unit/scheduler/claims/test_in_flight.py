@@ -13,7 +13,8 @@ from dray.api.types.dra import (
     ResourceClaim,
 )
 from dray.client.cache import Undecodable
-from dray.scheduler.claims.in_flight import Inflight
+from dray.scheduler.claims.in_flight import InFlightClaims
+from dray.scheduling.claims.claim_index import ClaimIndex
 
 KEY = ClaimKey("default", "x")
 DEVICE = DeviceId("d", "pool", "gpu-0")
@@ -39,56 +40,58 @@ def claim(version: int, allocated: AllocationResult | None = None, uid: str = "u
 
 class Setting:
     def __init__(self) -> None:
-        self.fleet = ClusterInventory()
+        self.inventory = ClusterInventory()
         self.cached: ResourceClaim | None = claim(1)
-        self.inflight = Inflight(self.fleet, lambda _key: self.cached)
+        index = self.index = ClaimIndex(self.inventory)
+        self.in_flight = InFlightClaims(index, lambda _key: self.cached)
+        self.see(self.cached)
 
     def see(self, seen: ResourceClaim | None) -> None:
         self.cached = seen
-        self.inflight.observe(KEY, seen)
+        self.in_flight.observe(KEY, seen)
 
     def holders(self) -> tuple[ClaimKey, ...]:
-        return self.fleet.holders_of(DEVICE)
+        return self.inventory.holders_of(DEVICE)
 
 
 def test_a_reservation_outlives_events_that_do_not_show_it() -> None:
     setting = Setting()
-    setting.inflight.reserve(KEY, allocation(), "pod")
+    setting.index.reserve(KEY, allocation(), "pod")
     setting.see(claim(2))
     assert setting.holders() == (KEY,)
 
 
 def test_a_definite_no_frees_the_devices() -> None:
     setting = Setting()
-    setting.inflight.reserve(KEY, allocation(), "pod")
-    setting.inflight.release(KEY, "pod")
+    setting.index.reserve(KEY, allocation(), "pod")
+    setting.index.release(KEY, "pod")
     assert setting.holders() == ()
 
 
 def test_a_shared_reservation_stays_for_the_other_pod() -> None:
     setting = Setting()
-    setting.inflight.reserve(KEY, allocation(), "one")
-    setting.inflight.reserve(KEY, allocation(), "two")
-    setting.inflight.release(KEY, "one")
+    setting.index.reserve(KEY, allocation(), "one")
+    setting.index.reserve(KEY, allocation(), "two")
+    setting.index.release(KEY, "one")
     assert setting.holders() == (KEY,)
 
 
 def test_what_was_written_counts_before_the_cache_shows_it() -> None:
     setting = Setting()
-    setting.inflight.reserve(KEY, allocation(), "pod")
-    setting.inflight.note_written(claim(3, allocation()))
-    assert setting.inflight.pending(KEY) is None
+    setting.index.reserve(KEY, allocation(), "pod")
+    setting.in_flight.record_written(claim(3, allocation()))
+    assert setting.index.reserved(KEY) is None
     setting.see(claim(2))
     assert setting.holders() == (KEY,)
-    newest = setting.inflight.newest(KEY)
+    newest = setting.in_flight.newest(KEY)
     assert newest is not None
     assert newest.metadata.resource_version == "3"
 
 
 def test_a_later_deallocation_by_others_frees_the_devices() -> None:
     setting = Setting()
-    setting.inflight.reserve(KEY, allocation(), "pod")
-    setting.inflight.note_written(claim(3, allocation()))
+    setting.index.reserve(KEY, allocation(), "pod")
+    setting.in_flight.record_written(claim(3, allocation()))
     setting.see(claim(4))
     assert setting.holders() == ()
 
@@ -96,13 +99,13 @@ def test_a_later_deallocation_by_others_frees_the_devices() -> None:
 def test_an_old_write_does_not_hide_what_the_cache_knows() -> None:
     setting = Setting()
     setting.see(claim(5, allocation("gpu-1")))
-    setting.inflight.note_written(claim(3, allocation()))
+    setting.in_flight.record_written(claim(3, allocation()))
     assert setting.holders() == ()
 
 
 def test_a_claim_that_is_deleted_frees_its_devices() -> None:
     setting = Setting()
-    setting.inflight.note_written(claim(3, allocation()))
+    setting.in_flight.record_written(claim(3, allocation()))
     setting.see(None)
     assert setting.holders() == ()
 
@@ -117,13 +120,14 @@ def test_an_unreadable_claim_keeps_its_devices() -> None:
     setting = Setting()
     setting.see(None)
     results = [{"driver": "d", "pool": "pool", "device": "gpu-0", "consumedCapacity": 5}]
-    assert setting.inflight.hold_unreadable(unreadable(results)) == []
+    setting.in_flight.observe_undecodable(unreadable(results))
+    assert setting.index.hidden == []
     assert setting.holders() == (KEY,)
-    assert setting.inflight.hold_unreadable({}) == []
+    setting.in_flight.observe_undecodable({})
     assert setting.holders() == ()
 
 
 def test_an_unreadable_claim_that_hides_its_devices_is_named() -> None:
     setting = Setting()
-    hidden = setting.inflight.hold_unreadable(unreadable([{"driver": 1}]))
-    assert hidden == ["default/x: a field has a wrong type"]
+    setting.in_flight.observe_undecodable(unreadable([{"driver": 1}]))
+    assert setting.index.hidden == ["default/x: a field has a wrong type"]

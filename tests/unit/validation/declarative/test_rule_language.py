@@ -85,7 +85,9 @@ def test_transitions_are_refused_one_by_one(
 def test_items_are_compared_with_their_former_selves() -> None:
     rule = rule_language.optional(
         "requests",
-        rule_language.each(Struct(rule_language.required("exactly")), lambda request: request.name),
+        rule_language.each_item(
+            Struct(rule_language.required("exactly")), lambda request: request.name
+        ),
     )
     old = dra.DeviceClaim(requests=(named("a"), named("b")))
     new = dra.DeviceClaim(requests=(named("b"), named("a"), named("c")))

@@ -14,7 +14,7 @@ _MAP = types.map_of(_K, _V)
 
 
 def insert(entries: values.CelMap, key: Any, entry: Any) -> values.CelMap:
-    """A copy of the map with one more entry."""
+    """Return a copy of the map with one more entry."""
     copy = dict(entries)
     operations.insert(copy, key, entry)
     return copy

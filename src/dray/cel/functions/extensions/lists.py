@@ -88,7 +88,7 @@ def sort(elements: Any) -> values.CelList:
 
 
 def sort_by_keys(elements: Any, keys: Any) -> values.CelList:
-    """The elements in the order of their keys, those with equal keys as they were."""
+    """Return the elements in the order of their keys, those with equal keys as they were."""
     if elements.__class__ not in values.LIST_CLASSES:
         raise dispatching.missing_operation("@sortByAssociatedKeys", elements)
     if len(elements) != len(keys):
@@ -200,7 +200,7 @@ def _quadratic_cost(keys: int) -> runtime_costs.Cost:
 
 
 def _sorting(name: str, id: str, keys: int, call: Callable[..., Any]) -> Function:
-    """A function with an overload for each type that can be ordered; `keys` is which argument."""
+    """Return a function with an overload for each ordered type; `keys` is the argument of keys."""
     overloads = []
     for type in _COMPARABLE:
         factor = 2.0 + runtime_costs.STRING_FACTOR if type.kind in _TEXTUAL else 2.0

@@ -14,7 +14,7 @@ _LIST = types.list_of(types.parameter("T"))
 
 
 def contains(elements: values.CelList, others: values.CelList) -> bool:
-    """Whether every one of `others` is among the elements."""
+    """Return whether every one of `others` is among the elements."""
     _check_effort(elements, others)
     return all(values.contains(elements, other) for other in others)
 

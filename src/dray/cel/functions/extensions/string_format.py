@@ -48,7 +48,7 @@ class Clause(NamedTuple):
 
 
 def template_parts(template: str) -> Iterator[str | Clause]:
-    """Text to take over and clauses, in order."""
+    """Yield literal text and clauses, in order."""
     position = 0
     while (percent := template.find("%", position)) >= 0:
         yield template[position:percent]
@@ -64,15 +64,15 @@ def template_parts(template: str) -> Iterator[str | Clause]:
 
 
 def _clause(template: str, position: int) -> tuple[Clause, int]:
-    """The clause behind a `%` and where it ends."""
+    """Parse the clause behind a `%`. Returns it and its end."""
     precision: int | None = None
-    if found := _PRECISION.match(template, position):
-        position = found.end()
+    if match := _PRECISION.match(template, position):
+        position = match.end()
         if position == len(template):
             return _unreadable_precision("could not find end of precision specifier"), position
-        precision = _integer(found[1])
+        precision = _integer(match[1])
         if precision is None:
-            return _unreadable_precision(_conversion_problem(found[1])), position
+            return _unreadable_precision(_conversion_problem(match[1])), position
     if position == len(template):
         return Clause(problem=UNEXPECTED_END), position
     verb = template[position]
@@ -97,7 +97,7 @@ def _conversion_problem(digits: str) -> str:
 
 
 def refusal(verb: str, type_name: str) -> str:
-    """What to say of a value whose type a clause does not take."""
+    """Return the message for a value whose type a clause does not take."""
     return f"error during formatting: {REFUSALS[verb]}, was given {type_name}"
 
 
@@ -299,7 +299,7 @@ def _key(key: Any) -> str:
 
 
 def _literal(value: Any, effort: StepBudget) -> str:
-    """A value inside a list or map, as CEL would write it."""
+    """Format a value inside a list or map as CEL would write it."""
     text = _literal_text(value, effort)
     effort.spend(len(text))
     return text

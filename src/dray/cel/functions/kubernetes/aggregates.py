@@ -37,7 +37,7 @@ _COMPARABLE = {
 
 
 def _comes_after(one: Any, other: Any) -> bool:
-    """Whether cel-go's comparison answers "greater"; that it fails is no answer."""
+    """Return whether cel-go's comparison answers "greater"; that it fails is no answer."""
     try:
         return values.compare(one, other) > 0
     except EvaluationError:
@@ -64,7 +64,7 @@ def largest(elements: values.CelList) -> Any:
 
 
 def _extreme(name: str, elements: values.CelList, is_better: Callable[[Any, Any], bool]) -> Any:
-    """The first element that none is better than."""
+    """Return the first of the best elements."""
     best: Any = values.MISSING
     for element in values.bounded(elements):
         if element.__class__ not in values.COMPARABLE:
@@ -99,7 +99,7 @@ def last_index_of(elements: values.CelList, value: Any) -> int:
 
 
 def includes(target: Any, value: Any) -> bool:
-    """Membership in a list; of anything else, equality with it."""
+    """Return whether a list has a value, or whether a value that is not a list equals it."""
     if target.__class__ not in values.LIST_CLASSES:
         return values.is_equal(target, value)
     if value.__class__ is str and target.__class__ is tuple:

@@ -105,7 +105,7 @@ def _contains_cidr_cost(arguments: Sequence[Any], result: Any) -> int:
 
 
 def _parsing(estimate: cost_estimates.Estimate) -> cost_estimates.Estimate:
-    """Adds what reading the second operand costs."""
+    """Add the cost of parsing the second operand to an estimate."""
 
     def with_parsing(operands: Sequence[Operand]) -> CallEstimate:
         return CallEstimate(estimate(operands).cost.add(cost_estimates.scan_second(operands).cost))
@@ -138,6 +138,21 @@ def _accessor(name: str, id: str, type: Type, result: Type, call: Callable[[Any]
 def _ip_test(name: str, id: str, call: Callable[[Address], bool]) -> Function:
     return _accessor(name, id, types.IP, types.BOOL, call)
 
+
+def _containment(
+    id: str,
+    part: Type,
+    call: Callable[[Prefix, Any], bool],
+    estimate: cost_estimates.Estimate,
+    cost: runtime_costs.Cost,
+) -> Overload:
+    return Overload(id, (types.CIDR, part), types.BOOL, call, True, estimate, cost)
+
+
+_IP_COSTS = (_contains_ip_estimate, _contains_ip_cost)
+_PARSED_IP = (_parsing(_contains_ip_estimate), _parsing_cost(_contains_ip_cost))
+_CIDR_COSTS = (_contains_cidr_estimate, _contains_cidr_cost)
+_PARSED_CIDR = (_parsing(_contains_cidr_estimate), _parsing_cost(_contains_cidr_cost))
 
 IP_LIBRARY = Library(
     "IP addresses",
@@ -181,46 +196,16 @@ CIDR_LIBRARY = Library(
         _test("isCIDR", "is_cidr", is_cidr),
         dispatching.function(
             "containsIP",
-            Overload(
-                "cidr_contains_ip_string",
-                (types.CIDR, types.STRING),
-                types.BOOL,
-                contains_ip_text,
-                member=True,
-                estimate=_parsing(_contains_ip_estimate),
-                cost=_parsing_cost(_contains_ip_cost),
-            ),
-            Overload(
-                "cidr_contains_ip_ip",
-                (types.CIDR, types.IP),
-                types.BOOL,
-                Prefix.contains,
-                member=True,
-                estimate=_contains_ip_estimate,
-                cost=_contains_ip_cost,
-            ),
+            _containment("cidr_contains_ip_string", types.STRING, contains_ip_text, *_PARSED_IP),
+            _containment("cidr_contains_ip_ip", types.IP, Prefix.contains, *_IP_COSTS),
             dispatch_cost=_contains_ip_cost,
         ),
         dispatching.function(
             "containsCIDR",
-            Overload(
-                "cidr_contains_cidr_string",
-                (types.CIDR, types.STRING),
-                types.BOOL,
-                contains_cidr_text,
-                member=True,
-                estimate=_parsing(_contains_cidr_estimate),
-                cost=_parsing_cost(_contains_cidr_cost),
+            _containment(
+                "cidr_contains_cidr_string", types.STRING, contains_cidr_text, *_PARSED_CIDR
             ),
-            Overload(
-                "cidr_contains_cidr",
-                (types.CIDR, types.CIDR),
-                types.BOOL,
-                Prefix.contains_prefix,
-                member=True,
-                estimate=_contains_cidr_estimate,
-                cost=_contains_cidr_cost,
-            ),
+            _containment("cidr_contains_cidr", types.CIDR, Prefix.contains_prefix, *_CIDR_COSTS),
             dispatch_cost=_contains_cidr_cost,
         ),
         _accessor("ip", "cidr_ip", types.CIDR, types.IP, address_of),

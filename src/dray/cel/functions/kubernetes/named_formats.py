@@ -107,7 +107,7 @@ def named(name: str) -> Optional:
 
 
 def validate(format: NamedFormat, value: str) -> Optional:
-    """What is wrong with the value; none if nothing is."""
+    """Return the optional list of errors in a value; none if it is valid."""
     errors = format.errors(value)
     return Optional(errors) if errors else values.NONE
 

@@ -29,39 +29,39 @@ def is_quantity(text: str) -> bool:
     return True
 
 
-def as_integer(held: Quantity) -> int:
-    number = held.as_int64()
+def as_integer(quantity: Quantity) -> int:
+    number = quantity.as_int64()
     if number is None:
         raise EvaluationError("cannot convert value to integer")
     return number
 
 
-def is_less_than(held: Quantity, other: Quantity) -> bool:
-    return held.nano < other.nano
+def is_less_than(quantity: Quantity, other: Quantity) -> bool:
+    return quantity.nano < other.nano
 
 
-def is_greater_than(held: Quantity, other: Quantity) -> bool:
-    return held.nano > other.nano
+def is_greater_than(quantity: Quantity, other: Quantity) -> bool:
+    return quantity.nano > other.nano
 
 
-def add(held: Quantity, other: Quantity) -> ComputedQuantity:
-    return _computed(held + other)
+def add(quantity: Quantity, other: Quantity) -> ComputedQuantity:
+    return _computed(quantity + other)
 
 
-def sub(held: Quantity, other: Quantity) -> ComputedQuantity:
-    return _computed(held - other)
+def sub(quantity: Quantity, other: Quantity) -> ComputedQuantity:
+    return _computed(quantity - other)
 
 
-def add_int(held: Quantity, number: int) -> ComputedQuantity:
-    return _computed(held + quantity.of(number, Format.DECIMAL_EXPONENT))
+def add_int(amount: Quantity, number: int) -> ComputedQuantity:
+    return _computed(amount + quantity.of(number, Format.DECIMAL_EXPONENT))
 
 
-def sub_int(held: Quantity, number: int) -> ComputedQuantity:
-    return _computed(held - quantity.of(number, Format.DECIMAL_EXPONENT))
+def sub_int(amount: Quantity, number: int) -> ComputedQuantity:
+    return _computed(amount - quantity.of(number, Format.DECIMAL_EXPONENT))
 
 
-def _computed(held: Quantity) -> ComputedQuantity:
-    return ComputedQuantity(held.nano, held.format, held.exponent, held.is_decimal)
+def _computed(quantity: Quantity) -> ComputedQuantity:
+    return ComputedQuantity(quantity.nano, quantity.format, quantity.exponent, quantity.is_decimal)
 
 
 def _from_text(name: str, id: str, result: Type, call: Callable[[str], Any]) -> Function:

@@ -15,7 +15,7 @@ from dray.cel.types import Type
 
 
 def parse(text: str, is_normalized: bool = False) -> Version:
-    """The version; with `is_normalized` also from "v1.2"."""
+    """Parse a version; with `is_normalized` also "v1.2"."""
     try:
         return semver.parse_normalized(text) if is_normalized else semver.parse(text)
     except semver.VersionError as error:

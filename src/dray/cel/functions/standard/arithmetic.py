@@ -165,7 +165,7 @@ def _refuse(*operands: Any) -> NoReturn:
 
 
 def _operator(name: str, operations: Mapping[type, Mapping[type, Operation]]) -> Operation:
-    """Chooses an operation by the classes of the left and then the right operand."""
+    """Choose an operation by the classes of the left and then the right operand."""
 
     def apply(left: Any, right: Any) -> Any:
         by_right = operations.get(left.__class__)
@@ -229,8 +229,7 @@ def negate(operand: Any) -> Any:
     return operation(operand)
 
 
-def _binary(id: str, left: Type, right: Type, result: Type, call: Operation) -> Overload:
-    return Overload(id, (left, right), result, call)
+_SPAN, _TIME = types.DURATION, types.TIMESTAMP
 
 
 def _same(id: str, type: Type, call: Operation) -> Overload:
@@ -257,20 +256,8 @@ LIBRARY = Library(
             _joining("add_bytes", types.BYTES, add_bytes),
             _same("add_double", types.DOUBLE, add_doubles),
             _same("add_duration_duration", types.DURATION, add_durations),
-            _binary(
-                "add_duration_timestamp",
-                types.DURATION,
-                types.TIMESTAMP,
-                types.TIMESTAMP,
-                add_duration_timestamp,
-            ),
-            _binary(
-                "add_timestamp_duration",
-                types.TIMESTAMP,
-                types.DURATION,
-                types.TIMESTAMP,
-                add_timestamp_duration,
-            ),
+            Overload("add_duration_timestamp", (_SPAN, _TIME), _TIME, add_duration_timestamp),
+            Overload("add_timestamp_duration", (_TIME, _SPAN), _TIME, add_timestamp_duration),
             _same("add_int64", types.INT, add_ints),
             Overload(
                 "add_list",
@@ -288,20 +275,10 @@ LIBRARY = Library(
             _same("subtract_double", types.DOUBLE, subtract_doubles),
             _same("subtract_duration_duration", types.DURATION, subtract_durations),
             _same("subtract_int64", types.INT, subtract_ints),
-            _binary(
-                "subtract_timestamp_duration",
-                types.TIMESTAMP,
-                types.DURATION,
-                types.TIMESTAMP,
-                subtract_timestamp_duration,
+            Overload(
+                "subtract_timestamp_duration", (_TIME, _SPAN), _TIME, subtract_timestamp_duration
             ),
-            _binary(
-                "subtract_timestamp_timestamp",
-                types.TIMESTAMP,
-                types.TIMESTAMP,
-                types.DURATION,
-                subtract_timestamps,
-            ),
+            Overload("subtract_timestamp_timestamp", (_TIME, _TIME), _SPAN, subtract_timestamps),
             _same("subtract_uint64", types.UINT, subtract_uints),
         ),
         dispatching.operator(

@@ -47,7 +47,7 @@ def _equality_cost(arguments: Sequence[Any], result: Any) -> int:
 
 
 def _ordered_doubles(relation: Relation) -> Relation:
-    """The relation between numbers of which at least one is a double."""
+    """Return the relation between numbers of which at least one is a double."""
 
     def apply(left: Any, right: Any) -> bool:
         left, right = float(left), float(right)
@@ -59,7 +59,7 @@ def _ordered_doubles(relation: Relation) -> Relation:
 
 
 def _ordering(name: str, relation: Relation) -> Relation:
-    """The relation between any two values."""
+    """Return the relation between any two values."""
 
     def apply(left: Any, right: Any) -> bool:
         kind = left.__class__

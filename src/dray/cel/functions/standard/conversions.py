@@ -52,7 +52,7 @@ def string_to_bytes(text: str) -> bytes:
 
 
 def string_to_double(text: str) -> float:
-    """Go's strconv.ParseFloat; what is too large is an error."""
+    """Parse as Go's strconv.ParseFloat; a number that is too large is an error."""
     if _SPECIAL.fullmatch(text):
         return float(text)
     if _DECIMAL.fullmatch(text):

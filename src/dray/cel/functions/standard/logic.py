@@ -41,7 +41,7 @@ def not_strictly_false(operand: Any) -> bool:
 
 
 def is_member(value: Any, container: Any) -> bool:
-    """`value in container`."""
+    """Evaluate `value in container`."""
     if container.__class__ in values.MAP_CLASSES:
         return values.find(container, value, values.MISSING) is not values.MISSING
     if container.__class__ not in values.LIST_CLASSES:
@@ -56,14 +56,14 @@ def size(value: Any) -> int:
 
 
 def index(container: Any, key: Any) -> Any:
-    """`container[key]`, also through an optional."""
+    """Evaluate `container[key]`, also of an optional container."""
     return operations.qualify_all(container, (key,))
 
 
 def optional_index(container: Any, key: Any) -> Any:
-    """`container[?key]` and `container.?key`."""
-    found = operations.unwrap(container)
-    return values.NONE if found is values.MISSING else operations.wrap(operations.probe(found, key))
+    """Evaluate `container[?key]` and `container.?key`."""
+    plain = operations.unwrap(container)
+    return values.NONE if plain is values.MISSING else operations.wrap(operations.probe(plain, key))
 
 
 def _membership(name: str) -> Function:

@@ -34,7 +34,7 @@ def of_non_zero_value(value: Any) -> Optional:
 
 
 def is_zero(value: Any) -> bool:
-    """Whether this is the zero value of its type; not every type has one."""
+    """Return whether this is the zero value of its type; not every type has one."""
     if value.__class__ is values.Timestamp:
         return times.is_zero_time(value)
     if value.__class__ is values.Duration:
@@ -42,26 +42,26 @@ def is_zero(value: Any) -> bool:
     return value.__class__ in _FALSE_WHEN_ZERO and not value
 
 
-def value(held: Optional) -> Any:
-    if not held.has_value:
+def value(optional: Optional) -> Any:
+    if not optional.has_value:
         raise EvaluationError("optional.none() dereference")
-    return held.value
+    return optional.value
 
 
-def has_value(held: Optional) -> bool:
-    return held.has_value
+def has_value(optional: Optional) -> bool:
+    return optional.has_value
 
 
-def or_optional(held: Any, other: Any) -> Any:
-    if held.__class__ is not Optional:
+def or_optional(optional: Any, other: Any) -> Any:
+    if optional.__class__ is not Optional:
         raise values.no_such_overload()
-    return held if held.has_value else other
+    return optional if optional.has_value else other
 
 
-def or_value(held: Any, other: Any) -> Any:
-    if held.__class__ is not Optional:
+def or_value(optional: Any, other: Any) -> Any:
+    if optional.__class__ is not Optional:
         raise values.no_such_overload()
-    return held.value if held.has_value else other
+    return optional.value if optional.has_value else other
 
 
 def first(elements: values.CelList) -> Optional:
@@ -73,10 +73,10 @@ def last(elements: values.CelList) -> Optional:
 
 
 def unwrap(optionals: values.CelList) -> list[Any]:
-    """The values of those optionals that have one."""
-    for each in values.bounded(optionals):
-        if each.__class__ is not Optional:
-            raise EvaluationError(f"value {text_format.printed(each)} is not optional")
+    """Return the values of those optionals that have one."""
+    for item in values.bounded(optionals):
+        if item.__class__ is not Optional:
+            raise EvaluationError(f"value {text_format.printed(item)} is not optional")
     return [optional.value for optional in optionals if optional.has_value]
 
 

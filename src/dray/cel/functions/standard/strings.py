@@ -96,7 +96,7 @@ def last_index_of(text: str, part: str) -> int:
 
 
 def last_index_of_before(text: str, part: str, offset: int) -> int:
-    """The last place at or before `offset`; none if that is past the end."""
+    """Return the last position of `part` at or before `offset`, or -1."""
     if offset < 0:
         raise _out_of_range(offset)
     if not part:
@@ -208,7 +208,7 @@ def _member(
 
 
 def _transformation(name: str, id: str, call: Callable[[str], str]) -> Function:
-    """A function that looks at every character once."""
+    """Return a function that reads every character once."""
     overload = _member(id, (), _STRING, call, cost_estimates.scan_keeping_size, runtime_costs.scan)
     return dispatching.function(name, overload, dispatch_cost=runtime_costs.scan)
 
@@ -228,6 +228,9 @@ def _test(
     return dispatching.operator(name, call, overload, cost=cost)
 
 
+_SCAN = (cost_estimates.scan_keeping_size, runtime_costs.scan)
+_SCAN_SECOND = (cost_estimates.scan_second, runtime_costs.scan_second)
+_JOIN = (_join_estimate, runtime_costs.scan_result_twice)
 _REPLACE_COST = _SPLIT_COST = runtime_costs.with_output(runtime_costs.scan_twice)
 
 
@@ -259,20 +262,8 @@ LIBRARY = Library(
     "strings",
     (
         _test("contains", "contains_string", contains, cost_estimates.search, runtime_costs.search),
-        _test(
-            "startsWith",
-            "starts_with_string",
-            starts_with,
-            cost_estimates.scan_second,
-            runtime_costs.scan_second,
-        ),
-        _test(
-            "endsWith",
-            "ends_with_string",
-            ends_with,
-            cost_estimates.scan_second,
-            runtime_costs.scan_second,
-        ),
+        _test("startsWith", "starts_with_string", starts_with, *_SCAN_SECOND),
+        _test("endsWith", "ends_with_string", ends_with, *_SCAN_SECOND),
         dispatching.function("charAt", _member("string_char_at_int", (_INT,), _STRING, char_at)),
         dispatching.function(
             "indexOf",
@@ -303,22 +294,8 @@ LIBRARY = Library(
         ),
         dispatching.function(
             "substring",
-            _member(
-                "string_substring_int",
-                (_INT,),
-                _STRING,
-                substring,
-                cost_estimates.scan_keeping_size,
-                runtime_costs.scan,
-            ),
-            _member(
-                "string_substring_int_int",
-                (_INT, _INT),
-                _STRING,
-                substring_between,
-                cost_estimates.scan_keeping_size,
-                runtime_costs.scan,
-            ),
+            _member("string_substring_int", (_INT,), _STRING, substring, *_SCAN),
+            _member("string_substring_int_int", (_INT, _INT), _STRING, substring_between, *_SCAN),
             dispatch_cost=runtime_costs.scan,
         ),
         dispatching.function(
@@ -334,24 +311,8 @@ LIBRARY = Library(
         ),
         dispatching.function(
             "join",
-            Overload(
-                "list_join",
-                (_STRINGS,),
-                _STRING,
-                join,
-                True,
-                _join_estimate,
-                runtime_costs.scan_result_twice,
-            ),
-            Overload(
-                "list_join_string",
-                (_STRINGS, _STRING),
-                _STRING,
-                join,
-                True,
-                _join_estimate,
-                runtime_costs.scan_result_twice,
-            ),
+            Overload("list_join", (_STRINGS,), _STRING, join, True, *_JOIN),
+            Overload("list_join_string", (_STRINGS, _STRING), _STRING, join, True, *_JOIN),
             dispatch_cost=runtime_costs.scan_result_twice,
         ),
     ),

@@ -15,7 +15,7 @@ Field = Callable[[Calendar], int]
 
 
 def _overloads(id: str, zoned_id: str, field: Field) -> tuple[Overload, Overload]:
-    """Without a zone the field is that of UTC."""
+    """Return the overloads of a field; without a zone it is in UTC."""
 
     def in_utc(instant: Timestamp) -> int:
         return field(times.calendar(instant, 0))

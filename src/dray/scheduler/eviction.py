@@ -1,0 +1,72 @@
+"""Carries out preemption: nominates the node, marks the victims and deletes them."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Callable
+
+from dray.api import errors, http_messages, kinds
+from dray.api.formats import gotime
+from dray.api.types.pods import Pod
+from dray.client import events
+from dray.client.api_client import Client
+from dray.client.events import Recorder
+from dray.scheduling.unschedulable import PreemptionPlan
+
+log = logging.getLogger(__name__)
+
+
+class Evictor:
+    """Evicts the victims of preemption. `name` is the scheduler's, for the victims' status."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        name: str,
+        now: Callable[[], datetime.datetime],
+    ) -> None:
+        self._client, self._recorder, self._name, self._now = client, recorder, name, now
+
+    async def carry_out(self, plan: PreemptionPlan, pod: Pod) -> None:
+        """Nominate the node for the pod, then delete the victims."""
+        await self._patch(pod, {"nominatedNodeName": plan.node})
+        for victim in plan.victims:
+            if victim.metadata.deletion_timestamp is None:
+                await self._evict(victim, pod, plan.node)
+
+    async def _evict(self, victim: Pod, pod: Pod, node: str) -> None:
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{self._name}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": gotime.write(self._now()),
+        }
+        await self._patch(victim, {"conditions": [condition]})
+        metadata = victim.metadata
+        # Another pod may have the victim's name by now.
+        options = {"preconditions": {"uid": metadata.uid}}
+        try:
+            await self._client.delete(kinds.POD, metadata.name, metadata.namespace, options)
+        except errors.StatusError as error:
+            log.warning("pod %s is not evicted: %s", metadata.key, error)
+            return
+        note = f"Preempted by pod {pod.metadata.uid} on node {node}"
+        about = events.reference(kinds.POD, metadata)
+        self._recorder.record(about, events.NORMAL, "Preempted", note, action="Preempting")
+
+    async def _patch(self, pod: Pod, status: dict[str, object]) -> None:
+        metadata = pod.metadata
+        try:
+            await self._client.patch(
+                kinds.POD,
+                metadata.name,
+                {"metadata": {"uid": metadata.uid}, "status": status},
+                metadata.namespace,
+                subresource="status",
+                patch_type=http_messages.STRATEGIC_MERGE_PATCH,
+            )
+        except errors.StatusError as error:
+            log.warning("status of pod %s: %s", metadata.key, error)

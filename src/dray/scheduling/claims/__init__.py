@@ -1,0 +1,1 @@
+"""Claims of a pod: whether they are ready, what they need, and what a node gives them."""

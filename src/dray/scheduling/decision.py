@@ -1,0 +1,183 @@
+"""The scheduling decision: nodes and devices for pods, or why there are none.
+
+`decide` answers at once. A `Decider` keeps its caches between decisions; the scheduler drives its
+steps (`steps_for`) from an event loop, which bounds the time until other tasks run.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from dray.allocator.placement import Allocator
+from dray.allocator.search import device_order
+from dray.api.ids import ObjectKey
+from dray.api.types.pods import Pod
+from dray.scheduling import podgroups, steps
+from dray.scheduling.claims.assignments import NodeAssignment
+from dray.scheduling.claims.device_fit import DeviceMatcher
+from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
+from dray.scheduling.node_choice import NodeChooser, NoNode
+from dray.scheduling.nodes import scoring
+from dray.scheduling.podgroups import Gang, GangPlacement, GangPlacer
+from dray.scheduling.preemption import Preemption
+from dray.scheduling.state import SchedulingState
+from dray.scheduling.steps import Steps
+from dray.scheduling.unschedulable import Unschedulable
+
+__all__ = ["Decider", "Decision", "decide"]
+
+Decision = NodeAssignment | Unschedulable
+
+
+def never() -> bool:
+    return False
+
+
+def decide(
+    state: SchedulingState,
+    pods: Sequence[Pod],
+    *,
+    now: datetime.datetime,
+    should_stop: Callable[[], bool] = never,
+    policy: str | None = None,
+) -> list[Decision]:
+    """Return the node and devices of each pod, or why it has none.
+
+    Pods are decided in the given order, as the scheduler would; a pod of a gang together with its
+    gang. Assignments are reserved in the state: a later decision counts with them, and
+    `SchedulingState.release` takes one back. `policy` is a name of `device_order.BY_NAME`.
+
+    When `should_stop` returns True, the pods that are left are Unschedulable with `is_retried`.
+    Raises ValueError for a pod that has a node already, or no uid to tell it from others.
+    """
+    return Decider(state, policy=policy, should_stop=should_stop).decide(pods, now)
+
+
+class Decider:
+    """Decides for one state. What it caches follows the changes of the state.
+
+    `should_stop` ends a search for devices; the pod is then unschedulable and worth a retry.
+    """
+
+    def __init__(
+        self,
+        state: SchedulingState,
+        *,
+        policy: str | None = None,
+        should_stop: Callable[[], bool] = never,
+    ) -> None:
+        self._state, self._should_stop = state, should_stop
+        allocator = Allocator(
+            state.inventory,
+            new_share_id=state.new_share_id,
+            order=device_order.BY_NAME[policy] if policy else None,
+            should_stop=should_stop,
+        )
+        features = state.features
+        devices = DeviceMatcher(state.inventory, state.classes, features, allocator)
+        self._demands = DemandResolver(state.inventory, state.claims, state.classes, features)
+        self._chooser = NodeChooser(state, devices, scoring.rate_for(policy, state.inventory))
+        self._gangs = GangPlacer(state, self._chooser, self._demands)
+        self._preemption = Preemption(state, devices) if features.preemption else None
+
+    def decide(self, pods: Sequence[Pod], now: datetime.datetime) -> list[Decision]:
+        """Decide at once. See the function `decide`."""
+        for pod in pods:
+            if not pod.metadata.uid:
+                raise ValueError(f"pod {pod.metadata.key} has no uid")
+            if self._state.is_placed(pod):
+                raise ValueError(f"pod {pod.metadata.key} has a node already")
+        for pod in pods:
+            self._state.put_pod(pod)
+        decisions: dict[ObjectKey, Decision] = {}
+        for pod in pods:
+            if pod.metadata.key in decisions:
+                continue
+            try:
+                decisions |= steps.run(self.steps_for(pod, now), self._should_stop)
+            except steps.Stopped:
+                decisions[pod.metadata.key] = Unschedulable(
+                    error="the decision was stopped before it was complete", is_retried=True
+                )
+        return [decisions[pod.metadata.key] for pod in pods]
+
+    def steps_for(self, pod: Pod, now: datetime.datetime) -> Steps[Mapping[ObjectKey, Decision]]:
+        """Return the decision for a pod, or for all pods of its gang."""
+        key = pod.metadata.key
+        gang = None if pod.spec.scheduling_gates else self.gang_of(pod)
+        if isinstance(gang, Unschedulable):
+            return {key: gang}
+        if gang is None:
+            return {key: (yield from self.place_pod(pod, now))}
+        result = yield from self.place_gang(gang, now, self._should_stop)
+        if isinstance(result, Unschedulable):
+            return {member.metadata.key: result for member in gang.waiting}
+        assigned = {assignment.pod.metadata.key: assignment for assignment in result.assignments}
+        return {**assigned, **result.unplaced}
+
+    def gang_of(self, pod: Pod) -> Gang | Unschedulable | None:
+        """Return the gang that the pod is placed with, or what that waits for; None without one."""
+        return podgroups.gang_of(pod, self._state)
+
+    def place_gang(
+        self, gang: Gang, now: datetime.datetime, should_stop: Callable[[], bool]
+    ) -> Steps[GangPlacement | Unschedulable]:
+        """Return and reserve nodes for enough pods of a gang, or return why there are none.
+
+        `should_stop` limits the search for other nodes when the best ones do not suffice.
+        """
+        result = yield from self._gangs.place(gang, now, should_stop)
+        if isinstance(result, Unschedulable):
+            return msgspec.structs.replace(result, placement_key=("gang", gang.key))
+        for assignment in result.assignments:
+            self._forget_nomination(assignment.pod)
+        return result
+
+    def place_pod(self, pod: Pod, now: datetime.datetime) -> Steps[Decision]:
+        """Return and reserve a node for a pod that is in no gang, or return why there is none."""
+        if pod.spec.scheduling_gates:
+            return _gated(pod)
+        demand = self._demands.demand_of(pod, self._state.group_of(pod), now)
+        if isinstance(demand, Unschedulable):
+            return demand
+        kept: frozenset[str] = frozenset()
+        if self._preemption is not None:
+            kept = self._preemption.nominations.kept_from(pod)
+        choice = yield from self._chooser.choose(demand, kept)
+        if isinstance(choice, NodeAssignment):
+            self._state.reserve(choice)
+            self._forget_nomination(pod)
+            return choice
+        return (yield from self._unschedulable(demand, choice))
+
+    def _unschedulable(self, demand: PodDemand, choice: NoNode) -> Steps[Unschedulable]:
+        result = msgspec.structs.replace(
+            choice.result, placement_key=self._chooser.placement_key(demand)
+        )
+        if self._preemption is None:
+            return result
+        pod = demand.pod
+        reason = self._preemption.ineligible(pod)
+        if reason:
+            return msgspec.structs.replace(result, preemption_message=reason)
+        self._preemption.nominations.remove(pod.metadata.key)
+        plan = yield from self._preemption.plan(demand, choice.ranking)
+        if plan is None:
+            return result
+        # Until the victims are gone, no pod of lower priority may take the node.
+        self._preemption.nominations.add(pod, plan.node)
+        return msgspec.structs.replace(result, preemption=plan)
+
+    def _forget_nomination(self, pod: Pod) -> None:
+        if self._preemption is not None:
+            self._preemption.nominations.remove(pod.metadata.key)
+
+
+def _gated(pod: Pod) -> Unschedulable:
+    # https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/plugins/schedulinggates/scheduling_gates.go
+    # (PreEnqueue)
+    names = " ".join(gate.name for gate in pod.spec.scheduling_gates)
+    return Unschedulable(before_nodes=f"waiting for scheduling gates: [{names}]", is_gated=True)

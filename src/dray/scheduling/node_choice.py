@@ -1,0 +1,209 @@
+"""The node for one pod, with the devices that the pod gets there."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Generator, Hashable, Sequence
+from typing import NamedTuple
+
+from dray.scheduling import unschedulable, wake_events
+from dray.scheduling.claims import device_fit
+from dray.scheduling.claims.assignments import NodeAssignment, NodeFit
+from dray.scheduling.claims.device_fit import DeviceMatcher
+from dray.scheduling.claims.pod_demand import PodDemand
+from dray.scheduling.nodes import node_fit, scoring
+from dray.scheduling.nodes.node_fit import NodeState, Reasons
+from dray.scheduling.nodes.scoring import Ranking, Rate
+from dray.scheduling.state import SchedulingState
+from dray.scheduling.steps import SearchOutcome, Step, Steps
+from dray.scheduling.unschedulable import Unschedulable
+
+_RANKED_NODES_LIMIT = 200_000
+"""Nodes in all cached rankings together, which bounds their memory."""
+
+
+class NoNode(NamedTuple):
+    """No node fits. `ranking` has the reasons per node, for preemption."""
+
+    result: Unschedulable
+    ranking: Ranking
+
+
+class NodeChooser:
+    """Chooses nodes. Caches a ranking of nodes for every signature of a demand."""
+
+    def __init__(self, state: SchedulingState, devices: DeviceMatcher, rate: Rate) -> None:
+        self._state, self._devices, self._rate = state, devices, rate
+        self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()
+        self._epoch = -1
+
+    def choose(
+        self, demand: PodDemand, avoided: frozenset[str] = frozenset()
+    ) -> Steps[NodeAssignment | NoNode]:
+        """Return the best node, or why there is none. `avoided` are kept for other pods."""
+        ranking = self._ranking(demand)
+        yield from ranking.update()
+        try:
+            if scoring.have_alternatives(demand.claims):
+                assignment = yield from self._best_alternatives(ranking, demand, avoided)
+            else:
+                assignment = yield from self._first_fit(ranking, demand, avoided)
+        except device_fit.SearchFailed as failed:
+            return NoNode(_search_failed(failed), ranking)
+        return assignment or NoNode(self._no_fit(ranking, demand), ranking)
+
+    def all_fits(
+        self, demand: PodDemand
+    ) -> Generator[Step | NodeAssignment, SearchOutcome | None, None]:
+        """Yield an assignment for every node that fits, the best first, between the steps.
+
+        Each node is checked when it is its turn, so the caller may reserve assignments meanwhile.
+        """
+        ranking = self._new_ranking(demand, self._named(demand), self._affinity(demand))
+        yield from ranking.update()
+        while (state := ranking.take()) is not None:
+            try:
+                fit = yield from self._devices.fit_on(demand, state)
+            except device_fit.SearchFailed:
+                return
+            if isinstance(fit, NodeFit):
+                yield NodeAssignment(demand.pod, state.name, fit)
+            yield None
+
+    def placement_key(self, demand: PodDemand) -> Hashable:
+        """Return a key that is equal for pods of which either all fit somewhere or none does."""
+        if self._affinity(demand) is not None:
+            return demand.pod.metadata.uid
+        return demand.signature(), demand.shared_claims()
+
+    def _ranking(self, demand: PodDemand) -> Ranking:
+        named, affinity = self._named(demand), self._affinity(demand)
+        # Such rankings depend on more than the signature, and mostly have few nodes.
+        if named is not None or demand.allocated or affinity is not None:
+            return self._new_ranking(demand, named, affinity)
+        if self._epoch != self._state.inventory.epoch:
+            self._rankings.clear()
+            self._epoch = self._state.inventory.epoch
+        signature = demand.signature()
+        ranking = self._rankings.get(signature)
+        if ranking is None:
+            ranking = self._rankings[signature] = self._new_ranking(demand)
+            while len(self._rankings) * len(self._state.nodes) > _RANKED_NODES_LIMIT:
+                self._rankings.popitem(last=False)
+        else:
+            self._rankings.move_to_end(signature)
+        return ranking
+
+    def _first_fit(
+        self, ranking: Ranking, demand: PodDemand, avoided: frozenset[str]
+    ) -> Steps[NodeAssignment | None]:
+        # Nodes are in order of their score, and devices do not change it: the first fit is the
+        # best one. A node without a fit leaves the ranking until something changes there.
+        skipped: list[NodeState] = []
+        try:
+            while (state := ranking.best()) is not None:
+                if state.name in avoided:
+                    ranking.take()
+                    skipped.append(state)
+                    continue
+                fit = yield from self._devices.fit_on(demand, state)
+                if isinstance(fit, NodeFit):
+                    return NodeAssignment(demand.pod, state.name, fit)
+                ranking.reject(state, fit)
+                yield None
+            return None
+        finally:
+            ranking.put_back(skipped)
+
+    def _best_alternatives(
+        self, ranking: Ranking, demand: PodDemand, avoided: frozenset[str]
+    ) -> Steps[NodeAssignment | None]:
+        """Compare nodes by the alternatives they offer, as well as by everything else."""
+        enough = scoring.enough_to_compare(len(self._state.nodes))
+        taken: list[NodeState] = []
+        fits: list[tuple[NodeState, NodeFit]] = []
+        try:
+            while len(fits) < enough and (state := ranking.take()) is not None:
+                taken.append(state)
+                if state.name in avoided:
+                    continue
+                fit = yield from self._devices.fit_on(demand, state)
+                if isinstance(fit, NodeFit):
+                    fits.append((state, fit))
+                else:
+                    taken.pop()
+                    ranking.reject(state, fit)
+                yield None
+        finally:
+            ranking.put_back(taken)
+        return _best(ranking, demand, fits)
+
+    def _named(self, demand: PodDemand) -> list[NodeState] | None:
+        """Return the only possible nodes, if the pod or its claims name them."""
+        names = demand.requirements.names
+        of_claims = demand.named_nodes()
+        if of_claims is not None:
+            names = of_claims if names is None else names & of_claims
+        if names is None:
+            return None
+        return [state for name in names if (state := self._state.nodes.get(name)) is not None]
+
+    def _affinity(self, demand: PodDemand) -> Callable[[NodeState], Reasons] | None:
+        return self._state.affinity.checks_for(demand.pod, demand.requirements)
+
+    def _new_ranking(
+        self,
+        demand: PodDemand,
+        among: Sequence[NodeState] | None = None,
+        affinity: Callable[[NodeState], Reasons] | None = None,
+    ) -> Ranking:
+        return Ranking(
+            self._state.nodes,
+            self._state.inventory,
+            demand.requirements,
+            self._rate,
+            demand.extended.__contains__,
+            among,
+            affinity,
+        )
+
+    def _no_fit(self, ranking: Ranking, demand: PodDemand) -> Unschedulable:
+        reasons = ranking.reasons()
+        others = len(self._state.nodes) - sum(1 for _ in ranking.rejected())
+        if others > 0 and (demand.requirements.names is not None or demand.allocated):
+            # Nodes that are not named were never checked; their reason is that they are not.
+            is_named_by_pod = bool(demand.requirements.names)
+            reason = node_fit.NOT_NAMED if is_named_by_pod else device_fit.NOT_AVAILABLE
+            reasons += Counter({reason: others})
+        states = list(self._state.nodes) if demand.allocated else []
+        return unschedulable.no_fit(
+            reasons,
+            len(self._state.nodes),
+            demand.claims,
+            self._devices.unusable_claims(demand, states),
+            demand.shared_claims(),
+        )
+
+
+def _best(
+    ranking: Ranking, demand: PodDemand, fits: Sequence[tuple[NodeState, NodeFit]]
+) -> NodeAssignment | None:
+    """Return the fit with the highest score; alternatives are scored relative to the best."""
+    if not fits:
+        return None
+    scores = [scoring.alternatives(fit.allocations()) for _, fit in fits]
+    highest = max(scores) or 1
+    totals = [
+        ranking.score(state) + scoring.ALTERNATIVES_WEIGHT * (score * scoring.HIGHEST // highest)
+        for (state, _), score in zip(fits, scores, strict=True)
+    ]
+    state, fit = fits[totals.index(max(totals))]
+    return NodeAssignment(demand.pod, state.name, fit)
+
+
+def _search_failed(failed: device_fit.SearchFailed) -> Unschedulable:
+    return Unschedulable(
+        error=f'running "DynamicResources" filter plugin: {failed}',
+        wake_events=frozenset({wake_events.DEVICES, wake_events.CLASSES, wake_events.NODES}),
+        is_retried=failed.is_retriable,
+    )

@@ -1,0 +1,1 @@
+"""Nodes: what a pod requires of one, which nodes fit, and how they are scored."""

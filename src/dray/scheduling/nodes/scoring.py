@@ -1,0 +1,257 @@
+"""Scores of nodes as kube-scheduler computes them, and nodes kept in order of their score.
+
+A `Ranking` belongs to one signature: the requirements of a pod and the requests of its claims.
+Every node is either a candidate in it or has reasons against it. It is updated from the logs of
+changed nodes, so the next pod with the same signature costs one node, not all of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.api import well_known
+from dray.api.types.dra import AllocationResult, ResourceClaim
+from dray.scheduling.nodes import node_fit
+from dray.scheduling.nodes.node_fit import FilterReason, Nodes, NodeState, Reasons
+from dray.scheduling.nodes.pod_requirements import PodRequirements
+
+HIGHEST = 100
+ALTERNATIVES_LIMIT = 8
+"""FirstAvailableDeviceRequestMaxSize."""
+_STEP = 128
+"""Nodes to check before the caller may pause."""
+
+# The weights of the plugins in apis/config/v1/default_plugins.go.
+TAINTS_WEIGHT, AFFINITY_WEIGHT, ALTERNATIVES_WEIGHT = 3, 2, 2
+
+Rate = Callable[[NodeState, PodRequirements], float]
+
+
+def least_allocated(state: NodeState, requirements: PodRequirements) -> float:
+    """Score nodes with more free resources higher (noderesources, leastResourceScorer)."""
+    free = _free_portions(state, requirements)
+    return sum(free) // len(free) if free else 0
+
+
+def most_allocated(state: NodeState, requirements: PodRequirements) -> float:
+    """Score nodes with less free resources higher."""
+    free = _free_portions(state, requirements)
+    return HIGHEST - sum(free) // len(free) if free else 0
+
+
+def _free_portions(state: NodeState, requirements: PodRequirements) -> list[int]:
+    requested = (
+        ("cpu", state.scored_cpu + requirements.usage.scored_cpu),
+        ("memory", state.scored_memory + requirements.usage.scored_memory),
+    )
+    portions = []
+    for name, used in requested:
+        capacity = state.allocatable.get(name, 0)
+        if capacity:
+            portions.append(max(capacity - used, 0) * HIGHEST // capacity)
+    return portions
+
+
+def preference(state: NodeState, requirements: PodRequirements) -> float:
+    """Score preferred node affinity, and taints with effect PreferNoSchedule."""
+    assert state.node is not None
+    score = 0.0
+    if requirements.preference is not None:
+        matched = requirements.preference(state.node.metadata.labels, state.name)
+        score += AFFINITY_WEIGHT * min(matched, HIGHEST)
+    taints = state.node.spec.taints
+    untolerated = requirements.untolerated(taints, well_known.PREFER_NO_SCHEDULE) if taints else 0
+    return score + TAINTS_WEIGHT * HIGHEST // (untolerated + 1)
+
+
+def devices_in_use(inventory: ClusterInventory, state: NodeState) -> float:
+    """Return the share of the node's devices that claims hold, from 0 to `HIGHEST`."""
+    on_node = inventory.inventory(inventory.nodes[state.name])
+    total = on_node.everything.bit_count()
+    in_use = (on_node.taken | on_node.shared).bit_count()
+    return in_use * HIGHEST / total if total else 0
+
+
+def rate_for(policy: str | None, inventory: ClusterInventory) -> Rate:
+    """Return the score function of a policy; kube-scheduler's for None."""
+    if policy is None:
+        return lambda state, requirements: (
+            preference(state, requirements) + least_allocated(state, requirements)
+        )
+    if policy == "spread":
+        return lambda state, requirements: (
+            preference(state, requirements)
+            + least_allocated(state, requirements)
+            + (HIGHEST - devices_in_use(inventory, state))
+        )
+    return lambda state, requirements: (
+        preference(state, requirements)
+        + most_allocated(state, requirements)
+        + devices_in_use(inventory, state)
+    )
+
+
+def alternatives(pairs: Iterable[tuple[ResourceClaim, AllocationResult]]) -> int:
+    """Score how early in its list each allocated alternative is.
+
+    https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go
+    (computeScore)
+    """
+    score = 0
+    for claim, allocation in pairs:
+        chosen = {result.request for result in allocation.devices.results if "/" in result.request}
+        for request in claim.spec.devices.requests:
+            for position, alternative in enumerate(request.first_available):
+                if f"{request.name}/{alternative.name}" in chosen:
+                    score += ALTERNATIVES_LIMIT - position
+    return score
+
+
+def have_alternatives(claims: Iterable[ResourceClaim]) -> bool:
+    return any(
+        request.first_available for claim in claims for request in claim.spec.devices.requests
+    )
+
+
+def enough_to_compare(nodes: int) -> int:
+    """Return how many fitting nodes to compare.
+
+    https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/schedule_one.go
+    (numFeasibleNodesToFind)
+    """
+    if nodes < 100:
+        return nodes
+    return max(nodes * max(50 - nodes // 125, 5) // 100, 100)
+
+
+class Ranking:
+    """The nodes for one signature: candidates, best first, and the others with the reasons."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        inventory: ClusterInventory,
+        requirements: PodRequirements,
+        rate: Rate,
+        is_delegated: node_fit.IsDelegated,
+        among: Sequence[NodeState] | None = None,
+        affinity: Callable[[NodeState], Reasons] | None = None,
+    ) -> None:
+        self._nodes, self._inventory, self._requirements = nodes, inventory, requirements
+        self._rate, self._is_delegated, self._affinity = rate, is_delegated, affinity
+        self._among = None if among is None else {state.index for state in among}
+        self._heap: list[tuple[float, int]] = []
+        self._scores: dict[int, float] = {}
+        """The candidates with their scores. Heap entries with another score are out of date."""
+        self._reasons: dict[int, Reasons] = {}
+        self._changes_cursor = self._relaxed_cursor = -1
+
+    def update(self) -> Iterator[None]:
+        """Check again the nodes that changed. Yields where the caller may pause."""
+        changes, relaxed = self._nodes.changes, self._inventory.relaxed_nodes
+        cursors = changes.end(), relaxed.end()
+        changed = self._changed()
+        if changed < 0:
+            self._clear()
+            indexes: Iterable[int] = self._all_indexes()
+        else:
+            indexes = _members(changed)
+        for number, index in enumerate(indexes, 1):
+            self._check(index)
+            if number % _STEP == 0:
+                yield
+        # Not before the end: an update that is abandoned half-way has to be done again.
+        self._changes_cursor, self._relaxed_cursor = cursors
+        # Out-of-date entries stay in the heap until they surface; rebuild it before they dominate.
+        if len(self._heap) > 4 * len(self._scores) + _STEP:
+            self._heap = [(score, index) for index, score in self._scores.items()]
+            heapq.heapify(self._heap)
+
+    def best(self) -> NodeState | None:
+        """Return the best candidate, which stays one; None if there is none."""
+        heap = self._heap
+        while heap:
+            score, index = heap[0]
+            if self._scores.get(index) == score:
+                return self._nodes.at(index)
+            heapq.heappop(heap)
+        return None
+
+    def take(self) -> NodeState | None:
+        """Remove and return the best candidate, until `put_back`; None if there is none."""
+        state = self.best()
+        if state is not None:
+            del self._scores[state.index]
+        return state
+
+    def put_back(self, states: Iterable[NodeState]) -> None:
+        for state in states:
+            self._rank(state)
+
+    def score(self, state: NodeState) -> float:
+        return self._rate(state, self._requirements)
+
+    def reject(self, state: NodeState, reasons: Reasons) -> None:
+        """Remove a candidate until something changes on its node."""
+        self._scores.pop(state.index, None)
+        self._reasons[state.index] = reasons
+
+    def reasons(self) -> Counter[FilterReason]:
+        """Count the nodes that are no candidates by reason."""
+        counted: Counter[FilterReason] = Counter()
+        for reasons in self._reasons.values():
+            counted.update(reasons)
+        return counted
+
+    def rejected(self) -> Iterator[tuple[NodeState, Reasons]]:
+        """Yield the nodes that are no candidates, with the reasons."""
+        for index, reasons in self._reasons.items():
+            state = self._nodes.at(index)
+            if state is not None:
+                yield state, reasons
+
+    def _changed(self) -> int:
+        """Return the indexes of changed nodes as a bit set; negative if all may have changed."""
+        if self._changes_cursor < 0:
+            return -1
+        changed = self._nodes.changes.since(self._changes_cursor)
+        return changed | self._inventory.relaxed_nodes.since(self._relaxed_cursor)
+
+    def _all_indexes(self) -> list[int]:
+        if self._among is not None:
+            return sorted(self._among)
+        return [state.index for state in self._nodes]
+
+    def _clear(self) -> None:
+        self._heap.clear()
+        self._scores.clear()
+        self._reasons.clear()
+
+    def _check(self, index: int) -> None:
+        self._scores.pop(index, None)
+        self._reasons.pop(index, None)
+        state = self._nodes.at(index)
+        if state is None or (self._among is not None and index not in self._among):
+            return
+        reasons = node_fit.reasons_against(state, self._requirements, self._is_delegated)
+        if not reasons and self._affinity is not None:
+            reasons = self._affinity(state)
+        if reasons:
+            self._reasons[index] = reasons
+        else:
+            self._rank(state)
+
+    def _rank(self, state: NodeState) -> None:
+        score = -self._rate(state, self._requirements)
+        self._scores[state.index] = score
+        heapq.heappush(self._heap, (score, state.index))
+
+
+def _members(indexes: int) -> Iterator[int]:
+    while indexes:
+        bit = indexes & -indexes
+        indexes ^= bit
+        yield bit.bit_length() - 1

@@ -1,0 +1,239 @@
+"""PodGroups: pods that are placed together or not at all, and claims that they share.
+
+Pods are placed one after the other, each counting with those before it. If too few get a node that
+way, other nodes are tried for the earlier ones, and the pod that found none goes first.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import NamedTuple
+
+from dray.api.ids import ClaimKey, ObjectKey
+from dray.api.types.dra import AllocationResult
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import PodGroup
+from dray.scheduling import pod_index, wake_events
+from dray.scheduling.claims.assignments import NodeAssignment
+from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
+from dray.scheduling.node_choice import NodeChooser, NoNode
+from dray.scheduling.state import SchedulingState
+from dray.scheduling.steps import SearchOutcome, Step, Steps
+from dray.scheduling.unschedulable import Unschedulable
+
+ShouldStop = Callable[[], bool]
+
+
+class Gang(NamedTuple):
+    """A PodGroup that is placed as a whole."""
+
+    group: PodGroup
+    waiting: Sequence[Pod]
+    """The pods that have no node yet."""
+    needed: int
+    """How many of them must get one."""
+    scheduled: int
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.group.metadata.key
+
+    def too_few(self, placed: int) -> str:
+        """Return kube-scheduler's message for a group of which only `placed` pods fit."""
+        minimum, scheduled = self.needed + self.scheduled, self.scheduled + placed
+        return f"minCount ({minimum}) cannot be satisfied: {scheduled} scheduled, 0 remaining"
+
+
+class GangPlacement(NamedTuple):
+    """The assignments of a gang, and why its other pods have none. The former are reserved."""
+
+    assignments: Sequence[NodeAssignment]
+    unplaced: Mapping[ObjectKey, Unschedulable]
+
+
+def gang_of(pod: Pod, state: SchedulingState) -> Gang | Unschedulable | None:
+    """Return the gang that the pod is placed with, or what that waits for; None without one."""
+    key = pod_index.group_key(pod)
+    if key is None or not state.features.generic_workload:
+        return None
+    group = state.groups.get(key)
+    if group is None:
+        message = f'waiting for pods\'s pod group "{key.name}" to appear in scheduling queue'
+        return _wait(key, message)
+    policy = group.spec.scheduling_policy.gang
+    if policy is None:
+        return None
+    members = state.pods.in_group(key)
+    waiting = [member for member in members if _waits(member, state)]
+    scheduled = sum(map(state.is_placed, members))
+    if len(waiting) + scheduled < policy.min_count:
+        return _wait(key, "waiting for minCount pods from a gang to appear in scheduling queue")
+    waiting.sort(key=lambda member: member.metadata.creation_timestamp or "")
+    return Gang(group, waiting, max(policy.min_count - scheduled, 0), scheduled)
+
+
+def _waits(pod: Pod, state: SchedulingState) -> bool:
+    is_free_to_go = state.is_pending(pod) and not pod.spec.scheduling_gates
+    return is_free_to_go and not state.is_placed(pod)
+
+
+def _wait(key: ObjectKey, message: str) -> Unschedulable:
+    events = frozenset({wake_events.group_changes(key)})
+    return Unschedulable(group_message=message, wake_events=events, is_transient=True)
+
+
+class GangPlacer:
+    """Places whole gangs."""
+
+    def __init__(
+        self, state: SchedulingState, chooser: NodeChooser, demands: DemandResolver
+    ) -> None:
+        self._state, self._chooser, self._demands = state, chooser, demands
+
+    def place(
+        self, gang: Gang, now: datetime.datetime, should_stop: ShouldStop
+    ) -> Steps[GangPlacement | Unschedulable]:
+        """Return and reserve nodes for enough pods of the gang, or return why there are none.
+
+        `should_stop` limits the search after the first attempt; it is called at its start too.
+        """
+        attempt = _Attempt(self._state, self._chooser, self._demands, now)
+        try:
+            result = yield from self._place(gang, attempt, should_stop)
+        except BaseException:
+            # Also when the caller abandons the steps: nothing of the gang may stay reserved.
+            attempt.release_all()
+            raise
+        return result
+
+    def _place(
+        self, gang: Gang, attempt: _Attempt, should_stop: ShouldStop
+    ) -> Steps[GangPlacement | Unschedulable]:
+        unplaced = yield from attempt.place_greedily(gang.waiting)
+        if len(attempt.assignments) >= gang.needed:
+            return GangPlacement(attempt.assignments, unplaced)
+        result = _not_enough(gang, len(attempt.assignments), unplaced)
+        attempt.release_all()
+        if not (yield from self._backtrack(gang, attempt, should_stop)):
+            return result
+        placed = {assignment.pod.metadata.uid for assignment in attempt.assignments}
+        others = [pod for pod in gang.waiting if pod.metadata.uid not in placed]
+        unplaced = yield from attempt.place_greedily(others)
+        return GangPlacement(attempt.assignments, unplaced)
+
+    def _backtrack(self, gang: Gang, attempt: _Attempt, should_stop: ShouldStop) -> Steps[bool]:
+        """Place as many pods as needed, in any order and on any nodes."""
+        pods = list(gang.waiting)
+        if should_stop():
+            return False
+        for _ in gang.waiting:
+            stuck = yield from attempt.place_all(pods[: gang.needed], should_stop)
+            if stuck is None:
+                return True
+            if should_stop():
+                return False
+            # The pod that found no node is the hardest to place: it goes first next time.
+            pods.insert(0, pods.pop(stuck))
+        return False
+
+
+class _Attempt:
+    """Assignments of pods of one gang, reserved in the state."""
+
+    def __init__(
+        self,
+        state: SchedulingState,
+        chooser: NodeChooser,
+        demands: DemandResolver,
+        now: datetime.datetime,
+    ) -> None:
+        self._state, self._chooser, self._demands, self._now = state, chooser, demands, now
+        self.assignments: list[NodeAssignment] = []
+
+    def place_greedily(self, pods: Sequence[Pod]) -> Steps[Mapping[ObjectKey, Unschedulable]]:
+        """Give every pod the best node that is left. Returns why the others have none."""
+        unplaced: dict[ObjectKey, Unschedulable] = {}
+        for pod in pods:
+            demand = self._demand(pod)
+            if isinstance(demand, Unschedulable):
+                unplaced[pod.metadata.key] = demand
+                continue
+            choice = yield from self._chooser.choose(demand)
+            if isinstance(choice, NoNode):
+                unplaced[pod.metadata.key] = choice.result
+            else:
+                self._reserve(choice)
+        return unplaced
+
+    def place_all(self, pods: Sequence[Pod], should_stop: ShouldStop) -> Steps[int | None]:
+        """Place all of the pods by backtracking. Returns None, or the furthest pod that failed."""
+        furthest = 0
+        stack: list[_Fits] = []
+        while len(self.assignments) < len(pods):
+            if len(stack) == len(self.assignments):
+                stack.append(self._fits(pods[len(stack)]))
+            assignment = yield from _next(stack[-1])
+            if assignment is not None:
+                self._reserve(assignment)
+                continue
+            furthest = max(furthest, len(self.assignments))
+            stack.pop()
+            if not self.assignments or should_stop():
+                self.release_all()
+                return furthest
+            self._state.release(self.assignments.pop())
+        return None
+
+    def release_all(self) -> None:
+        while self.assignments:
+            self._state.release(self.assignments.pop())
+
+    def _reserve(self, assignment: NodeAssignment) -> None:
+        self._state.reserve(assignment)
+        self.assignments.append(assignment)
+
+    def _fits(self, pod: Pod) -> _Fits:
+        demand = self._demand(pod)
+        if not isinstance(demand, Unschedulable):
+            yield from self._chooser.all_fits(demand)
+
+    def _demand(self, pod: Pod) -> PodDemand | Unschedulable:
+        """Return the pod's demand; claims that it shares with earlier pods are allocated."""
+        shared: dict[ClaimKey, AllocationResult] = {
+            assigned.claim.key: assigned.allocation
+            for assignment in self.assignments
+            for assigned in assignment.fit.claims
+            if assigned.allocation is not None
+        }
+        return self._demands.demand_of(pod, self._state.group_of(pod), self._now, shared)
+
+
+_Fits = Generator[Step | NodeAssignment, SearchOutcome | None, None]
+
+
+def _next(fits: _Fits) -> Steps[NodeAssignment | None]:
+    """Return the next assignment; None after the last one."""
+    outcome: SearchOutcome | None = None
+    while True:
+        try:
+            step = fits.send(outcome)
+        except StopIteration:
+            return None
+        if isinstance(step, NodeAssignment):
+            return step
+        outcome = yield step
+
+
+def _not_enough(
+    gang: Gang, placed: int, unplaced: Mapping[ObjectKey, Unschedulable]
+) -> Unschedulable:
+    events = {wake_events.group_changes(gang.key)}
+    for result in unplaced.values():
+        events |= result.wake_events
+    return Unschedulable(
+        group_message=gang.too_few(placed),
+        wake_events=frozenset(events),
+        claims=next((result.claims for result in unplaced.values() if result.claims), ()),
+        is_transient=any(result.is_transient for result in unplaced.values()),
+    )
