@@ -30,7 +30,7 @@ _ALLOCATOR_GATES = (
 
 
 class Scenario(msgspec.Struct, kw_only=True):
-    """What a scenario file says. Equal parts of slices are kept once."""
+    """The content of a scenario file. Equal parts of slices are kept once."""
 
     name: str = ""
     nodes: Sequence[Node] = ()
@@ -41,7 +41,7 @@ class Scenario(msgspec.Struct, kw_only=True):
     feature_set: str = "default"
 
     def features(self) -> Features:
-        """The gates: the defaults, all that the allocator knows, or exactly those named."""
+        """Return the gates: the defaults, all that the allocator has, or exactly those named."""
         if self.feature_set in ("", "default"):
             return features.DEFAULT
         named = set(self.feature_set.replace("+", ",").split(","))
@@ -65,10 +65,10 @@ class _File(msgspec.Struct, rename="camel", kw_only=True):
 
 
 def read(data: bytes) -> Scenario:
-    """A scenario file's content; nothing of the text is kept."""
+    """Decode a scenario file; nothing of the text is kept."""
     file = msgspec.json.decode(data, type=_File)
     decoder = msgspec.json.Decoder(ResourceSlice)
-    # One by one, so that what equals something seen before is freed before the next is decoded.
+    # One by one: parts equal to earlier ones are freed before the next slice is decoded.
     interner = Interner()
     slices = [interner.share(decoder.decode(resource_slice)) for resource_slice in file.slices]
     return Scenario(
@@ -83,5 +83,5 @@ def read(data: bytes) -> Scenario:
 
 
 def convert(scenario: Mapping[str, Any]) -> Scenario:
-    """A scenario that is decoded to plain dicts already."""
+    """Convert a scenario that is decoded to plain dicts already."""
     return read(msgspec.json.encode(scenario))

@@ -18,7 +18,6 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model.rejections import AllocationError, Rejection
 from dray.allocator.scenarios import Scenario
 from dray.allocator.search import device_order
-from dray.api.ids import ClaimKey
 from dray.api.types.dra import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
 from dray.bench import measured_process
 
@@ -132,7 +131,7 @@ class _Run:
             return
         if isinstance(fit, placement.Fit):
             (allocation,) = fit.allocations
-            fleet.record_allocation(ClaimKey(claim.metadata.namespace, name), allocation)
+            fleet.record_allocation(claim.key, allocation)
             self._answers[name] = (fit.node, allocation)
             if self._rotates:
                 self._start = fleet.nodes[fit.node].index + 1

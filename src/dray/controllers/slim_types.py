@@ -19,44 +19,44 @@ from dray.api.types.meta import ObjectMeta, Wire
 Template = dict[str, Any]
 
 
-class DeploymentSpec(workloads.DeploymentSpec, frozen=True):
+class _DeploymentSpec(workloads.DeploymentSpec, frozen=True):
     template: Template = {}  # type: ignore[assignment]
 
 
 class Deployment(workloads.Deployment, frozen=True):
-    spec: DeploymentSpec = DeploymentSpec()
+    spec: _DeploymentSpec = _DeploymentSpec()
 
 
-class ReplicaSetSpec(workloads.ReplicaSetSpec, frozen=True):
+class _ReplicaSetSpec(workloads.ReplicaSetSpec, frozen=True):
     template: Template = {}  # type: ignore[assignment]
 
 
 class ReplicaSet(workloads.ReplicaSet, frozen=True):
-    spec: ReplicaSetSpec = ReplicaSetSpec()
+    spec: _ReplicaSetSpec = _ReplicaSetSpec()
 
 
-class StatefulSetSpec(workloads.StatefulSetSpec, frozen=True):
+class _StatefulSetSpec(workloads.StatefulSetSpec, frozen=True):
     template: Template = {}  # type: ignore[assignment]
 
 
 class StatefulSet(workloads.StatefulSet, frozen=True):
-    spec: StatefulSetSpec = StatefulSetSpec()
+    spec: _StatefulSetSpec = _StatefulSetSpec()
 
 
-class DaemonSetSpec(workloads.DaemonSetSpec, frozen=True):
+class _DaemonSetSpec(workloads.DaemonSetSpec, frozen=True):
     template: Template = {}  # type: ignore[assignment]
 
 
 class DaemonSet(workloads.DaemonSet, frozen=True):
-    spec: DaemonSetSpec = DaemonSetSpec()
+    spec: _DaemonSetSpec = _DaemonSetSpec()
 
 
-class JobSpec(workloads.JobSpec, frozen=True):
+class _JobSpec(workloads.JobSpec, frozen=True):
     template: Template = {}  # type: ignore[assignment]
 
 
 class Job(workloads.Job, frozen=True):
-    spec: JobSpec = JobSpec()
+    spec: _JobSpec = _JobSpec()
 
 
 class ClaimTemplate(Wire, frozen=True):

@@ -189,7 +189,7 @@ def _device(
     resource_slice: ResourceSlice, device: Device, holders: Mapping[DeviceId, list[ClaimHolder]]
 ) -> PublishedDevice:
     spec = resource_slice.spec
-    key = DeviceId(spec.driver, spec.pool.name, device.name)
+    key = DeviceId(*resource_slice.pool_id, device.name)
     return PublishedDevice(
         driver=spec.driver,
         pool=spec.pool.name,

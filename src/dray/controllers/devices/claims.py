@@ -76,12 +76,12 @@ class Claims(Loop[ClaimWork]):
 
     def resync(self) -> None:
         for claim in self._claims:
-            self._add(ClaimSubject.CLAIM, _key(claim))
+            self._add(ClaimSubject.CLAIM, claim.metadata.key)
         for pod in self._pods:
             if pod.spec.resource_claims:
-                self._add(ClaimSubject.POD, _key(pod))
+                self._add(ClaimSubject.POD, pod.metadata.key)
         for group in self._groups or ():
-            self._add(ClaimSubject.POD_GROUP, _key(group))
+            self._add(ClaimSubject.POD_GROUP, group.metadata.key)
 
     def _add(self, subject: ClaimSubject, key: ObjectKey) -> None:
         self.queue.add(ClaimWork(subject, key))
@@ -106,7 +106,7 @@ class Claims(Loop[ClaimWork]):
 
     def _release(self, pod: Pod) -> None:
         """Queue every claim that the pod used or that was created for it."""
-        owned = (_key(claim) for claim in self._claims.find(caches.OWNER, pod.metadata.uid))
+        owned = (claim.metadata.key for claim in self._claims.find(caches.OWNER, pod.metadata.uid))
         for key in {*pod_claims.used_claims(pod), *owned}:
             self._add(ClaimSubject.CLAIM, ObjectKey(*key))
 
@@ -121,20 +121,20 @@ class Claims(Loop[ClaimWork]):
             self._add(ClaimSubject.CLAIM, change.key)
         for pod in self._pods.find(caches.CLAIM, change.key):
             if pod_status.is_active(pod):
-                self._add(ClaimSubject.POD, _key(pod))
+                self._add(ClaimSubject.POD, pod.metadata.key)
         if self._groups is not None:
             for group in self._groups.find(caches.CLAIM, change.key):
-                self._add(ClaimSubject.POD_GROUP, _key(group))
+                self._add(ClaimSubject.POD_GROUP, group.metadata.key)
 
     def _template_changed(self, change: ObjectChange[ClaimTemplate]) -> None:
         if change.new is None:
             return
         for pod in self._pods.find(caches.TEMPLATE, change.key):
             if pod_status.is_active(pod):
-                self._add(ClaimSubject.POD, _key(pod))
+                self._add(ClaimSubject.POD, pod.metadata.key)
         if self._groups is not None:
             for group in self._groups.find(caches.TEMPLATE, change.key):
-                self._add(ClaimSubject.POD_GROUP, _key(group))
+                self._add(ClaimSubject.POD_GROUP, group.metadata.key)
 
     def _group_changed(self, change: ObjectChange[PodGroup]) -> None:
         group = change.new or change.old
@@ -148,7 +148,7 @@ class Claims(Loop[ClaimWork]):
                 self._add(ClaimSubject.CLAIM, ObjectKey(*key))
         for pod in self._pods.find(caches.GROUP, change.key):
             if pod_status.is_active(pod):
-                self._add(ClaimSubject.POD, _key(pod))
+                self._add(ClaimSubject.POD, pod.metadata.key)
 
     async def reconcile(self, key: ClaimWork) -> float | None:
         match key.subject:
@@ -331,10 +331,6 @@ class Claims(Loop[ClaimWork]):
         claim = self._claims.get(key.name, key.namespace)
         if claim is not None:
             await self._releaser.release(claim)
-
-
-def _key(value: ResourceClaim | Pod | PodGroup) -> ObjectKey:
-    return value.metadata.key
 
 
 def _uses_otherwise(old: Pod | None, new: Pod) -> bool:

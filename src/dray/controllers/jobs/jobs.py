@@ -88,7 +88,7 @@ class Jobs(Loop[JobWork]):
 
     def resync(self) -> None:
         for job in self._jobs:
-            self.queue.add(JobWork(_key(job)))
+            self.queue.add(JobWork(job.metadata.key))
         for pod in self._pods:
             self._add_leftover(pod)
 
@@ -170,8 +170,8 @@ class Jobs(Loop[JobWork]):
 
     async def _finish(self, job: Job) -> float | None:
         """Release the last pods, and delete the job when its time to live is over."""
-        self._backoffs.pop(_key(job), None)
-        self._counted.pop(_key(job), None)
+        self._backoffs.pop(job.metadata.key, None)
+        self._counted.pop(job.metadata.key, None)
         for pod in self._pods.find(caches.OWNER, job.metadata.uid):
             self._add_leftover(pod)
         ttl, finish = job.spec.ttl_seconds_after_finished, job_progress.finish(job)
@@ -198,7 +198,7 @@ class Jobs(Loop[JobWork]):
         progress, now = job_progress.read(job, self._without_counted(job, pods)), self.now()
         step = Step(job, progress, now, len(progress.active), progress.ready, progress.terminating)
         step.end = job_progress.ending(job, progress, now)
-        backoff = self._backoffs.get(_key(job), Backoff()).after(progress)
+        backoff = self._backoffs.get(job.metadata.key, Backoff()).after(progress)
         status = _started(job, now)
         if step.end is not None:
             await self._stop(step)
@@ -217,11 +217,11 @@ class Jobs(Loop[JobWork]):
     def _without_counted(self, job: Job, pods: Sequence[Pod]) -> list[Pod]:
         """Return the pods without those that are counted already but still in the cache."""
         tracked = {pod.metadata.uid for pod in pods if job_progress.is_tracked(pod)}
-        counted = self._counted.get(_key(job), set()) & tracked
+        counted = self._counted.get(job.metadata.key, set()) & tracked
         if counted:
-            self._counted[_key(job)] = counted
+            self._counted[job.metadata.key] = counted
         else:
-            self._counted.pop(_key(job), None)
+            self._counted.pop(job.metadata.key, None)
         return [pod for pod in pods if pod.metadata.uid not in counted]
 
     async def _stop(self, step: Step) -> None:
@@ -254,7 +254,7 @@ class Jobs(Loop[JobWork]):
             if job_progress.is_tracked(pod):
                 written = await self._untrack(pod)
                 if written:
-                    self._pod_writes.record(_key(step.job), written)
+                    self._pod_writes.record(step.job.metadata.key, written)
         outcome = await self._maker.delete_all(step.job.metadata, pods)
         step.failure = outcome.failure
         if outcome.failure is None:
@@ -314,7 +314,7 @@ class Jobs(Loop[JobWork]):
 
     async def _record(self, step: Step, status: JobStatus, backoff: Backoff) -> None:
         """Record ended pods, release and count them, and finish the job if all is done."""
-        job, key = step.job, _key(step.job)
+        job, key = step.job, step.job.metadata.key
         status = msgspec.structs.replace(
             status, active=step.active, ready=step.ready, terminating=step.terminating
         )
@@ -345,9 +345,9 @@ class Jobs(Loop[JobWork]):
                 step.failure = error
                 continue
             if written:
-                self._pod_writes.record(_key(step.job), written)
+                self._pod_writes.record(step.job.metadata.key, written)
             tracked.discard(pod.metadata.uid)
-            self._counted.setdefault(_key(step.job), set()).add(pod.metadata.uid)
+            self._counted.setdefault(step.job.metadata.key, set()).add(pod.metadata.uid)
         return tracked
 
     async def _write(self, job: Job, status: JobStatus) -> Job:
@@ -356,7 +356,7 @@ class Jobs(Loop[JobWork]):
         )
         if written is None:
             return job
-        self._written.record(_key(job), written)
+        self._written.record(job.metadata.key, written)
         return status_patches.decode(written, Job)
 
     def _tell_end(self, job: Job, end: WorkloadCondition) -> None:
@@ -368,10 +368,6 @@ class Jobs(Loop[JobWork]):
     def _record_event(self, job: Job, type_: str, reason: str, note: str) -> None:
         reference = events.reference(kinds.JOB, job.metadata)
         self._recorder.record(reference, type_, reason, note)
-
-
-def _key(job: Job) -> ObjectKey:
-    return job.metadata.key
 
 
 def _is_ours(job: Job) -> bool:

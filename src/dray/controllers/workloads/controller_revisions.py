@@ -112,7 +112,7 @@ class RevisionHistory:
             created = await self._create_or_get(body, workload.metadata.namespace)
             revision = status_patches.decode(created, ControllerRevision)
             if _has(revision, data):
-                self.writes.record(_key(workload), created)
+                self.writes.record(workload.metadata.key, created)
                 return Recorded(revision, collisions)
             collisions += 1
 
@@ -146,7 +146,7 @@ class RevisionHistory:
         patch = {"metadata": {"resourceVersion": metadata.resource_version}, "revision": number}
         kind = kinds.CONTROLLER_REVISION
         written = await self._client.patch(kind, metadata.name, patch, metadata.namespace)
-        self.writes.record(_key(workload), written)
+        self.writes.record(workload.metadata.key, written)
         return status_patches.decode(written, ControllerRevision)
 
     async def delete(self, workload: Workload, revisions: Iterable[ControllerRevision]) -> None:
@@ -157,7 +157,7 @@ class RevisionHistory:
                 deleted = await self._client.delete(
                     kinds.CONTROLLER_REVISION, metadata.name, metadata.namespace, options
                 )
-                self.writes.record(_key(workload), deleted)
+                self.writes.record(workload.metadata.key, deleted)
 
 
 def patch_to(template: Template) -> Data:
@@ -180,7 +180,3 @@ def _has(revision: ControllerRevision, data: Data) -> bool:
 def _age(revision: ControllerRevision) -> tuple[int, str, str]:
     metadata = revision.metadata
     return revision.revision, metadata.creation_timestamp or "", metadata.name
-
-
-def _key(workload: Workload) -> ObjectKey:
-    return workload.metadata.key

@@ -131,7 +131,7 @@ class Deployments(ObjectLoop):
             self.client, kinds.DEPLOYMENT, deployment.metadata, before, status
         )
         if written:
-            self._written.record(_key(deployment), written)
+            self._written.record(deployment.metadata.key, written)
 
     async def _roll(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> DeploymentStatus:
         """Do one step of the rollout. Returns the status after it."""
@@ -181,7 +181,7 @@ class Deployments(ObjectLoop):
         raw = await status_patches.patch_metadata(
             self.client, kinds.DEPLOYMENT, deployment.metadata, {"annotations": annotations}
         )
-        self._written.record(_key(deployment), raw)
+        self._written.record(deployment.metadata.key, raw)
         metadata = status_patches.decode(raw, Deployment).metadata
         return msgspec.structs.replace(deployment, metadata=metadata)
 
@@ -191,7 +191,7 @@ class Deployments(ObjectLoop):
         metadata = replica_set.metadata
         changes.setdefault("metadata", {})["resourceVersion"] = metadata.resource_version
         raw = await self.client.patch(kinds.REPLICA_SET, metadata.name, changes, metadata.namespace)
-        self._set_writes.record(_key(deployment), raw)
+        self._set_writes.record(deployment.metadata.key, raw)
         return status_patches.decode(raw, ReplicaSet)
 
     async def _scale(
@@ -304,7 +304,7 @@ class Deployments(ObjectLoop):
             return deployment, await self._existing(deployment, name, error)
         except errors.StatusError as error:
             raise self._creation_failed(deployment, name, error) from error
-        self._set_writes.record(_key(deployment), raw)
+        self._set_writes.record(deployment.metadata.key, raw)
         if size:
             self._tell_scaled(deployment, name, 0, size)
         deployment = await self._record_revision(deployment, revision)
@@ -372,10 +372,6 @@ class _Stop(Exception):
     def __init__(self, status: DeploymentStatus, cause: errors.StatusError | None) -> None:
         super().__init__()
         self.status, self.cause = status, cause
-
-
-def _key(deployment: Deployment) -> ObjectKey:
-    return deployment.metadata.key
 
 
 def _with(deployment: Deployment, changed: Conditions) -> Deployment:

@@ -47,7 +47,7 @@ class PodControl:
                     owner, events.WARNING, "FailedCreate", f"Error creating: {error}"
                 )
             raise
-        self.writes.record(ObjectKey(owner.namespace, owner.name), created)
+        self.writes.record(owner.key, created)
         name = created["metadata"]["name"]
         self._record_event(owner, events.NORMAL, "SuccessfulCreate", f"Created pod: {name}")
         return created
@@ -76,7 +76,7 @@ class PodControl:
         except errors.StatusError as error:
             self._record_event(owner, events.WARNING, "FailedDelete", f"Error deleting: {error}")
             raise
-        self.writes.record(ObjectKey(owner.namespace, owner.name), deleted)
+        self.writes.record(owner.key, deleted)
         note = f"Deleted pod: {pod.metadata.name}"
         self._record_event(owner, events.NORMAL, "SuccessfulDelete", note)
 
