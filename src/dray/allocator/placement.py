@@ -138,6 +138,7 @@ class Allocator:
         cluster = self._cluster
         cache = self._cache(claims)
         cache.sync(cluster)
+        # Sets of nodes are integers: one operation excludes any number of nodes.
         nodes = cluster.existing_nodes & cache.candidate_nodes
         if cache.skips_full_nodes:
             nodes &= cluster.nodes_with_free_devices
@@ -155,6 +156,7 @@ class Allocator:
             entry = cluster.by_index[bit.bit_length() - 1]
             assert entry is not None, "a node that is present has an entry"
             inventory = cluster.inventory(entry)
+            # A full node is excluded for all signatures at once, until a device is released there.
             if cache.skips_full_nodes and not inventory.everything & ~inventory.taken:
                 cluster.nodes_with_free_devices ^= bit
             else:
@@ -192,6 +194,7 @@ class Allocator:
             self._caches.clear()
             self._epoch = self._cluster.epoch
             self._problem_count = self._result_count = 0
+        # Names are not part of the key: claims from one template share everything cached here.
         key = requests.signature(claims)
         cache = self._caches.get(key)
         if cache is None:
@@ -232,6 +235,7 @@ def _no_fit(search: Search) -> NoFit:
     failure = None
     if any(pool.invalid_reason for pool in problem.inventory.pools):
         failure = AllocationError("invalid resource pools were encountered", on_node_only=True)
+    # A proof names what is missing; the search only knows where its deepest attempt ended.
     reason = infeasibility.find_infeasibility(problem) or search.rejection or rejections.NoDevices()
     return NoFit(reason, failure)
 

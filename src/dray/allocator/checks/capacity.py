@@ -75,6 +75,7 @@ def consumed(requested: Quantity | None, capacity: DeviceCapacity, *, fractional
         return requested
     if policy.valid_range is not None and policy.valid_range.min is not None:
         return _rounded_into_range(requested, policy.valid_range, fractional=fractional)
+    # Validation requires ascending values, so the first that is large enough is the smallest.
     for text in policy.valid_values:
         value = quantity.parse(text)
         if requested <= value:

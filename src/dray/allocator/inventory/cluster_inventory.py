@@ -65,6 +65,7 @@ class ChangeLog:
         return self._dropped + len(self._nodes)
 
     def add(self, node: int) -> None:
+        # Readers with an older cursor then read EVERY_NODE, which is always correct.
         if len(self._nodes) == _LOG_LIMIT:
             self._dropped += _LOG_LIMIT
             self._nodes.clear()
@@ -149,6 +150,7 @@ class ClusterInventory:
 
     def put_node(self, node: Node) -> None:
         entry = self._entry(node.metadata.name)
+        # Node statuses change all the time. Only a change of labels or features concerns devices.
         if entry.node is not None and _is_equivalent(entry.node, node):
             return
         entry.node = node
@@ -170,6 +172,7 @@ class ClusterInventory:
         if existing is not None:
             if existing.spec == spec:
                 return
+            # A slice that moves to another pool or node concerns its former nodes too.
             if _location(existing) != _location(resource_slice):
                 self.drop_slice(name)
         self._slices[name] = resource_slice
@@ -189,6 +192,7 @@ class ClusterInventory:
         spec = resource_slice.spec
         pool_id = resource_slice.pool_id
         pool = self._pool(pool_id)
+        # Before the removal: the nodes are those that the slices of the pool name.
         self._invalidate_nodes_of(pool)
         del pool.slices[name]
         self._drop_pool_if_unused(pool_id)
@@ -203,6 +207,7 @@ class ClusterInventory:
         name = device_class.metadata.name
         existing = self.classes.get(name)
         self.classes[name] = device_class
+        # Inventories do not depend on classes; cached results do.
         if existing is None or existing.spec != device_class.spec:
             self.epoch += 1
 
@@ -224,6 +229,7 @@ class ClusterInventory:
     def use_features(self, features: Features) -> None:
         if features == self.features:
             return
+        # Recorded again under the new gates, which decide whether a share counts as a whole device.
         allocations = dict(self._allocations)
         for key in allocations:
             self.release(key)
@@ -369,6 +375,7 @@ class ClusterInventory:
         if self._free_indexes:
             entry = NodeEntry(name, heapq.heappop(self._free_indexes))
             self.by_index[entry.index] = entry
+            # Allocators may have cached a negative result for the former node of this index.
             self._mark_relaxed([entry.index])
         else:
             entry = NodeEntry(name, len(self.by_index))

@@ -74,6 +74,7 @@ class DeviceCounts:
         return (
             cached.version == entry.holders.version
             and cached.epoch == self._cluster.epoch
+            # By identity: a changed slice is a new object.
             and len(cached.slices) == len(entry.slices)
             and all(map(operator.is_, cached.slices, entry.slices.values()))
         )

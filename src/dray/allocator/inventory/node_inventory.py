@@ -132,6 +132,7 @@ class NodeInventory:
 
     def members(self, devices: int) -> Iterator[Candidate]:
         """Yield the devices of a set, in order."""
+        # The lowest bit first, which is upstream's visiting order.
         while devices:
             bit = devices & -devices
             devices ^= bit
@@ -163,6 +164,7 @@ class NodeInventory:
         for candidate in self.devices:
             capacity = candidate.device.capacity
             for number, (other, members) in enumerate(distinct):
+                # Interned slices share their maps, so the first comparison decides in most cases.
                 if other is capacity or other == capacity:
                     distinct[number] = (other, members | candidate.bit)
                     break
@@ -239,6 +241,7 @@ class NodeInventory:
 
     def sync(self) -> None:
         """Take over what claims have taken and released since the last call."""
+        # Runs before every search of the node, so a pool without changes costs one comparison.
         for node_pool in self.node_pools:
             version = node_pool.holders.version
             if node_pool.synced_version != version:
@@ -253,6 +256,8 @@ class NodeInventory:
             else None
         )
         if changed is None:
+            # The journal does not reach back far enough: compare every device that is allocated,
+            # has its counters subtracted, or is on the node and may have been released.
             changed = {*node_pool.holders.by_device, *node_pool.charged, *node_pool.indexes}
         for name in changed:
             self._sync_device(node_pool, name)
@@ -271,6 +276,7 @@ class NodeInventory:
             self.shared = self.shared | bit if holders and holders.shares else self.shared & ~bit
         if node_pool.counters is None:
             return
+        # Counters are subtracted once per device, however many claims hold it or shares of it.
         if holders and name not in node_pool.charged:
             node_pool.counters.charge(name)
             node_pool.charged[name] = None

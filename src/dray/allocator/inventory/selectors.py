@@ -40,6 +40,8 @@ class CachedSelector:
     def matches(self, inventory: NodeInventory) -> DeviceMatches:
         if self._compiled.error is not None:
             return DeviceMatches(0, inventory.everything)
+        # A shape has only what the expression reads. An attribute without a value elsewhere on the
+        # device is an error nevertheless, whatever the cached result of the shape.
         matching, failing = 0, inventory.unusable
         for shape, members in inventory.group_by_shape(self.paths, self._read):
             result = self._results.get(shape)

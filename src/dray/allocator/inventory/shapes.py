@@ -47,6 +47,7 @@ def interned(shape: Hashable) -> Hashable:
 
 def is_usable(device: Device) -> bool:
     """Return whether expressions can be evaluated on a device: every attribute has a value."""
+    # Runs for every device of every node; the most common types are tested first.
     for attribute in device.attributes.values():
         if (
             attribute.string_value is None
