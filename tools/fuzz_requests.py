@@ -18,7 +18,7 @@ import yaml
 from dray.api import http_messages, kinds
 from dray.api.kinds import Kind
 from dray.api.schema import field_types
-from dray.api.schema.field_types import WireForm, Type
+from dray.api.schema.field_types import Type, WireForm
 from dray.api.types.meta import JsonObject
 
 
