@@ -137,6 +137,7 @@ class Queue:
         """Return the first ready pod. Call `park`, `retry`, `done` or `finish` afterwards."""
         while True:
             while self._ready:
+                # A removed or taken pod stays in the heap until it surfaces here.
                 _, _, entry = heapq.heappop(self._ready)
                 if entry.state == READY and self._entries.get(entry.key) is entry:
                     entry.state = IN_PROGRESS
@@ -177,6 +178,7 @@ class Queue:
         if self._is_probe(entry) and entry.group is not group:
             self._end_probe(entry)
         self._set_events(group, frozenset(events))
+        # Only the probe speaks for the group: pods that join it later do not prolong its back-off.
         if group.probe is entry or not group.entries:
             self._back_off(group, cost_seconds)
         # An event that came while the pod was tried found nobody waiting for it.
@@ -259,6 +261,7 @@ class Queue:
         if not group.entries:
             self._remove_group(group)
             return
+        # A scan, not a heap: once per attempt of the group, while joining and leaving stay cheap.
         probe = min(group.entries.values(), key=Entry.rank)
         del group.entries[probe.key]
         group.probe = probe

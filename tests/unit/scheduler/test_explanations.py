@@ -92,7 +92,7 @@ def test_the_standalone_scheduler_samples(
         return gates.DEFAULT
 
     monkeypatch.setattr(foreground, "run", loop.run)
-    monkeypatch.setattr(foreground, "until_told_to_end", lambda work: work())
+    monkeypatch.setattr(foreground, "until_signalled", lambda work: work())
     monkeypatch.setattr(foreground, "client_of", client_of)
     monkeypatch.setattr(command, "allowed_features", allowed_features)
     result = CliRunner().invoke(command.scheduler, ["--no-leader-elect", "--metrics-listen", ""])
