@@ -14,7 +14,7 @@ from dray.api import kinds
 from dray.driverkit.cdi import DeviceNode, Edits, Mount
 from dray.driverkit.driver import Allocated, Prepared
 from dray.drivers.nvidia.driver import NvidiaDriver, Options
-from dray.drivers.nvidia.hardware import Fault, Instance, Placement
+from dray.drivers.nvidia.hardware import GpuFault, Instance, Placement
 from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.inventory import Settings
 from dray.node.runtimes import sandbox
@@ -196,7 +196,7 @@ def test_a_fault_taints_the_gpu_and_evicts_its_pod(tmp_path: Path) -> None:
         await here.world.create(claim_template("t"))
         await here.world.create(shell("p", STAY, "t"))
         await here.world.pod_phase("p", "Running")
-        hardware.faults.append(Fault(hardware.known[0].uuid, 79))
+        hardware.faults.append(GpuFault(hardware.known[0].uuid, 79))
         here.driver.changed()
 
         async def is_evicted() -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dray.drivers.nvidia import nvml
-from dray.drivers.nvidia.hardware import Gpu, HardwareError, Unavailable
+from dray.drivers.nvidia.hardware import Gpu, GpuUnavailable, HardwareError
 from dray.drivers.nvidia.nvml import Nvml
 from tests.cluster import world
 
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def library() -> Nvml:
     try:
         found = nvml.open_library()
-    except Unavailable as error:
+    except GpuUnavailable as error:
         pytest.skip(f"there is no GPU here: {error}")
     if not found.gpus():
         pytest.skip("there is no GPU here")

@@ -15,17 +15,17 @@ from typing import Any
 from dray.drivers.nvidia import nvml
 from dray.drivers.nvidia.hardware import (
     ComputeInstance,
-    Condition,
     Fabric,
-    Fault,
     Gpu,
+    GpuCondition,
+    GpuFault,
+    GpuUnsupported,
     HardwareError,
     Instance,
     InUse,
     Lost,
+    MigProfile,
     Placement,
-    Profile,
-    Unsupported,
     Versions,
 )
 from tests.recorded import NVML
@@ -44,15 +44,15 @@ class FakeHardware:
 
     root: Path
     known: list[Gpu]
-    offered: dict[str, tuple[Profile, ...]]
+    offered: dict[str, tuple[MigProfile, ...]]
     modes: dict[str, bool] = field(default_factory=dict)
     made: dict[str, list[Instance]] = field(default_factory=dict)
     computing: dict[tuple[str, int], list[ComputeInstance]] = field(default_factory=dict)
     users: dict[str, list[int]] = field(default_factory=dict)
     exclusive: set[str] = field(default_factory=set)
-    conditions: dict[str, Condition] = field(default_factory=dict)
+    conditions: dict[str, GpuCondition] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
-    faults: deque[Fault] = field(default_factory=deque)
+    faults: deque[GpuFault] = field(default_factory=deque)
     calls: list[str] = field(default_factory=list)
     failing: dict[str, HardwareError] = field(default_factory=dict)
     """What the next call of a name raises."""
@@ -67,7 +67,7 @@ class FakeHardware:
         self._called("gpus")
         return [gpu for gpu in self.known if gpu.uuid not in self.lost]
 
-    def profiles(self, gpu: str) -> Sequence[Profile]:
+    def profiles(self, gpu: str) -> Sequence[MigProfile]:
         self._called("profiles", gpu)
         return self.offered.get(gpu, ())
 
@@ -135,11 +135,11 @@ class FakeHardware:
         self._called("set_exclusive", gpu)
         (self.exclusive.add if wanted else self.exclusive.discard)(gpu)
 
-    def condition(self, gpu: str) -> Condition:
+    def condition(self, gpu: str) -> GpuCondition:
         self._called("condition", gpu)
-        return self.conditions.get(gpu, Condition())
+        return self.conditions.get(gpu, GpuCondition())
 
-    def next_fault(self, timeout_seconds: float) -> Fault | None:
+    def next_fault(self, timeout_seconds: float) -> GpuFault | None:
         self._called("next_fault")
         return self.faults.popleft() if self.faults else None
 
@@ -153,9 +153,9 @@ class FakeHardware:
 
     def _only_partitionable(self, gpu: str) -> None:
         if not next(each for each in self.known if each.uuid == gpu).can_partition:
-            raise Unsupported(f"cannot read the MIG mode of {gpu}: Not Supported")
+            raise GpuUnsupported(f"cannot read the MIG mode of {gpu}: Not Supported")
 
-    def _profile(self, gpu: str, number: int) -> Profile:
+    def _profile(self, gpu: str, number: int) -> MigProfile:
         return next(each for each in self.offered[gpu] if each.id == number)
 
     def _instance(self, gpu: str, number: int) -> Instance:
@@ -164,7 +164,7 @@ class FakeHardware:
                 return each
         raise HardwareError(f"cannot find GPU instance {number}: Not Found")
 
-    def _has_engines(self, gpu: str, wanted: Profile) -> bool:
+    def _has_engines(self, gpu: str, wanted: MigProfile) -> bool:
         """A GPU has as much as its largest profile."""
         every = self.offered[gpu]
         taken = [wanted, *(self._profile(gpu, each.profile) for each in self.made[gpu])]
@@ -239,14 +239,14 @@ def _gpu(raw: dict[str, Any], index: int) -> Gpu:
     )
 
 
-def _profiles(raw: dict[str, Any]) -> list[Profile]:
+def _profiles(raw: dict[str, Any]) -> list[MigProfile]:
     found = []
     for profile in raw["gi_profiles"].values():
         info = profile["info"]
         if "error" in info:
             continue
         found.append(
-            Profile(
+            MigProfile(
                 id=info["id"],
                 name=info["name"].removeprefix("MIG "),
                 compute_slices=info["sliceCount"],

@@ -36,11 +36,11 @@ class CdiError(ValueError):
     """A device that no spec describes, or a spec that cannot be read."""
 
 
-class Part(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class SpecPart(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A part of a CDI spec, with the names of its fields on disk."""
 
 
-class DeviceNode(Part, frozen=True):
+class DeviceNode(SpecPart, frozen=True):
     path: str
     host_path: str = ""
     type: str = ""
@@ -49,20 +49,20 @@ class DeviceNode(Part, frozen=True):
     permissions: str = ""
 
 
-class Mount(Part, frozen=True):
+class Mount(SpecPart, frozen=True):
     host_path: str
     container_path: str
     options: tuple[str, ...] = ("ro", "nosuid", "nodev", "bind")
 
 
-class Hook(Part, frozen=True):
+class Hook(SpecPart, frozen=True):
     hook_name: str
     path: str
     args: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
 
 
-class _WrittenEdits(Part, frozen=True):
+class _WrittenEdits(SpecPart, frozen=True):
     env: tuple[str, ...] = ()
     device_nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()

@@ -12,7 +12,7 @@ from dray.telemetry import Counter, Gauge, Histogram, Registry
 
 
 @dataclass
-class Timing:
+class CallTiming:
     has_failed: bool = False
 
 
@@ -48,8 +48,8 @@ class Metrics:
         registry.register(self._operations, self.registrations, self.faults, self.devices, claims)
 
     @contextlib.contextmanager
-    def timed(self, operation: str) -> Iterator[Timing]:
-        timing, started = Timing(), time.perf_counter()
+    def timed(self, operation: str) -> Iterator[CallTiming]:
+        timing, started = CallTiming(), time.perf_counter()
         yield timing
         outcome = "error" if timing.has_failed else "ok"
         self._operations.observe(time.perf_counter() - started, self._driver, operation, outcome)

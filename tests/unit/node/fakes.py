@@ -16,7 +16,7 @@ import msgspec
 
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
-from dray.node.containers.container_attempts import Attempt, Command, Exit, Starter
+from dray.node.containers.container_attempts import Command, ContainerAttempt, Exit, Starter
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods.context import NodeContext, RuntimeConfig
 from dray.node.pods.worker import PodWorker
@@ -100,7 +100,7 @@ class Journal:
 
 
 @dataclass(frozen=True)
-class FakeAttempt(Attempt):
+class FakeAttempt(ContainerAttempt):
     """One start of a container, without a shim."""
 
     process: FakeProcess | None = None
@@ -145,7 +145,7 @@ class FakeStarter(Starter):
     def prepare(self) -> None:
         """There is no process to have ready."""
 
-    async def start(self, folder: Path, number: int, command: Command) -> Attempt:
+    async def start(self, folder: Path, number: int, command: Command) -> ContainerAttempt:
         name = folder.name
         self._journal.add(f"start {name}")
         listed = self._programs.get(name, [FOREVER])
@@ -154,7 +154,7 @@ class FakeStarter(Starter):
         await asyncio.sleep(self.start_seconds)
         return attempt
 
-    def last_attempt(self, folder: Path) -> Attempt | None:
+    def last_attempt(self, folder: Path) -> ContainerAttempt | None:
         return self.attempts.get(folder)
 
 
@@ -179,10 +179,10 @@ class FakeRuntime:
     def command(self, spec: ContainerSpec, _folder: str) -> Command:
         return Command(list(spec.argv))
 
-    def exec_command(self, _attempt: Attempt, argv: tuple[str, ...], **_: bool) -> Command:
+    def exec_command(self, _attempt: ContainerAttempt, argv: tuple[str, ...], **_: bool) -> Command:
         raise LookupError(f"cannot run {argv[0]}")
 
-    def discard(self, attempt: Attempt) -> None:
+    def discard(self, attempt: ContainerAttempt) -> None:
         self.discarded.append(attempt.number)
 
 

@@ -15,7 +15,7 @@ from dray.cli.components.instance import UpInstance
 from dray.cli.output import durations
 from dray.cli.session import progress
 from dray.node.containers import container_attempts
-from dray.node.containers.container_attempts import Attempt
+from dray.node.containers.container_attempts import ContainerAttempt
 
 GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
@@ -74,14 +74,16 @@ def _stop_containers(directory: Path) -> int:
     return len(left)
 
 
-def _attempts(directory: Path) -> Iterator[Attempt]:
+def _attempts(directory: Path) -> Iterator[ContainerAttempt]:
     for folder in directory.glob("**/pods/*/containers/*"):
         attempt = container_attempts.last_attempt(folder)
         if attempt is not None:
             yield attempt
 
 
-def _still_there(attempts: Iterable[Attempt], timeout_seconds: float) -> list[Attempt]:
+def _still_there(
+    attempts: Iterable[ContainerAttempt], timeout_seconds: float
+) -> list[ContainerAttempt]:
     """Wait for containers to end. Returns those that still run at the timeout."""
     left = list(attempts)
     end = time.monotonic() + timeout_seconds

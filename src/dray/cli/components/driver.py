@@ -18,7 +18,7 @@ from dray.driverkit.plugin import Directories
 from dray.drivers.nvidia import devices
 from dray.drivers.nvidia import driver as drivers
 from dray.drivers.nvidia.driver import NvidiaDriver, Options
-from dray.drivers.nvidia.hardware import HardwareError, Unavailable
+from dray.drivers.nvidia.hardware import GpuUnavailable, HardwareError
 from dray.drivers.nvidia.health import QUIET_SECONDS
 from dray.drivers.nvidia.inventory import Settings
 from dray.drivers.nvidia.runner import Running
@@ -98,7 +98,7 @@ def nvidia(
 def _find(folder: Path, options: Options, root: Path) -> NvidiaDriver:
     try:
         return drivers.find(folder, options, root)
-    except Unavailable as error:
+    except GpuUnavailable as error:
         raise CommandError(
             f"There is no NVIDIA GPU to offer: {error}.",
             "Is the NVIDIA driver installed? `nvidia-smi` should list the GPUs.",

@@ -15,7 +15,7 @@ from dray.api.types.dra import (
     DeviceAttribute,
     DeviceCapacity,
 )
-from dray.drivers.nvidia.hardware import Gpu, Placement, Profile, Versions
+from dray.drivers.nvidia.hardware import Gpu, MigProfile, Placement, Versions
 
 DRIVER: Final = "gpu.nvidia.com"
 TYPE, UUID, PARENT, PROFILE = "type", "uuid", "parentUUID", "profile"
@@ -56,7 +56,7 @@ def gpu_name(gpu: Gpu) -> str:
     return f"gpu-{gpu.minor}"
 
 
-def partition_name(gpu: Gpu, profile: Profile, placement: Placement) -> str:
+def partition_name(gpu: Gpu, profile: MigProfile, placement: Placement) -> str:
     label = _NOT_IN_NAMES.sub("-", profile.name.lower().replace(".", ""))
     return f"{gpu_name(gpu)}-mig-{label}-{profile.id}-{placement.start}"
 
@@ -83,7 +83,7 @@ def shared(device: Device) -> Device:
     )
 
 
-def partition(parent: Device, name: str, profile: Profile, placement: Placement) -> Device:
+def partition(parent: Device, name: str, profile: MigProfile, placement: Placement) -> Device:
     """Return the device of a partition, whether it exists or could be made."""
     inherited = {key: value for key, value in parent.attributes.items() if key not in _OF_THE_WHOLE}
     own: dict[str, Any] = {
@@ -100,7 +100,7 @@ def partition(parent: Device, name: str, profile: Profile, placement: Placement)
     )
 
 
-def capacities(profile: Profile) -> dict[str, DeviceCapacity]:
+def capacities(profile: MigProfile) -> dict[str, DeviceCapacity]:
     return {
         name: DeviceCapacity(value)
         for name, value in {

@@ -28,7 +28,7 @@ from dray.driverkit.driver import (
 from dray.drivers.nvidia import cdi_edits, config, devices, health, nvml
 from dray.drivers.nvidia.cdi_edits import Shown
 from dray.drivers.nvidia.config import ConfigError, Mps, Sharing
-from dray.drivers.nvidia.hardware import Hardware, HardwareError, Placement, Unavailable
+from dray.drivers.nvidia.hardware import GpuUnavailable, Hardware, HardwareError, Placement
 from dray.drivers.nvidia.health import QUIET_SECONDS, HealthWatch, Report
 from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.inventory import (
@@ -194,13 +194,13 @@ def discover(folder: Path, options: Options | None = None) -> NvidiaDriver | Non
 
 
 def find(folder: Path, options: Options | None = None, root: Path = Path("/")) -> NvidiaDriver:
-    """Return the driver for the host whose files are at `root`. Raises Unavailable."""
+    """Return the driver for the host whose files are at `root`. Raises GpuUnavailable."""
     is_elsewhere = root != Path("/")
     host = Host(root, is_elsewhere=is_elsewhere)
     library = host.library(NVML_LIBRARY) if is_elsewhere else None
     hardware = nvml.open_library(library)
     if not hardware.gpus():
-        raise Unavailable("the NVIDIA driver finds no GPU")
+        raise GpuUnavailable("the NVIDIA driver finds no GPU")
     return NvidiaDriver(hardware, folder, options, host=host)
 
 

@@ -15,11 +15,11 @@ class HardwareError(Exception):
     """A call that the GPU or its driver refused."""
 
 
-class Unavailable(HardwareError):
+class GpuUnavailable(HardwareError):
     """The NVIDIA driver, its library or a GPU is missing; the message says which."""
 
 
-class Unsupported(HardwareError):
+class GpuUnsupported(HardwareError):
     """This GPU cannot do it."""
 
 
@@ -83,7 +83,7 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Profile:
+class MigProfile:
     """A MIG profile: one size of partition."""
 
     id: int
@@ -118,7 +118,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Condition:
+class GpuCondition:
     """The memory errors that a GPU reports."""
 
     uncorrected_errors: int = 0
@@ -128,7 +128,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Fault:
+class GpuFault:
     """An error that the driver has reported, with NVIDIA's number for it; None for a lost GPU."""
 
     gpu: str
@@ -149,7 +149,7 @@ class Hardware(Protocol):
 
     def gpus(self) -> Sequence[Gpu]: ...
 
-    def profiles(self, gpu: str) -> Sequence[Profile]: ...
+    def profiles(self, gpu: str) -> Sequence[MigProfile]: ...
 
     def is_partitioned(self, gpu: str) -> bool:
         """Whether MIG mode is on."""
@@ -183,8 +183,8 @@ class Hardware(Protocol):
 
     def set_exclusive(self, gpu: str, wanted: bool) -> None: ...
 
-    def condition(self, gpu: str) -> Condition: ...
+    def condition(self, gpu: str) -> GpuCondition: ...
 
-    def next_fault(self, timeout_seconds: float) -> Fault | None:
+    def next_fault(self, timeout_seconds: float) -> GpuFault | None:
         """Wait for the next fault of any GPU, and return it, or None after the timeout."""
         ...

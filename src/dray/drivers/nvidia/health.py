@@ -14,7 +14,7 @@ from typing import Final
 
 from dray.api.well_known import NO_EXECUTE, NO_SCHEDULE
 from dray.driverkit.driver import DeviceHealth, Health
-from dray.drivers.nvidia.hardware import Fault, Hardware, HardwareError, Lost
+from dray.drivers.nvidia.hardware import GpuFault, Hardware, HardwareError, Lost
 
 HARMLESS_XIDS: Final = frozenset({13, 31, 43, 45, 68, 109})
 """Faults of programs: bad kernels, bad addresses, contexts that were torn down."""
@@ -125,7 +125,7 @@ def combined(device: str, reports: Sequence[Report]) -> DeviceHealth:
     return DeviceHealth(device, worst.health, message, worst.effect, worst.reason)
 
 
-def _of_fault(gpu: str, fault: Fault) -> Report:
+def _of_fault(gpu: str, fault: GpuFault) -> Report:
     if fault.xid is None:
         return Report(gpu, "the GPU has fallen off the bus", "gpu-lost")
     effect = NO_SCHEDULE if fault.xid in CONTAINED_XIDS else NO_EXECUTE

@@ -17,8 +17,8 @@ from dray.drivers.nvidia.hardware import (
     Gpu,
     Hardware,
     Instance,
+    MigProfile,
     Placement,
-    Profile,
 )
 from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.partition_state import GpuState
@@ -86,7 +86,7 @@ class Machine:
                 settings.node, versions, host.pcie_root(bus), host.numa_node(bus)
             )
             self._gpus[gpu.uuid] = gpu, devices.whole(gpu, topology)
-        self._profiles: dict[str, Sequence[Profile]] = {}
+        self._profiles: dict[str, Sequence[MigProfile]] = {}
         self._looks: list[_Look] = []
         self._inventory = Inventory()
 
@@ -132,7 +132,7 @@ class _Look:
     gpu: Gpu
     device: Device
     settings: Settings
-    profiles: Sequence[Profile] = ()
+    profiles: Sequence[MigProfile] = ()
     is_on: bool = False
     foreign: tuple[tuple[Instance, Compute], ...] = ()
     held: frozenset[tuple[int, Placement]] = frozenset()
@@ -202,7 +202,7 @@ def _inventory(looks: Sequence[_Look]) -> Inventory:
     )
 
 
-def _narrowed(profile: Profile, compute: ComputeInstance) -> Profile:
+def _narrowed(profile: MigProfile, compute: ComputeInstance) -> MigProfile:
     """Return the profile of a compute instance that has some of its partition's slices."""
     slices, of_all = compute.compute_slices, profile.compute_slices
     if slices >= of_all:

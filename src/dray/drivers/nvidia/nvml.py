@@ -12,19 +12,19 @@ from typing import Any, Final
 
 from dray.drivers.nvidia.hardware import (
     ComputeInstance,
-    Condition,
     Fabric,
-    Fault,
     Gpu,
+    GpuCondition,
+    GpuFault,
+    GpuUnavailable,
+    GpuUnsupported,
     HardwareError,
     Instance,
     InUse,
     Lost,
+    MigProfile,
     Placement,
-    Profile,
     ResetRequired,
-    Unavailable,
-    Unsupported,
     Versions,
 )
 
@@ -78,20 +78,20 @@ def is_here() -> bool:
 
 
 def open_library(path: Path | None = None) -> Nvml:
-    """Load NVML, from a path if the linker would not find it. Raises Unavailable without it."""
+    """Load NVML, from a path if the linker would not find it. Raises GpuUnavailable without it."""
     try:
         import pynvml
     except ImportError:
-        raise Unavailable("nvidia-ml-py is not installed: pip install 'dray[nvidia]'") from None
+        raise GpuUnavailable("nvidia-ml-py is not installed: pip install 'dray[nvidia]'") from None
     try:
         if path is not None:
             # A library that is loaded already is found by its name.
             ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         pynvml.nvmlInit()
     except OSError as error:
-        raise Unavailable(f"the NVIDIA library cannot be loaded: {error}") from None
+        raise GpuUnavailable(f"the NVIDIA library cannot be loaded: {error}") from None
     except pynvml.NVMLError as error:
-        raise Unavailable(f"the NVIDIA driver does not answer: {error}") from None
+        raise GpuUnavailable(f"the NVIDIA driver does not answer: {error}") from None
     return Nvml(pynvml)
 
 
@@ -187,15 +187,15 @@ class Nvml:
         parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
         return Fabric("-".join(parts), int(info.cliqueId))
 
-    def profiles(self, gpu: str) -> Sequence[Profile]:
+    def profiles(self, gpu: str) -> Sequence[MigProfile]:
         handle = self._handle(gpu)
         found = (self._profile(handle, info) for info in self._profile_infos(gpu).values())
         return [profile for profile in found if profile.placements]
 
-    def _profile(self, handle: Any, info: Any) -> Profile:
+    def _profile(self, handle: Any, info: Any) -> MigProfile:
         size = round(info.memorySizeMB / 1024)
         name = _text(getattr(info, "name", "")).removeprefix("MIG ")
-        return Profile(
+        return MigProfile(
             id=info.id,
             name=name or f"{info.sliceCount}g.{size}gb",
             compute_slices=info.sliceCount,
@@ -330,12 +330,12 @@ class Nvml:
         return max(self._compute_profiles(parent), key=lambda profile: profile.multiprocessorCount)
 
     def _compute_profiles(self, parent: Any) -> list[Any]:
-        """Return the profiles of compute instances. Raises Unsupported where there are none."""
+        """Return the profiles of compute instances. Raises GpuUnsupported where there are none."""
         numbers = range(self.library.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
         found = (self._compute_profile(parent, number) for number in numbers)
         known = [info for info in found if info is not None]
         if not known:
-            raise Unsupported("the GPU instance has no profile for compute instances")
+            raise GpuUnsupported("the GPU instance has no profile for compute instances")
         return known
 
     def _compute_profile(self, parent: Any, number: int) -> Any:
@@ -389,7 +389,7 @@ class Nvml:
         with self._translated(f"set the compute mode of {gpu}"):
             library.nvmlDeviceSetComputeMode(self._handle(gpu), exclusive if wanted else default)
 
-    def condition(self, gpu: str) -> Condition:
+    def condition(self, gpu: str) -> GpuCondition:
         library, handle = self.library, self._handle(gpu)
         remapped = self._optional(library.nvmlDeviceGetRemappedRows, handle)
         _, _, pending, failed = remapped or (0, 0, 0, 0)
@@ -399,9 +399,9 @@ class Nvml:
             library.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
             library.NVML_VOLATILE_ECC,
         )
-        return Condition(int(errors or 0), bool(pending), bool(failed))
+        return GpuCondition(int(errors or 0), bool(pending), bool(failed))
 
-    def next_fault(self, timeout_seconds: float) -> Fault | None:
+    def next_fault(self, timeout_seconds: float) -> GpuFault | None:
         library = self.library
         try:
             event = library.nvmlEventSetWait_v2(self._event_set(), int(timeout_seconds * 1000))
@@ -413,7 +413,7 @@ class Nvml:
         if event.eventType != library.nvmlEventTypeXidCriticalError:
             return None
         instance = None if event.gpuInstanceId == _WHOLE_GPU else int(event.gpuInstanceId)
-        return Fault(str(gpu or ""), int(event.eventData), instance)
+        return GpuFault(str(gpu or ""), int(event.eventData), instance)
 
     def _event_set(self) -> Any:
         """Return the set of events of every GPU, registered on first use."""
@@ -459,7 +459,7 @@ class Nvml:
     def _error(self, doing: str, error: Any) -> HardwareError:
         library = self.library
         kinds = {
-            library.NVML_ERROR_NOT_SUPPORTED: Unsupported,
+            library.NVML_ERROR_NOT_SUPPORTED: GpuUnsupported,
             library.NVML_ERROR_IN_USE: InUse,
             library.NVML_ERROR_RESET_REQUIRED: ResetRequired,
             library.NVML_ERROR_GPU_IS_LOST: Lost,

@@ -13,7 +13,7 @@ import msgspec
 
 from dray.api.types.dra import Counter, CounterSet, Device, DeviceCounterConsumption
 from dray.drivers.nvidia import devices
-from dray.drivers.nvidia.hardware import Gpu, Placement, Profile
+from dray.drivers.nvidia.hardware import Gpu, MigProfile, Placement
 
 COMPUTE_SLICES = "compute-slices"
 
@@ -24,7 +24,7 @@ Counters = dict[str, Counter]
 class Cut:
     """A profile at one placement of a GPU."""
 
-    profile: Profile
+    profile: MigProfile
     placement: Placement
 
     def overlaps(self, other: Cut) -> bool:
@@ -32,7 +32,7 @@ class Cut:
         return mine.start < theirs.stop and theirs.start < mine.stop
 
 
-def counter_set(whole: Device, profiles: Sequence[Profile]) -> CounterSet:
+def counter_set(whole: Device, profiles: Sequence[MigProfile]) -> CounterSet:
     """Return the counter set of a GPU: everything that its partitions can consume."""
     most: dict[str, int] = {}
     slices = 0
@@ -44,7 +44,7 @@ def counter_set(whole: Device, profiles: Sequence[Profile]) -> CounterSet:
     return CounterSet(_set_name(whole), {**counters, **_slices(range(slices))})
 
 
-def partitionable(whole: Device, profiles: Sequence[Profile]) -> Device:
+def partitionable(whole: Device, profiles: Sequence[MigProfile]) -> Device:
     """Return the whole GPU, which consumes every counter."""
     everything = counter_set(whole, profiles)
     largest = max(profiles, key=lambda profile: profile.memory_mebibytes)
@@ -65,7 +65,7 @@ def partition(gpu: Gpu, whole: Device, cut: Cut) -> Device:
     )
 
 
-def in_order(profiles: Iterable[Profile]) -> list[Cut]:
+def in_order(profiles: Iterable[MigProfile]) -> list[Cut]:
     """Return all cuts in the order in which first fit should try them.
 
     Small profiles come first, so that a request with a minimum takes no more than it needs. Among
@@ -96,13 +96,13 @@ def _spoilt(chosen: Cut, cuts: Iterable[Cut]) -> int:
     return sum(cut.placement.size for cut in cuts if cut.overlaps(chosen))
 
 
-def _size(profile: Profile) -> tuple[int, ...]:
+def _size(profile: MigProfile) -> tuple[int, ...]:
     slices = profile.placements[0].size
     engines = profile.copy_engines + profile.decoders + profile.jpeg_engines + profile.ofa_engines
     return (slices, profile.compute_slices, profile.memory_mebibytes, engines, profile.id)
 
 
-def _amounts(profile: Profile) -> dict[str, int]:
+def _amounts(profile: MigProfile) -> dict[str, int]:
     """Return the counters that a profile consumes; their names are DNS labels."""
     return {
         COMPUTE_SLICES: profile.compute_slices,

@@ -15,11 +15,11 @@ class FleetError(ValueError):
     """A fleet that cannot be built; the message has the place in its file."""
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class FleetFilePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A part of a fleet file; unknown fields are errors."""
 
 
-class Profile(Part, frozen=True):
+class PartitionProfile(FleetFilePart, frozen=True):
     """A profile of a partition: its placements, as (first slot, slots), and its capacity."""
 
     id: int
@@ -27,14 +27,14 @@ class Profile(Part, frozen=True):
     capacity: dict[str, int | str]
 
 
-class Partitioning(Part, frozen=True):
+class Partitioning(FleetFilePart, frozen=True):
     """A device as a row of slots that partitions occupy."""
 
     slots: int
-    profiles: dict[str, Profile]
+    profiles: dict[str, PartitionProfile]
 
 
-class Model(Part, frozen=True):
+class Model(FleetFilePart, frozen=True):
     """One product. Values may be templates; see `templates`."""
 
     name: str
@@ -43,7 +43,7 @@ class Model(Part, frozen=True):
     partitions: Partitioning | None = None
 
 
-class DeviceGroup(Part, frozen=True):
+class DeviceGroup(FleetFilePart, frozen=True):
     """Some devices of one model, with further attributes."""
 
     model: str
@@ -58,7 +58,7 @@ Devices = dict[str, tuple[DeviceGroup, ...]]
 """Groups of devices by the driver that publishes them."""
 
 
-class NodeGroup(Part, frozen=True):
+class NodeGroup(FleetFilePart, frozen=True):
     """Nodes that differ in their number only; every `block_size` of them form a block."""
 
     name: str
@@ -70,7 +70,7 @@ class NodeGroup(Part, frozen=True):
     devices: Devices = {}
 
 
-class PoolGroup(Part, frozen=True):
+class PoolGroup(FleetFilePart, frozen=True):
     """Devices that belong to no node: reachable from those with the labels, or from all."""
 
     name: str
@@ -79,22 +79,22 @@ class PoolGroup(Part, frozen=True):
     all_nodes: bool = False
 
 
-class ClassBlueprint(Part, frozen=True):
+class ClassBlueprint(FleetFilePart, frozen=True):
     selector: str
     extended_resource_name: str | None = None
     labels: dict[str, str] = {}
 
 
-class DriverBlueprint(Part, frozen=True):
+class DriverBlueprint(FleetFilePart, frozen=True):
     classes: dict[str, ClassBlueprint] = {}
 
 
-class Catalog(Part, frozen=True):
+class Catalog(FleetFilePart, frozen=True):
     drivers: dict[str, DriverBlueprint] = {}
     models: dict[str, Model] = {}
 
 
-class FleetBlueprint(Part, frozen=True):
+class FleetBlueprint(FleetFilePart, frozen=True):
     description: str = ""
     nodes: tuple[NodeGroup, ...] = ()
     pools: tuple[PoolGroup, ...] = ()

@@ -22,7 +22,7 @@ from dray.api.types.dra import (
     DeviceCounterConsumption,
 )
 from dray.drivers.simulated import templates
-from dray.drivers.simulated.fleet_file import Partitioning, Profile
+from dray.drivers.simulated.fleet_file import Partitioning, PartitionProfile
 
 TYPE, PROFILE, UUID, PARENT = "type", "profile", "uuid", "parentUUID"
 START, SIZE = "placementStart", "placementSize"
@@ -57,7 +57,7 @@ def partitions(whole: Device, partitioning: Partitioning, identity: str) -> Iter
 def _partition(
     whole: Device,
     profile_name: str,
-    profile: Profile,
+    profile: PartitionProfile,
     capacity: dict[str, DeviceCapacity],
     placement: tuple[int, int],
     identity: str,

@@ -66,7 +66,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class ContainerAttempt:
     """One start of a container."""
 
     folder: Path
@@ -94,10 +94,10 @@ class Attempt:
         return int(self._process()["pid"])
 
     @property
-    def previous(self) -> Attempt | None:
+    def previous(self) -> ContainerAttempt | None:
         """The start before this one; None for the first, or where it was removed."""
         folder = self.folder.with_name(str(self.number - 1))
-        return Attempt(folder) if folder.is_dir() else None
+        return ContainerAttempt(folder) if folder.is_dir() else None
 
     @property
     def has_begun(self) -> bool:
@@ -157,10 +157,10 @@ class Attempt:
         return shim.born(int(process["pid"])) == process["born"]
 
 
-def last_attempt(folder: Path) -> Attempt | None:
+def last_attempt(folder: Path) -> ContainerAttempt | None:
     """Return the latest start of a container, or None before the first."""
     numbers = [int(path.name) for path in folder.glob("[0-9]*")]
-    return Attempt(folder / str(max(numbers))) if numbers else None
+    return ContainerAttempt(folder / str(max(numbers))) if numbers else None
 
 
 def remove(folder: Path) -> None:
@@ -201,7 +201,7 @@ class Starter:
             )
         self._requests = ours
 
-    def last_attempt(self, folder: Path) -> Attempt | None:
+    def last_attempt(self, folder: Path) -> ContainerAttempt | None:
         """Return the latest start of a container, also one by an earlier agent, or None."""
         return last_attempt(folder)
 
@@ -210,12 +210,12 @@ class Starter:
             self._requests.close()
             self._requests = None
 
-    async def start(self, folder: Path, number: int, command: Command) -> Attempt:
+    async def start(self, folder: Path, number: int, command: Command) -> ContainerAttempt:
         """Start a container; return when it runs, or has failed to.
 
         Not sooner when cancelled, so that the container can be found and stopped then.
         """
-        attempt = Attempt(folder / str(number))
+        attempt = ContainerAttempt(folder / str(number))
         attempt.folder.mkdir(parents=True, mode=0o700, exist_ok=True)
         (attempt.folder / shim.COMMAND).write_text(json.dumps(command.written()), "utf-8")
         if command.stdin and not attempt.input.exists():
@@ -237,7 +237,7 @@ class Starter:
         return attempt
 
 
-async def _started(attempt: Attempt, told_by: int) -> None:
+async def _started(attempt: ContainerAttempt, told_by: int) -> None:
     try:
         async with asyncio.timeout(START_SECONDS):
             await processes.readable(told_by)

@@ -21,7 +21,7 @@ from dray.api import remote_command
 from dray.api.http_messages import MessageSocket
 from dray.api.remote_command import TerminalSize
 from dray.node.containers import logs, processes
-from dray.node.containers.container_attempts import Attempt, Command
+from dray.node.containers.container_attempts import Command, ContainerAttempt
 from dray.node.containers.processes import Process
 
 CHUNK_BYTES: Final = 65536
@@ -61,7 +61,7 @@ async def execute(socket: MessageSocket, command: Command, wanted: Wanted) -> No
         await _hold(socket, program, lambda: _run(socket, program))
 
 
-async def attach(socket: MessageSocket, attempt: Attempt, wanted: Wanted) -> None:
+async def attach(socket: MessageSocket, attempt: ContainerAttempt, wanted: Wanted) -> None:
     """Connect the container's own streams to a socket until it ends or the client leaves."""
     await socket.send(remote_command.message(_first_channel(wanted), b""))
 
@@ -257,7 +257,7 @@ class _Terminal:
 class _Typed:
     """The standard input of a container, behind its shim."""
 
-    def __init__(self, attempt: Attempt, is_open: bool) -> None:
+    def __init__(self, attempt: ContainerAttempt, is_open: bool) -> None:
         self._attempt = attempt
         self._input: _Descriptor | None = None
         if is_open:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dray.node.containers.container_attempts import Attempt, Command
-from dray.node.pods.context import PodContext
+from dray.node.containers.container_attempts import Command, ContainerAttempt
+from dray.node.pods.context import PodWorkerContext
 
 
 class ContainerUnavailable(Exception):
@@ -13,13 +13,13 @@ class ContainerUnavailable(Exception):
 class ContainerAccess:
     """Finds the logs and the running starts of a pod's containers."""
 
-    def __init__(self, context: PodContext) -> None:
+    def __init__(self, context: PodWorkerContext) -> None:
         self._context = context
 
     def has_container(self, name: str) -> bool:
         return name in self._context.state.containers
 
-    def logged(self, container: str, *, previous: bool = False) -> Attempt:
+    def logged(self, container: str, *, previous: bool = False) -> ContainerAttempt:
         """Return the start whose log is requested. Raises ContainerUnavailable without a log."""
         last = self._context.last_attempt(container)
         attempt = last.previous if last is not None and previous else last
@@ -31,7 +31,7 @@ class ContainerAccess:
         reason = self._context.state.containers[container].waiting
         raise ContainerUnavailable(f"{where} is waiting to start: {reason}")
 
-    def running(self, container: str) -> Attempt:
+    def running(self, container: str) -> ContainerAttempt:
         """Return the running start. Raises ContainerUnavailable where the container is not up."""
         last = self._context.last_attempt(container)
         if last is None or last.exit() is not None:

@@ -6,9 +6,9 @@ import asyncio
 from typing import Final
 
 from dray.api.types.containers import Container
-from dray.node.containers.container_attempts import Attempt, Command
+from dray.node.containers.container_attempts import Command, ContainerAttempt
 from dray.node.containers.processes import Process
-from dray.node.pods.context import PodContext
+from dray.node.pods.context import PodWorkerContext
 from dray.node.pods.probes import Actions, Prober
 
 HOOK_SECONDS: Final = 300.0
@@ -17,7 +17,9 @@ HOOK_SECONDS: Final = 300.0
 class ContainerLifecycle:
     """Runs the hooks and probes of one start of a container."""
 
-    def __init__(self, context: PodContext, container: Container, attempt: Attempt) -> None:
+    def __init__(
+        self, context: PodWorkerContext, container: Container, attempt: ContainerAttempt
+    ) -> None:
         self._context = context
         self._container = container
         self._attempt = attempt

@@ -9,10 +9,10 @@ from dray.api import errors
 from dray.api.types.containers import Container
 from dray.driverkit.cdi import CdiError
 from dray.node.containers import container_attempts
-from dray.node.containers.container_attempts import Attempt, Command, Exit
+from dray.node.containers.container_attempts import Command, ContainerAttempt, Exit
 from dray.node.pods import container_specs
 from dray.node.pods.container_lifecycle import ContainerLifecycle
-from dray.node.pods.context import MAX_RETRY_SECONDS, RETRY_SECONDS, PodContext
+from dray.node.pods.context import MAX_RETRY_SECONDS, RETRY_SECONDS, PodWorkerContext
 from dray.node.runtimes.interface import ContainerConfigError, ImageError
 
 ALWAYS: Final = "Always"
@@ -27,7 +27,7 @@ BACKOFF_RESET_SECONDS: Final = 600.0
 class ContainerSupervisor:
     """Supervises one container of a pod."""
 
-    def __init__(self, context: PodContext, container: Container) -> None:
+    def __init__(self, context: PodWorkerContext, container: Container) -> None:
         self._context = context
         self._container = container
         self._observed = context.state.containers[container.name]
@@ -54,7 +54,7 @@ class ContainerSupervisor:
         """Wait until the container runs and its startup probe has succeeded."""
         await self._context.state.until(lambda: self._observed.is_started)
 
-    async def _watch(self, attempt: Attempt) -> Exit:
+    async def _watch(self, attempt: ContainerAttempt) -> Exit:
         """Probe one start of the container until it ends."""
         observed, state = self._observed, self._context.state
         observed.attempt, observed.exit = attempt, attempt.exit()
@@ -69,7 +69,7 @@ class ContainerSupervisor:
         state.notify_changed()
         return ended
 
-    async def _back_off(self, attempt: Attempt, ended: Exit) -> None:
+    async def _back_off(self, attempt: ContainerAttempt, ended: Exit) -> None:
         restarts = attempt.number
         if not restarts or ended.finished_at - attempt.started_at > BACKOFF_RESET_SECONDS:
             return
@@ -83,7 +83,7 @@ class ContainerSupervisor:
         self._context.record_warning("BackOff", message)
         await asyncio.sleep(seconds)
 
-    async def _start_when_possible(self, number: int) -> Attempt:
+    async def _start_when_possible(self, number: int) -> ContainerAttempt:
         context, name = self._context, self._container.name
         delay = RETRY_SECONDS
         while True:

@@ -16,7 +16,7 @@ from dray.api.types.pods import Pod
 from dray.client import events
 from dray.client.api_client import Client
 from dray.client.events import Recorder
-from dray.node.containers.container_attempts import Attempt, Starter
+from dray.node.containers.container_attempts import ContainerAttempt, Starter
 from dray.node.devices import claim_access
 from dray.node.devices.drivers import DriverDevice, DriverError, Drivers
 from dray.node.devices.health import HealthStatus
@@ -101,7 +101,7 @@ class PodState:
 
 
 @dataclass(frozen=True)
-class PodContext:
+class PodWorkerContext:
     """One pod on its node."""
 
     node: NodeContext
@@ -131,7 +131,7 @@ class PodContext:
     def container_folder(self, container: str) -> Path:
         return self.folder / "containers" / container
 
-    def last_attempt(self, container: str) -> Attempt | None:
+    def last_attempt(self, container: str) -> ContainerAttempt | None:
         """Return the latest start of a container as the disk has it, or None before the first."""
         return self.node.starter.last_attempt(self.container_folder(container))
 

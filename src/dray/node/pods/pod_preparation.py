@@ -8,7 +8,7 @@ from typing import Final
 
 from dray.api import well_known
 from dray.node.devices.preparation import ClaimsOfPod
-from dray.node.pods.context import PodContext
+from dray.node.pods.context import PodWorkerContext
 from dray.node.pods.volumes import Volumes
 from dray.protocol.services import DEFAULT_TIMEOUT_SECONDS as CALL_SECONDS
 
@@ -19,7 +19,7 @@ SLOW_SECONDS: Final = 5.0
 class PodPreparation:
     """Prepares what a pod needs on its node. Each step is retried until it succeeds."""
 
-    def __init__(self, context: PodContext) -> None:
+    def __init__(self, context: PodWorkerContext) -> None:
         self._context = context
 
     async def prepare(self) -> None:

@@ -13,7 +13,7 @@ from dray.api.semantics.pod_status import FAILED, PENDING, RUNNING, SUCCEEDED
 from dray.api.types.containers import Container
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
-from dray.node.containers.container_attempts import Attempt, Exit
+from dray.node.containers.container_attempts import ContainerAttempt, Exit
 from dray.node.pods import status_patches
 from dray.node.runtimes.interface import Runtime
 
@@ -26,9 +26,9 @@ class ObservedContainer:
 
     waiting: str = "PodInitializing"
     message: str = ""
-    attempt: Attempt | None = None
+    attempt: ContainerAttempt | None = None
     exit: Exit | None = None
-    previous: tuple[Attempt, Exit] | None = None
+    previous: tuple[ContainerAttempt, Exit] | None = None
     is_started: bool = False
     is_ready: bool = False
 
@@ -164,7 +164,7 @@ def _state(observed: ObservedContainer) -> JsonObject:
     return {"terminated": _terminated(observed.attempt, observed.exit)}
 
 
-def _terminated(attempt: Attempt, ended: Exit) -> JsonObject:
+def _terminated(attempt: ContainerAttempt, ended: Exit) -> JsonObject:
     return {
         "exitCode": ended.code,
         "reason": ended.reason or ("Error" if ended.code else "Completed"),

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from dray.api.semantics import pod_resources
 from dray.api.types.containers import Container
-from dray.node.containers.container_attempts import Attempt
+from dray.node.containers.container_attempts import ContainerAttempt
 from dray.node.pods.container_lifecycle import ContainerLifecycle
-from dray.node.pods.context import PodContext
+from dray.node.pods.context import PodWorkerContext
 
 
 class PodTermination:
     """Stops what runs of a pod."""
 
-    def __init__(self, context: PodContext) -> None:
+    def __init__(self, context: PodWorkerContext) -> None:
         self._context = context
 
     async def stop(self, at_most_seconds: float | None = None) -> None:
@@ -45,7 +45,9 @@ class PodTermination:
             *(self._stop(container, attempt, grace_seconds) for container, attempt in running)
         )
 
-    async def _stop(self, container: Container, attempt: Attempt, grace_seconds: float) -> None:
+    async def _stop(
+        self, container: Container, attempt: ContainerAttempt, grace_seconds: float
+    ) -> None:
         observed = self._context.state.containers[container.name]
         observed.attempt = attempt
         try:

@@ -20,7 +20,7 @@ from dray.node.containers.container_attempts import Exit
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.container_supervisor import ALWAYS, NEVER, ON_FAILURE, ContainerSupervisor
-from dray.node.pods.context import NodeContext, PodContext, PodState
+from dray.node.pods.context import NodeContext, PodState, PodWorkerContext
 from dray.node.pods.pod_preparation import PodPreparation
 from dray.node.pods.pod_status import PodFailure
 from dray.node.pods.pod_termination import PodTermination
@@ -36,7 +36,7 @@ class PodWorker:
 
     def __init__(self, node: NodeContext, pod: Pod) -> None:
         self._state = PodState(pod)
-        self._context = PodContext(node, self._state)
+        self._context = PodWorkerContext(node, self._state)
         self._reporter = PodStatusReporter(node, self._state)
         self._preparation = PodPreparation(self._context)
         self._termination = PodTermination(self._context)

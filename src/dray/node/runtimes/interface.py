@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dray.driverkit.cdi import DeviceNode
-from dray.node.containers.container_attempts import Attempt, Command
+from dray.node.containers.container_attempts import Command, ContainerAttempt
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,19 @@ class Runtime(Protocol):
         """Return the command that starts a container whose shim keeps its files in `folder`."""
 
     def exec_command(
-        self, attempt: Attempt, argv: tuple[str, ...], *, stdin: bool = False, tty: bool = False
+        self,
+        attempt: ContainerAttempt,
+        argv: tuple[str, ...],
+        *,
+        stdin: bool = False,
+        tty: bool = False,
     ) -> Command:
         """Return the command that runs a program in a container.
 
         Raises LookupError if the container does not run.
         """
 
-    def discard(self, attempt: Attempt) -> None:
+    def discard(self, attempt: ContainerAttempt) -> None:
         """Remove what may be left of a container whose shim was lost."""
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dray.node.containers.container_attempts import Attempt, Command
+from dray.node.containers.container_attempts import Command, ContainerAttempt
 from dray.node.containers.processes import Process
 from dray.node.runtimes.interface import ContainerSpec, ImageError, Unusable
 
@@ -70,13 +70,18 @@ class Podman:
         )
 
     def exec_command(
-        self, attempt: Attempt, argv: tuple[str, ...], *, stdin: bool = False, tty: bool = False
+        self,
+        attempt: ContainerAttempt,
+        argv: tuple[str, ...],
+        *,
+        stdin: bool = False,
+        tty: bool = False,
     ) -> Command:
         switches = [*(["--interactive"] if stdin else []), *(["--tty"] if tty else [])]
         name = attempt.command()["facts"]["name"]
         return Command([*self._program, "exec", *switches, name, *argv], _environment())
 
-    def discard(self, attempt: Attempt) -> None:
+    def discard(self, attempt: ContainerAttempt) -> None:
         name = attempt.command()["facts"]["name"]
         argv = [*self._program, "rm", "--force", "--ignore", name]
         subprocess.run(argv, capture_output=True, check=False)

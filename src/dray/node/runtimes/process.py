@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from dray.node.containers.container_attempts import Attempt, Command
+from dray.node.containers.container_attempts import Command, ContainerAttempt
 from dray.node.runtimes.interface import ContainerConfigError, ContainerSpec, with_terminal
 
 NAME: Final = "process"
@@ -50,10 +50,15 @@ class PlainProcess:
         )
 
     def exec_command(
-        self, attempt: Attempt, argv: tuple[str, ...], *, stdin: bool = False, tty: bool = False
+        self,
+        attempt: ContainerAttempt,
+        argv: tuple[str, ...],
+        *,
+        stdin: bool = False,
+        tty: bool = False,
     ) -> Command:
         started = attempt.command()
         return Command(list(with_terminal(argv) if tty else argv), started["env"], started["cwd"])
 
-    def discard(self, attempt: Attempt) -> None:
+    def discard(self, attempt: ContainerAttempt) -> None:
         """Does nothing: processes of a lost shim cannot be told from others."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dray.node.containers import shim
-from dray.node.containers.container_attempts import Attempt, Command
+from dray.node.containers.container_attempts import Command, ContainerAttempt
 from dray.node.runtimes.interface import Bind, ContainerSpec, Unusable, with_terminal
 
 NAME: Final = "sandbox"
@@ -62,7 +62,12 @@ class Sandbox:
         )
 
     def exec_command(
-        self, attempt: Attempt, argv: tuple[str, ...], *, stdin: bool = False, tty: bool = False
+        self,
+        attempt: ContainerAttempt,
+        argv: tuple[str, ...],
+        *,
+        stdin: bool = False,
+        tty: bool = False,
     ) -> Command:
         """Return a command that enters the sandbox, with no more rights than the container has."""
         entered = [
@@ -74,7 +79,7 @@ class Sandbox:
         ]
         return Command(entered, attempt.command()["env"])
 
-    def discard(self, attempt: Attempt) -> None:
+    def discard(self, attempt: ContainerAttempt) -> None:
         """Does nothing: sandboxes die with their shim."""
 
 
@@ -115,7 +120,7 @@ def _users() -> tuple[str, ...]:
     return ("--unshare-user", "--uid", "0", "--gid", "0")
 
 
-def _first_process(attempt: Attempt) -> int:
+def _first_process(attempt: ContainerAttempt) -> int:
     """Return the host's id of the container's first process. Raises LookupError without one."""
     process = attempt.pid
     for _ in range(_GENERATIONS):

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from dray.cli.main import main
 from dray.drivers.nvidia import driver as drivers
 from dray.drivers.nvidia.driver import NvidiaDriver, Options
-from dray.drivers.nvidia.hardware import Unavailable
+from dray.drivers.nvidia.hardware import GpuUnavailable
 from dray.drivers.nvidia.host import Host
 from tests.nvidia import fake
 from tests.unit.cli.conftest import Cluster
@@ -19,7 +19,7 @@ from tests.unit.cli.conftest import Cluster
 
 def test_without_a_gpu_it_says_so_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: object) -> None:
-        raise Unavailable("the NVIDIA driver finds no GPU")
+        raise GpuUnavailable("the NVIDIA driver finds no GPU")
 
     monkeypatch.setattr(drivers, "find", nothing)
     ended = CliRunner().invoke(main, ["driver", "nvidia", "--plugins", str(tmp_path)])

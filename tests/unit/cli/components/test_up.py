@@ -16,7 +16,7 @@ import yaml
 
 from dray.cli.components import instance
 from dray.cli.components.instance import UpInstance
-from dray.node.containers.container_attempts import Attempt, Command, Starter
+from dray.node.containers.container_attempts import Command, ContainerAttempt, Starter
 from tests.unit.cli.components.test_components import POD, TEMPLATE
 from tests.unit.cli.conftest import DRAY, START_SECONDS, Cluster, as_list, run
 
@@ -149,7 +149,7 @@ def test_down_gives_up_on_one_that_does_not_end(tmp_path: Path) -> None:
 def test_down_stops_the_containers_that_an_agent_has_left(tmp_path: Path) -> None:
     folder = tmp_path / "nodes" / "n1" / "pods" / "uid" / "containers" / "c"
 
-    async def start() -> Attempt:
+    async def start() -> ContainerAttempt:
         async with Starter() as starter:
             return await starter.start(folder, 0, Command(["sleep", "600"], dict(os.environ)))
 

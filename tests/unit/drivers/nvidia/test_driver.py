@@ -21,11 +21,11 @@ from dray.drivers.nvidia import driver as drivers
 from dray.drivers.nvidia.driver import NvidiaDriver, Options
 from dray.drivers.nvidia.hardware import (
     ComputeInstance,
-    Fault,
+    GpuFault,
+    GpuUnavailable,
     Hardware,
     HardwareError,
     Placement,
-    Unavailable,
 )
 from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.inventory import Settings
@@ -163,12 +163,12 @@ def test_a_fault_of_a_partition_is_not_the_others(site: Site) -> None:
     (instance,) = [
         each for each in site.hardware.made[site.gpu] if each.placement == Placement(6, 1)
     ]
-    site.hardware.faults.append(Fault(site.gpu, 94, instance.id))
+    site.hardware.faults.append(GpuFault(site.gpu, 94, instance.id))
     assert site.health() == {SMALL: Health.UNHEALTHY}
 
 
 def test_of_several_faults_the_worst_decides_and_all_are_told(site: Site) -> None:
-    site.hardware.faults.extend([Fault(site.gpu, 79), Fault(site.gpu, 94)])
+    site.hardware.faults.extend([GpuFault(site.gpu, 79), GpuFault(site.gpu, 94)])
     (found,) = [each for each in asyncio.run(site.driver.health()) if each.device == "gpu-0"]
     assert (found.effect, found.reason) == ("NoExecute", "xid-79")
     assert found.message.count("XID") == 2
@@ -188,7 +188,7 @@ def test_work_that_is_cancelled_goes_to_its_end_before_others_have_their_turn(si
 
 
 def test_a_fault_of_the_gpu_is_everybodys(site: Site) -> None:
-    site.hardware.faults.append(Fault(site.gpu, 79))
+    site.hardware.faults.append(GpuFault(site.gpu, 79))
     assert set(site.health()) == set(site.names())
 
 
@@ -303,5 +303,5 @@ def test_wrong_parameters_change_nothing(site: Site) -> None:
 def test_without_a_library_there_is_no_driver_and_the_reason_is_told(tmp_path: Path) -> None:
     if drivers.discover(tmp_path / "state") is not None:
         pytest.skip("there is a GPU here")
-    with pytest.raises(Unavailable, match="NVIDIA"):
+    with pytest.raises(GpuUnavailable, match="NVIDIA"):
         drivers.find(tmp_path / "state")

@@ -10,14 +10,14 @@ import pynvml
 import pytest
 
 from dray.drivers.nvidia.hardware import (
-    Condition,
-    Fault,
+    GpuCondition,
+    GpuFault,
+    GpuUnsupported,
     HardwareError,
     InUse,
     Lost,
     Placement,
     ResetRequired,
-    Unsupported,
 )
 from dray.drivers.nvidia.nvml import Nvml
 from tests.nvidia import fake
@@ -196,7 +196,7 @@ def test_a_mode_that_cannot_be_had_now_is_not_left_pending(
 @pytest.mark.parametrize(
     ("code", "error"),
     [
-        pytest.param(pynvml.NVML_ERROR_NOT_SUPPORTED, Unsupported, id="unsupported"),
+        pytest.param(pynvml.NVML_ERROR_NOT_SUPPORTED, GpuUnsupported, id="unsupported"),
         pytest.param(pynvml.NVML_ERROR_GPU_IS_LOST, Lost, id="lost"),
         pytest.param(pynvml.NVML_ERROR_IN_USE, InUse, id="in-use"),
         pytest.param(pynvml.NVML_ERROR_NO_PERMISSION, HardwareError, id="not-permitted"),
@@ -211,10 +211,10 @@ def test_errors_keep_their_meaning(
 
 
 def test_worn_memory_is_read(library: Nvml, recorded: RecordedLibrary) -> None:
-    assert library.condition(GPU) == Condition()
+    assert library.condition(GPU) == GpuCondition()
     recorded.answers["nvmlDeviceGetRemappedRows"] = lambda _handle: (0, 1, 1, 0)
     recorded.answers["nvmlDeviceGetTotalEccErrors"] = lambda *_: 7
-    assert library.condition(GPU) == Condition(7, remap_pending=True)
+    assert library.condition(GPU) == GpuCondition(7, remap_pending=True)
 
 
 def test_faults_come_with_their_gpu_and_instance(library: Nvml, recorded: RecordedLibrary) -> None:
@@ -228,7 +228,7 @@ def test_faults_come_with_their_gpu_and_instance(library: Nvml, recorded: Record
             )
         )
     found = [library.next_fault(0) for _ in range(3)]
-    assert found == [Fault(GPU, 79), Fault(GPU, 79, 3), None]
+    assert found == [GpuFault(GPU, 79), GpuFault(GPU, 79, 3), None]
 
 
 def test_without_mig_there_are_no_instances(library: Nvml) -> None:

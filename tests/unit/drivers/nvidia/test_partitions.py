@@ -12,7 +12,7 @@ from dray.api.formats import quantity
 from dray.api.types.dra import Device
 from dray.drivers.nvidia import devices, partitions
 from dray.drivers.nvidia.devices import HostTopology
-from dray.drivers.nvidia.hardware import Gpu, HardwareError, Placement, Profile, Versions
+from dray.drivers.nvidia.hardware import Gpu, HardwareError, MigProfile, Placement, Versions
 from dray.drivers.nvidia.partitions import Cut
 from tests.nvidia import fake
 
@@ -21,7 +21,7 @@ class Parent:
     def __init__(self, folder: Path) -> None:
         machine = fake.hardware(folder)
         (self.gpu,) = machine.gpus()
-        self.profiles: Sequence[Profile] = machine.profiles(self.gpu.uuid)
+        self.profiles: Sequence[MigProfile] = machine.profiles(self.gpu.uuid)
         self.whole = partitions.partitionable(
             devices.whole(self.gpu, HostTopology("n1", Versions("580.159.04", (13, 0)))),
             self.profiles,

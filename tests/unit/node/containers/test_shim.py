@@ -9,14 +9,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from dray.node.containers import container_attempts, logs, shim
-from dray.node.containers.container_attempts import Attempt, Command, Starter
+from dray.node.containers.container_attempts import Command, ContainerAttempt, Starter
 from dray.node.runtimes.interface import with_terminal
 from tests.waiting import until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
-def run(folder: Path, command: Command, test: Callable[[Attempt], Awaitable[None]]) -> None:
+def run(
+    folder: Path, command: Command, test: Callable[[ContainerAttempt], Awaitable[None]]
+) -> None:
     async def inside() -> None:
         async with asyncio.timeout(30), Starter() as starter:
             await test(await starter.start(folder, 0, command))
@@ -28,7 +30,7 @@ def shell(script: str, **fields: bool) -> Command:
     return Command(["/bin/sh", "-c", script], ENVIRONMENT, **fields)  # type: ignore[arg-type]
 
 
-async def written(attempt: Attempt, text: bytes) -> None:
+async def written(attempt: ContainerAttempt, text: bytes) -> None:
     await until(lambda: text in logs.read(attempt.log), repr(text))
 
 
@@ -51,7 +53,7 @@ def test_a_start_that_is_cancelled_leaves_a_container_that_can_be_found(tmp_path
 
 
 def test_what_is_typed_reaches_the_container_until_the_first_leaves(tmp_path: Path) -> None:
-    async def test(attempt: Attempt) -> None:
+    async def test(attempt: ContainerAttempt) -> None:
         with attempt.input.open("wb") as typed:
             typed.write(b"one\ntwo\n")
         assert (await attempt.wait()).code == 0
@@ -61,7 +63,7 @@ def test_what_is_typed_reaches_the_container_until_the_first_leaves(tmp_path: Pa
 
 
 def test_several_may_type_one_after_the_other(tmp_path: Path) -> None:
-    async def test(attempt: Attempt) -> None:
+    async def test(attempt: ContainerAttempt) -> None:
         for word in (b"one", b"two"):
             with attempt.input.open("wb") as typed:
                 typed.write(word + b"\n")
@@ -74,7 +76,7 @@ def test_several_may_type_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_a_container_that_does_not_read_does_not_stop_its_own_output(tmp_path: Path) -> None:
-    async def test(attempt: Attempt) -> None:
+    async def test(attempt: ContainerAttempt) -> None:
         descriptor = os.open(attempt.input, os.O_WRONLY | os.O_NONBLOCK)
         with contextlib.suppress(BlockingIOError):
             while os.write(descriptor, b"x" * 65536):
@@ -90,7 +92,7 @@ def test_a_container_that_does_not_read_does_not_stop_its_own_output(tmp_path: P
 
 
 def test_a_terminal_shows_a_prompt_at_once_and_can_be_resized(tmp_path: Path) -> None:
-    async def test(attempt: Attempt) -> None:
+    async def test(attempt: ContainerAttempt) -> None:
         await written(attempt, b"prompt> ")
         attempt.resize(33, 77)
         with attempt.input.open("wb") as typed:
@@ -104,7 +106,7 @@ def test_a_terminal_shows_a_prompt_at_once_and_can_be_resized(tmp_path: Path) ->
 
 
 def test_a_log_that_grows_too_large_is_put_aside_and_still_followed(tmp_path: Path) -> None:
-    async def test(attempt: Attempt) -> None:
+    async def test(attempt: ContainerAttempt) -> None:
         seen = 0
         async for chunk in logs.follow(attempt.log, lambda: attempt.exit() is not None):
             seen += chunk.count(b"\n")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dray.node.containers import shim
-from dray.node.containers.container_attempts import Attempt, Command
+from dray.node.containers.container_attempts import Command, ContainerAttempt
 from dray.node.pods.container_access import ContainerAccess, ContainerUnavailable
-from dray.node.pods.context import PodContext, PodState
+from dray.node.pods.context import PodState, PodWorkerContext
 from tests import virtualtime
 from tests.unit.node.fakes import FakeNode, Program, pod
 
@@ -17,14 +17,14 @@ from tests.unit.node.fakes import FakeNode, Program, pod
 async def access(folder: Path, program: Program | None = None) -> ContainerAccess:
     """A pod whose container was started with a program, or not yet."""
     node = FakeNode(folder, {"main": [program or Program()]})
-    context = PodContext(node.context, PodState(pod()))
+    context = PodWorkerContext(node.context, PodState(pod()))
     if program is not None:
         started = await node.starter.start(context.container_folder("main"), 1, Command(["main"]))
         _log(started)
     return ContainerAccess(context)
 
 
-def _log(attempt: Attempt) -> None:
+def _log(attempt: ContainerAttempt) -> None:
     attempt.folder.mkdir(parents=True)
     (attempt.folder / shim.OUTPUT).touch()
 
@@ -56,7 +56,7 @@ def test_a_running_container_has_a_log_and_can_be_attached_to(tmp_path: Path) ->
 def test_the_log_of_the_start_before_is_kept(tmp_path: Path) -> None:
     async def test() -> None:
         containers = await access(tmp_path, Program())
-        _log(Attempt(containers.running("main").folder.with_name("0")))
+        _log(ContainerAttempt(containers.running("main").folder.with_name("0")))
         assert containers.logged("main", previous=True).number == 0
 
     virtualtime.run(test())

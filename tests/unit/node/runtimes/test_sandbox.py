@@ -15,7 +15,7 @@ import pytest
 
 from dray.driverkit.cdi import DeviceNode
 from dray.node.containers import container_attempts, shim
-from dray.node.containers.container_attempts import Attempt, Exit, Starter
+from dray.node.containers.container_attempts import ContainerAttempt, Exit, Starter
 from dray.node.runtimes import sandbox
 from dray.node.runtimes.interface import Bind, ContainerSpec
 from dray.node.runtimes.sandbox import Sandbox
@@ -37,7 +37,7 @@ def patient(folder: Path) -> ContainerSpec:
     return shell(script, binds=(Bind(str(folder), "/go"),))
 
 
-async def start(folder: Path, spec: ContainerSpec, number: int = 0) -> Attempt:
+async def start(folder: Path, spec: ContainerSpec, number: int = 0) -> ContainerAttempt:
     async with Starter() as starter:
         return await starter.start(folder, number, Sandbox().command(spec, ""))
 
