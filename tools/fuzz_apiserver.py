@@ -26,7 +26,7 @@ import uvloop
 import yarl
 
 from dray.client import kubeconfig, rest
-from dray.client.kubeconfig import Connection
+from dray.client.kubeconfig import ClusterConnection
 from tools import fuzz_requests
 from tools.fuzz_requests import Planned
 
@@ -84,7 +84,7 @@ def running_server(directory: Path) -> Iterator[tuple[subprocess.Popen[str], Pat
             process.terminate()
 
 
-async def fuzz(connection: Connection, seconds: float, seed: int, tally: Tally) -> None:
+async def fuzz(connection: ClusterConnection, seconds: float, seed: int, tally: Tally) -> None:
     context = rest.tls_context(connection, connection.client_certificate, connection.client_key)
     connector = aiohttp.TCPConnector(ssl=context, limit=WORKERS)
     timeout = aiohttp.ClientTimeout(total=SLOWEST_SECONDS)
@@ -155,7 +155,7 @@ def judge(status: int, content_type: str, body: bytes) -> str:
     return ""
 
 
-async def _send_noise(connection: Connection, seed: int, end: float) -> None:
+async def _send_noise(connection: ClusterConnection, seed: int, end: float) -> None:
     """What is not even HTTP: the server may close, and must go on with the others."""
     chance = random.Random(seed)
     context = rest.tls_context(connection, connection.client_certificate, connection.client_key)

@@ -15,7 +15,7 @@ from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import RunningServer, Settings
 from dray.client import kubeconfig
 from dray.client.api_client import Client, InProcessTransport
-from dray.client.kubeconfig import Connection
+from dray.client.kubeconfig import ClusterConnection
 from dray.store import memory
 
 Answer = TypeVar("Answer")
@@ -51,10 +51,10 @@ class Served:
             thread.join(SECONDS)
             self._loop.close()
 
-    def connection(self, user: str = "admin", *groups: str) -> Connection:
+    def connection(self, user: str = "admin", *groups: str) -> ClusterConnection:
         """How a user reaches the server, with a certificate of its own."""
         pair = self._authority.client_pair(user, groups)
-        return Connection(
+        return ClusterConnection(
             kubeconfig.load(self.kubeconfig).server,
             certificate_authority=self._authority.certificate,
             client_certificate=pair.certificate,
@@ -98,7 +98,7 @@ class Served:
         async with listening as url:
             admin = self._authority.client_pair("admin", ["system:masters"])
             authority = self._authority.certificate
-            connection = Connection(
+            connection = ClusterConnection(
                 url,
                 certificate_authority=authority,
                 client_certificate=admin.certificate,

@@ -30,7 +30,7 @@ from dray.apiserver.app import status_response
 from dray.client.api_client import Client, InProcessTransport
 from dray.client.lease import Timing
 from dray.cluster import assembly
-from dray.cluster.assembly import Cluster, ClusterPlan
+from dray.cluster.assembly import ClusterPlan, RunningCluster
 from dray.controllers import manager
 from dray.drivers.simulated import fleet as fleets
 from dray.scheduler import scheduler
@@ -246,7 +246,7 @@ class Clock:
 class BadLine:
     """The way from components to the API server: some writes are refused, some answers lost."""
 
-    def __init__(self, running: Cluster, dice: random.Random) -> None:
+    def __init__(self, running: RunningCluster, dice: random.Random) -> None:
         self._handle, self._dice = running.opened.app.handle, dice
         self.is_bad = True
 
@@ -266,7 +266,9 @@ class BadLine:
 class Components:
     """A scheduler and two sets of controllers, of which one leads; each can be killed any time."""
 
-    def __init__(self, running: Cluster, group: asyncio.TaskGroup, dice: random.Random) -> None:
+    def __init__(
+        self, running: RunningCluster, group: asyncio.TaskGroup, dice: random.Random
+    ) -> None:
         self._group = group
         self.clock, self.line = Clock(), BadLine(running, dice)
         self._runs: dict[str, Callable[[], Coroutine[None, None, None]]] = {

@@ -16,7 +16,7 @@ from dray.api.types.meta import JsonObject
 from dray.cli.components import driver as command
 from dray.client.api_client import collection_path
 from dray.cluster import assembly
-from dray.cluster.assembly import Cluster, ClusterPlan
+from dray.cluster.assembly import ClusterPlan, RunningCluster
 from dray.drivers.nvidia import device_classes
 from dray.drivers.nvidia.driver import Options
 from dray.drivers.nvidia.inventory import Settings
@@ -46,7 +46,7 @@ def driver_container(**values: Any) -> JsonObject:
     return found
 
 
-async def install(made: Cluster, documents: list[JsonObject]) -> None:
+async def install(made: RunningCluster, documents: list[JsonObject]) -> None:
     """As `helm install` does: with no field that the server does not know."""
     client = made.client()
     for body in (NAMESPACE_BODY, *documents):

@@ -20,7 +20,7 @@ from dray.drivers.nvidia import driver as drivers
 from dray.drivers.nvidia import nvml
 from dray.drivers.nvidia.driver import NvidiaDriver, Options
 from dray.node.runtimes import sandbox, simulated
-from dray.node.runtimes.interface import Unusable
+from dray.node.runtimes.interface import RuntimeUnusable
 from dray.store import memory
 from tests import audit
 from tests.cluster.test_nvidia import STAY, FakeMachineDriver
@@ -78,7 +78,7 @@ def test_without_a_runtime_the_computer_is_no_node(tmp_path: Path, gpu: str) -> 
         async with memory.open() as store, assembly.running(store, tmp_path, plan):
             raise AssertionError(gpu)
 
-    with pytest.raises(Unusable):
+    with pytest.raises(RuntimeUnusable):
         asyncio.run(run())
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dray.api.types.meta import JsonObject
 from dray.node.runtimes import podman
-from dray.node.runtimes.interface import Unusable
+from dray.node.runtimes.interface import RuntimeUnusable
 from tests.cluster.site import LIST, Site, container, from_template, pod, template, with_node
 
 pytestmark = pytest.mark.xdist_group("podman")
@@ -28,7 +28,7 @@ def why_not() -> str:
         return "busybox-static is not installed"
     try:
         podman.Podman().try_out()
-    except Unusable as error:
+    except RuntimeUnusable as error:
         return str(error)
     return ""
 

@@ -16,7 +16,7 @@ from dray.api.types.meta import JsonObject
 from dray.apiserver.server import Settings
 from dray.client.api_client import Client, ObjectSelection
 from dray.cluster import assembly
-from dray.cluster.assembly import Cluster, ClusterPlan
+from dray.cluster.assembly import ClusterPlan, RunningCluster
 from dray.drivers.simulated import fleet as fleets
 from dray.store import memory
 from dray.testing import invariants
@@ -28,7 +28,7 @@ CLASS = "gpu.nvidia.com"
 
 @dataclass(frozen=True)
 class World:
-    cluster: Cluster
+    cluster: RunningCluster
     client: Client
 
     async def create(self, body: JsonObject, namespace: str = "default") -> JsonObject:

@@ -30,7 +30,7 @@ from dray.cel.runtime.operations import put
 from dray.cel.runtime.values import CostExceeded, EvaluationError, UInt
 from dray.cel.syntax import parser
 from dray.cel.syntax.factory import children
-from dray.cel.syntax.nodes import Call, Comprehension, Identifier, Node, Select
+from dray.cel.syntax.nodes import Comprehension, FunctionCall, Identifier, Node, Select
 from tests import recorded
 from tests.conformance import cases
 
@@ -130,7 +130,7 @@ def unchecked(text: str, root: Node, declared: Environment) -> tuple[Checked, En
     known = {*declared.variables, *local}
     hidden = {name for name in declared.variables if name.split(".")[0] in local}
     for node in nodes:
-        if isinstance(node, Call):
+        if isinstance(node, FunctionCall):
             references[node.id] = call_reference(node, functions)
         elif isinstance(node, Identifier) and node.name in declared.type_names:
             named = declared.type_names[node.name]
@@ -151,7 +151,7 @@ def dotted_name(node: Node) -> str:
     return node.name if isinstance(node, Identifier) else ""
 
 
-def call_reference(node: Call, functions: dict[str, Function]) -> NameReference:
+def call_reference(node: FunctionCall, functions: dict[str, Function]) -> NameReference:
     qualified = f"{dotted_name(node.target)}.{node.function}" if node.target else ""
     if qualified in functions:
         return NameReference(qualified)

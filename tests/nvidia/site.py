@@ -20,7 +20,7 @@ from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.api.types.nodes import Node, NodeStatus
 from dray.client.api_client import Client
 from dray.cluster import assembly
-from dray.cluster.assembly import ADMIN, Cluster, ClusterPlan
+from dray.cluster.assembly import ADMIN, ClusterPlan, RunningCluster
 from dray.driverkit.plugin import Directories
 from dray.drivers.nvidia import device_classes
 from dray.drivers.nvidia.driver import NvidiaDriver
@@ -128,10 +128,10 @@ class Site:
 
 MakeDriver = Callable[[Path], NvidiaDriver]
 """Gets the folder in which the driver keeps what must survive."""
-Prepare = Callable[[Cluster], Awaitable[None]]
+Prepare = Callable[[RunningCluster], Awaitable[None]]
 
 
-async def _nothing(_made: Cluster) -> None:
+async def _nothing(_made: RunningCluster) -> None:
     return None
 
 

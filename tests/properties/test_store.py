@@ -29,7 +29,7 @@ KEYS = ["/a/x", "/a/y", "/a/b/x", "/a/b/y", "/b/x", "/ab/x"]
 PREFIXES = ["/", "/a/", "/a/b/", "/b/", "/c/"]
 TOKENS = ["t0", "t1", "t2"]
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
-SMALL = watch.Limits(window_events=4, buffered_events=10_000)
+SMALL = watch.WatchLimits(window_events=4, buffered_events=10_000)
 
 keys = st.sampled_from(KEYS)
 tokens = st.lists(st.sampled_from(TOKENS), unique=True).map(tuple)
@@ -194,7 +194,7 @@ class StoreMachine(RuleBasedStateMachine):
         listing = self.store.list(prefix, limit=limit, after_key=after_key, revision=revision)
         try:
             page = loop.run(listing)
-        except store.Expired:
+        except store.RevisionExpired:
             assert revision is not None
             assert revision < self.oldest()
             return
@@ -214,7 +214,7 @@ class StoreMachine(RuleBasedStateMachine):
         after = max(0, self.model.revision - back)
         try:
             watcher = loop.run(self.store.watch(prefix, after))
-        except store.Expired:
+        except store.RevisionExpired:
             assert after < self.oldest()
         else:
             self.watches.append(Watching(watcher, prefix, after))
@@ -228,7 +228,7 @@ class StoreMachine(RuleBasedStateMachine):
         count = data.draw(st.integers(0, len(unread)))
         try:
             assert loop.run(watching.take(count)) == unread[:count]
-        except store.Expired:
+        except store.RevisionExpired:
             assert watching.watcher.revision < self.oldest()
             self.watches.pop(index)
             return

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from dray.client import kubeconfig
-from dray.client.kubeconfig import Connection
+from dray.client.kubeconfig import ClusterConnection
 from tests.etcd import free_port
 
 START_SECONDS = 60
@@ -48,5 +48,5 @@ class ServerProcess:
         with self._process as process:
             return process.wait(START_SECONDS)
 
-    def connection(self) -> Connection:
+    def connection(self) -> ClusterConnection:
         return kubeconfig.load(self._directory / "kubeconfig")

@@ -53,7 +53,7 @@ def _opener(request: pytest.FixtureRequest, directory: Path) -> Opener:
 
 
 def _sqlite_opener(path: Path) -> Opener:
-    def opener(limits: watch.Limits = watch.DEFAULT_LIMITS) -> AbstractAsyncContextManager:
+    def opener(limits: watch.WatchLimits = watch.DEFAULT_LIMITS) -> AbstractAsyncContextManager:
         return sqlite.open(path, limits=limits)
 
     return opener
@@ -62,7 +62,7 @@ def _sqlite_opener(path: Path) -> Opener:
 def _etcd_opener(server: etcd.Server) -> Opener:
     access, root = etcd_connection.Access((server.endpoint,)), next(_roots)
 
-    def opener(limits: watch.Limits = watch.DEFAULT_LIMITS) -> AbstractAsyncContextManager:
+    def opener(limits: watch.WatchLimits = watch.DEFAULT_LIMITS) -> AbstractAsyncContextManager:
         return etcd_store.open(access, root=root, limits=limits)
 
     return opener

@@ -77,9 +77,9 @@ async def test_restore_expires_every_revision_ever_given_out(path: Path, copy: P
     async with sqlite.open(path) as target:
         assert await target.revision() == revision
         for remembered in (old, *lost):
-            with pytest.raises(store.Expired):
+            with pytest.raises(store.RevisionExpired):
                 await target.watch("/pods/", remembered)
-            with pytest.raises(store.Expired):
+            with pytest.raises(store.RevisionExpired):
                 await target.list("/pods/", revision=remembered)
         assert await put(target, "/pods/a/x", expect=old) == revision + 1
 

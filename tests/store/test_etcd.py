@@ -119,7 +119,7 @@ async def test_newer_format_is_refused(etcd_server: etcd.Server) -> None:
 async def test_revision_before_the_first_has_expired(etcd_server: etcd.Server) -> None:
     async with etcd_store.open(access(etcd_server), root=f"{ROOT}/first") as target:
         await put(target, "/pods/a/x")
-        with pytest.raises(store.Expired):
+        with pytest.raises(store.RevisionExpired):
             await target.list("/pods/", revision=0)
 
 
@@ -175,7 +175,7 @@ async def test_watch_expires_if_history_went_while_it_was_cut_off(
             last = await put(other, "/pods/a/x", b"%d" % i)
         await other.compact(last)
         cable.mend()
-        with pytest.raises(store.Expired):
+        with pytest.raises(store.RevisionExpired):
             await take(watcher, 1)
         with await cut_off.watch("/pods/", await cut_off.revision()) as watcher:
             revision = await put(other, "/pods/a/x", b"after")

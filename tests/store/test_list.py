@@ -8,7 +8,7 @@ from dray.store import memory, store, watch
 from tests.store.conftest import Opener
 from tests.store.steps import delete, keys, put, values
 
-SMALL_WINDOW = watch.Limits(window_events=3)
+SMALL_WINDOW = watch.WatchLimits(window_events=3)
 
 
 async def test_list_is_in_key_order_and_ends_with_its_prefix(open_store: Opener) -> None:
@@ -131,7 +131,7 @@ async def test_memory_forgets_what_left_its_window() -> None:
         old = await put(target, "/pods/a/x")
         for _ in range(4):
             await put(target, "/pods/a/x")
-        with pytest.raises(store.Expired):
+        with pytest.raises(store.RevisionExpired):
             await target.list("/pods/", revision=old)
 
 
@@ -152,7 +152,7 @@ async def test_compaction_leaves_its_own_revision_readable(open_store: Opener) -
         await target.compact(kept)
         assert await values(target, revision=kept) == {"/pods/a/x": b"3"}
         assert await values(target) == {"/pods/a/x": b"4"}
-        with pytest.raises(store.Expired) as error:
+        with pytest.raises(store.RevisionExpired) as error:
             await target.list("/", revision=older)
         assert error.value.revision == older
 
@@ -184,7 +184,7 @@ async def test_compacted_store_lasts(open_lasting: Opener) -> None:
         await target.compact(last)
     async with open_lasting() as target:
         assert await values(target) == {"/pods/a/x": b"4"}
-        with pytest.raises(store.Expired):
+        with pytest.raises(store.RevisionExpired):
             await target.list("/", revision=last - 1)
         assert await put(target, "/pods/a/y") > last
 

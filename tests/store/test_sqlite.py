@@ -247,7 +247,7 @@ async def test_full_disk_stops_writes_until_there_is_room(path: Path) -> None:
         pages = 1000
         revision = await put(target, "/pods/a/after", bytes(5000))
         assert revision == written + 1
-        assert target.health() == store.Health(writable=True)
+        assert target.health() == store.StoreHealth(writable=True)
         assert [event.revision for event in await take(watcher, 1)] == [revision]
     async with sqlite.open(path) as target:
         assert len(await keys(target)) == written + 1
@@ -268,7 +268,7 @@ async def test_writes_that_fail_though_there_is_room_are_told_until_one_succeeds
         assert interceptor.appends == 2
         pages = 1000
         await put(target, "/pods/a/x", bytes(100_000))
-        assert target.health() == store.Health(writable=True)
+        assert target.health() == store.StoreHealth(writable=True)
 
 
 async def test_without_room_writes_are_not_even_tried(
@@ -335,7 +335,7 @@ async def test_interrupted_sweep_is_taken_up_by_the_next(path: Path) -> None:
         connection.commit()
     async with sqlite.open(path) as target:
         assert await values(target, revision=20) == {"/pods/a/x": b"19"}
-        with pytest.raises(store.Expired):
+        with pytest.raises(store.RevisionExpired):
             await target.list("/", revision=19)
         await target.compact(25)
     assert _log_rows(path) == 6
@@ -343,7 +343,7 @@ async def test_interrupted_sweep_is_taken_up_by_the_next(path: Path) -> None:
 
 async def test_history_compacted_while_it_is_read_has_expired(path: Path) -> None:
     interceptor = Interceptor()
-    small = watch.Limits(window_events=1)
+    small = watch.WatchLimits(window_events=1)
     async with sqlite.open(path, connect=interceptor.connect, limits=small) as target:
         start = await put(target, "/pods/a/x", b"old")
         for _ in range(5):
@@ -356,7 +356,7 @@ async def test_history_compacted_while_it_is_read_has_expired(path: Path) -> Non
                 await gate.reached()
                 await target.compact(await put(target, "/pods/a/x", b"newer"))
                 gate.open()
-                with pytest.raises(store.Expired):
+                with pytest.raises(store.RevisionExpired):
                     await reading
 
 

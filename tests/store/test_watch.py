@@ -11,7 +11,7 @@ from dray.store import store, watch
 from tests.store.conftest import Opener
 from tests.store.steps import DEADLINE_SECONDS, commit, delete, put, take
 
-SMALL_WINDOW = watch.Limits(window_events=3)
+SMALL_WINDOW = watch.WatchLimits(window_events=3)
 
 
 async def test_event_tells_what_was_and_what_is(open_store: Opener) -> None:
@@ -119,7 +119,7 @@ async def test_watch_from_before_compaction_is_refused(open_store: Opener) -> No
         kept = await put(target, "/pods/a/x")
         last = await put(target, "/pods/a/x")
         await target.compact(kept)
-        with pytest.raises(store.Expired) as error:
+        with pytest.raises(store.RevisionExpired) as error:
             await target.watch("/pods/", old)
         assert error.value.revision == old
         with await target.watch("/pods/", kept) as watcher:
@@ -159,7 +159,7 @@ async def test_concurrent_writers_are_seen_in_the_order_of_revisions(open_store:
 
 
 async def test_slow_watcher_is_ended_and_the_others_go_on(open_store: Opener) -> None:
-    async with open_store(watch.Limits(buffered_events=4)) as target:
+    async with open_store(watch.WatchLimits(buffered_events=4)) as target:
         start = await target.revision()
         slow, quick = await target.watch("/pods/", start), await target.watch("/pods/", start)
         revisions = []

@@ -18,7 +18,7 @@ from dray.apiserver import server
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import RunningServer, Settings
 from dray.client import kubeconfig
-from dray.client.kubeconfig import Connection
+from dray.client.kubeconfig import ClusterConnection
 from dray.store import memory
 
 ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
@@ -97,7 +97,7 @@ def with_api(
 @contextlib.asynccontextmanager
 async def listening(
     directory: Path, settings: Settings | None = None
-) -> AsyncIterator[tuple[Connection, RunningServer]]:
+) -> AsyncIterator[tuple[ClusterConnection, RunningServer]]:
     """A server on a free port of the loopback, and how an admin reaches it."""
     authority = Authority.load_or_create(directory)
     pair = authority.client_pair("admin", ["system:masters"])
@@ -107,7 +107,7 @@ async def listening(
         server.open_server(store, signer=server.signer_in(directory), settings=settings) as opened,
         opened.server.listening("127.0.0.1", 0, names, authority.certificate) as url,
     ):
-        connection = Connection(
+        connection = ClusterConnection(
             url,
             certificate_authority=authority.certificate,
             client_certificate=pair.certificate,

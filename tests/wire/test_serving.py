@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from dray.apiserver.https_server import Limits
+from dray.apiserver.https_server import ServerLimits
 from dray.apiserver.server import RunningServer, Settings
 from dray.client import rest
-from dray.client.kubeconfig import Connection
+from dray.client.kubeconfig import ClusterConnection
 from tests.waiting import until
 from tests.wire.serving import listening
 
@@ -25,16 +25,16 @@ PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 SECONDS = 20.0
 
-Test = Callable[[aiohttp.ClientSession, Connection, RunningServer], Awaitable[None]]
+Test = Callable[[aiohttp.ClientSession, ClusterConnection, RunningServer], Awaitable[None]]
 
 
-def tls(connection: Connection) -> ssl.SSLContext:
+def tls(connection: ClusterConnection) -> ssl.SSLContext:
     return rest.tls_context(connection, connection.client_certificate, connection.client_key)
 
 
 def serve(directory: Path, test: Test, **limits: Any) -> None:
     async def run() -> None:
-        settings = Settings(limits=Limits(**limits))
+        settings = Settings(limits=ServerLimits(**limits))
         async with asyncio.timeout(SECONDS), listening(directory, settings) as (where, opened):
             connector = aiohttp.TCPConnector(ssl=tls(where))
             async with aiohttp.ClientSession(where.server, connector=connector) as session:
@@ -51,7 +51,7 @@ def test_whoever_leaves_takes_his_watch_along(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def leave(
-        session: aiohttp.ClientSession, _where: Connection, opened: RunningServer
+        session: aiohttp.ClientSession, _where: ClusterConnection, opened: RunningServer
     ) -> None:
         answer = await session.get(f"{PODS}?watch=true")
         await until(lambda: open_watches(opened) == 1)
@@ -98,7 +98,7 @@ def test_requests_in_flight_are_answered_before_the_server_ends(tmp_path: Path) 
 
 def test_a_body_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     async def send(
-        session: aiohttp.ClientSession, _where: Connection, _opened: RunningServer
+        session: aiohttp.ClientSession, _where: ClusterConnection, _opened: RunningServer
     ) -> None:
         body = {"metadata": {"name": "large"}, "data": {"a": "x" * 5000}}
         async with session.post(CONFIG_MAPS, json=body) as answer:
@@ -111,7 +111,7 @@ def test_a_body_beyond_the_limit_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("token", [b"\xff\xfe", "é".encode(), b"a.b.c", b"[" * 4000])
 def test_a_token_that_is_none_is_unauthorized(tmp_path: Path, token: bytes) -> None:
     async def send(
-        _session: aiohttp.ClientSession, where: Connection, _opened: RunningServer
+        _session: aiohttp.ClientSession, where: ClusterConnection, _opened: RunningServer
     ) -> None:
         parts = urlsplit(where.server)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=tls(where))
@@ -127,7 +127,7 @@ def test_a_token_that_is_none_is_unauthorized(tmp_path: Path, token: bytes) -> N
 
 def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     async def dawdle(
-        _session: aiohttp.ClientSession, where: Connection, _opened: RunningServer
+        _session: aiohttp.ClientSession, where: ClusterConnection, _opened: RunningServer
     ) -> None:
         parts = urlsplit(where.server)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=tls(where))
@@ -143,7 +143,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_watches_beyond_the_limit_are_put_off(tmp_path: Path) -> None:
     async def watch(
-        session: aiohttp.ClientSession, _where: Connection, opened: RunningServer
+        session: aiohttp.ClientSession, _where: ClusterConnection, opened: RunningServer
     ) -> None:
         first = await session.get(f"{PODS}?watch=true")
         await until(lambda: open_watches(opened) == 1)
@@ -159,7 +159,7 @@ def test_what_is_no_http_is_answered_and_not_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def babble(
-        _session: aiohttp.ClientSession, where: Connection, _opened: RunningServer
+        _session: aiohttp.ClientSession, where: ClusterConnection, _opened: RunningServer
     ) -> None:
         parts = urlsplit(where.server)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=tls(where))
@@ -173,7 +173,7 @@ def test_what_is_no_http_is_answered_and_not_logged(
 
 def test_without_credentials_one_sees_health_and_version_only(tmp_path: Path) -> None:
     async def ask(
-        _session: aiohttp.ClientSession, where: Connection, _opened: RunningServer
+        _session: aiohttp.ClientSession, where: ClusterConnection, _opened: RunningServer
     ) -> None:
         context = ssl.create_default_context(cadata=where.certificate_authority.decode())
         connector = aiohttp.TCPConnector(ssl=context)
@@ -190,7 +190,7 @@ def test_without_credentials_one_sees_health_and_version_only(tmp_path: Path) ->
 
 def test_impersonation_needs_a_permission(tmp_path: Path) -> None:
     async def ask(
-        session: aiohttp.ClientSession, _where: Connection, _opened: RunningServer
+        session: aiohttp.ClientSession, _where: ClusterConnection, _opened: RunningServer
     ) -> None:
         headers = {"Impersonate-User": "jane", "Impersonate-Group": "developers"}
         async with session.get(PODS, headers=headers) as answer:
@@ -205,7 +205,7 @@ def test_impersonation_needs_a_permission(tmp_path: Path) -> None:
 
 def test_curl_gets_readable_json(tmp_path: Path) -> None:
     async def ask(
-        session: aiohttp.ClientSession, _where: Connection, _opened: RunningServer
+        session: aiohttp.ClientSession, _where: ClusterConnection, _opened: RunningServer
     ) -> None:
         async with session.get("/version", headers={"User-Agent": "curl/8"}) as answer:
             text = await answer.text()

@@ -35,7 +35,7 @@ PRETTY_AGENTS = ("curl/", "Wget/", "Mozilla/")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     body_bytes: int = MAX_BODY_BYTES
     watches: int = 20_000
     slow_client_seconds: float = 60.0
@@ -43,14 +43,14 @@ class Limits:
     shutdown_seconds: float = 10.0
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = ServerLimits()
 
 
 class Server:
     """Listens, authenticates and passes requests to the application."""
 
     def __init__(
-        self, app: application.App, authenticator: Authenticator, limits: Limits | None = None
+        self, app: application.App, authenticator: Authenticator, limits: ServerLimits | None = None
     ) -> None:
         self._app = app
         self._authenticator = authenticator

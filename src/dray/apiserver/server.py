@@ -28,7 +28,7 @@ from dray.apiserver.app import App, Metrics
 from dray.apiserver.bootstrap import bootstrap
 from dray.apiserver.composition import RuleDependencies, SubresourceHandlers
 from dray.apiserver.discovery import Discovery
-from dray.apiserver.https_server import DEFAULT_LIMITS, Limits, Server
+from dray.apiserver.https_server import DEFAULT_LIMITS, Server, ServerLimits
 from dray.apiserver.node_agents import MakeIdentity, NodeAgents
 from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.follower import StoreFollower
@@ -54,7 +54,7 @@ class Settings:
     """Disabled group versions: `--runtime-config=resource.k8s.io/v1beta1=false`."""
     mounts_tokens: bool = False
     static_tokens: Mapping[str, User] = field(default_factory=dict)
-    limits: Limits = DEFAULT_LIMITS
+    limits: ServerLimits = DEFAULT_LIMITS
     audit_log: Path | None = None
     """The file that gets a line for every request."""
 

@@ -20,7 +20,7 @@ from dray.apiserver import server
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
 from dray.client import kubeconfig
-from dray.client.kubeconfig import Connection
+from dray.client.kubeconfig import ClusterConnection
 from dray.store import sqlite
 
 LOOPBACK = "127.0.0.1"
@@ -49,11 +49,11 @@ async def listening(
         yield url
 
 
-def connection(directory: Path, url: str, user: str, *groups: str) -> Connection:
+def connection(directory: Path, url: str, user: str, *groups: str) -> ClusterConnection:
     """Return a connection to the server of a directory, with a new client certificate."""
     authority = Authority.load_or_create(directory)
     pair = authority.client_pair(user, groups)
-    return Connection(
+    return ClusterConnection(
         url,
         certificate_authority=authority.certificate,
         client_certificate=pair.certificate,

@@ -22,7 +22,7 @@ import uvloop
 from dray.api import kinds
 from dray.bench import workload
 from dray.client import api_client, kubeconfig, rest
-from dray.client.kubeconfig import Connection
+from dray.client.kubeconfig import ClusterConnection
 
 PODS = api_client.collection_path(kinds.POD, workload.NAMESPACE)
 CLAIMS = api_client.collection_path(kinds.RESOURCE_CLAIM, workload.NAMESPACE)
@@ -56,7 +56,7 @@ Task = CreateTask | ListTask | WatchTask
 class Connections(contextlib.AsyncExitStack):
     """Opens keep-alive connections to one server, and closes them."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClusterConnection) -> None:
         super().__init__()
         parts = urlsplit(connection.server)
         assert parts.hostname is not None
@@ -206,7 +206,7 @@ DOING: Mapping[type[Task], Callable[[Connections, Any], Awaitable[Mapping[str, A
 }
 
 
-async def _do(connection: Connection, task: Task) -> Mapping[str, Any]:
+async def _do(connection: ClusterConnection, task: Task) -> Mapping[str, Any]:
     async with Connections(connection) as connections:
         return await DOING[type(task)](connections, task)
 

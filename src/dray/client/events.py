@@ -61,7 +61,7 @@ def reference(kind: Kind, metadata: ObjectMeta) -> ObjectReference:
 
 
 class _Topic(NamedTuple):
-    """What similar events have in common."""
+    """The fields that similar events have in common."""
 
     uid: str
     kind: str

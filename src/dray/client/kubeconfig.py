@@ -38,7 +38,7 @@ class ExecPlugin:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ClusterConnection:
     """Address, authority and credentials of a cluster. Certificates are PEM bytes."""
 
     server: str
@@ -56,7 +56,9 @@ class Connection:
     exec_plugin: ExecPlugin | None = None
 
 
-def load(path: str | os.PathLike[str] | None = None, *, context: str | None = None) -> Connection:
+def load(
+    path: str | os.PathLike[str] | None = None, *, context: str | None = None
+) -> ClusterConnection:
     """Return the connection of `context`, by default of the current one."""
     files = _files(path)
     if not files:
@@ -74,7 +76,7 @@ def load(path: str | os.PathLike[str] | None = None, *, context: str | None = No
     return _connection(name, chosen, cluster, user, files)
 
 
-def in_cluster() -> Connection:
+def in_cluster() -> ClusterConnection:
     """Return the connection of the service account of this pod."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
@@ -85,7 +87,7 @@ def in_cluster() -> Connection:
         )
     if ":" in host:
         host = f"[{host}]"
-    return Connection(
+    return ClusterConnection(
         server=f"https://{host}:{port}",
         namespace=(SERVICE_ACCOUNT / "namespace").read_text("utf-8").strip(),
         certificate_authority=(SERVICE_ACCOUNT / "ca.crt").read_bytes(),
@@ -93,12 +95,12 @@ def in_cluster() -> Connection:
     )
 
 
-def write(path: Path, connection: Connection) -> None:
+def write(path: Path, connection: ClusterConnection) -> None:
     """Write a kubeconfig with one context, readable by its owner only."""
     _save(path, _with_context({}, connection))
 
 
-def merge(connection: Connection, path: Path | None = None) -> Path:
+def merge(connection: ClusterConnection, path: Path | None = None) -> Path:
     """Add a context to the user's own kubeconfig and make it the current one. Returns the file.
 
     Everything else in the file stays, except what an earlier merge has put there.
@@ -111,7 +113,7 @@ def merge(connection: Connection, path: Path | None = None) -> Path:
     return chosen
 
 
-def _with_context(document: dict[str, Any], connection: Connection) -> dict[str, Any]:
+def _with_context(document: dict[str, Any], connection: ClusterConnection) -> dict[str, Any]:
     """Return the document with the entries of a connection; they replace those of their name."""
     credentials: dict[str, Any] = {}
     if connection.client_certificate:
@@ -196,11 +198,11 @@ def _connection(
     cluster: Mapping[str, Any],
     user: Mapping[str, Any],
     files: Sequence[Path],
-) -> Connection:
+) -> ClusterConnection:
     server = str(cluster.get("server", "")).rstrip("/")
     if not server:
         raise KubeconfigError(f"{files[0]}: the cluster of context {name!r} has no server")
-    return Connection(
+    return ClusterConnection(
         server=server,
         context=name,
         namespace=context.get("namespace") or "default",

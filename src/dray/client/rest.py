@@ -18,7 +18,7 @@ import aiohttp
 from dray.api import errors
 from dray.api.http_messages import Request, Response
 from dray.client import websockets
-from dray.client.kubeconfig import Connection, ExecPlugin, KubeconfigError
+from dray.client.kubeconfig import ClusterConnection, ExecPlugin, KubeconfigError
 from dray.clock import utc_now
 
 TOKEN_FILE_SECONDS = 60.0
@@ -31,7 +31,7 @@ class RestTransport:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ClusterConnection,
         *,
         connections: int = 64,
         on_warning: Callable[[str], None] | None = None,
@@ -149,7 +149,7 @@ def _abort(response: aiohttp.ClientResponse) -> None:
 class Credentials:
     """A token, a password, or the output of an exec plugin until it expires."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClusterConnection) -> None:
         self._connection = connection
         self._token = connection.token
         self._certificate = (connection.client_certificate, connection.client_key)
@@ -196,7 +196,7 @@ class Credentials:
         return max(left.total_seconds() - 10, 1.0)
 
 
-async def _exec_status(plugin: ExecPlugin, connection: Connection) -> dict[str, Any]:
+async def _exec_status(plugin: ExecPlugin, connection: ClusterConnection) -> dict[str, Any]:
     spec: dict[str, Any] = {"interactive": False}
     if plugin.provide_cluster_info:
         spec["cluster"] = {"server": connection.server}
@@ -225,7 +225,7 @@ async def _exec_status(plugin: ExecPlugin, connection: Connection) -> dict[str, 
 
 
 def tls_context(
-    connection: Connection, client_certificate: bytes, client_key: bytes
+    connection: ClusterConnection, client_certificate: bytes, client_key: bytes
 ) -> ssl.SSLContext:
     # Without an authority, OpenSSL loads all that the machine trusts, which takes long.
     context = ssl.create_default_context(cadata=connection.certificate_authority.decode() or None)

@@ -31,7 +31,7 @@ from dray.drivers.simulated.publisher import SimulatedDriver
 from dray.node import registration
 from dray.node.registration import Registration
 from dray.node.runtimes import selection, simulated
-from dray.node.runtimes.interface import Unusable
+from dray.node.runtimes.interface import RuntimeUnusable
 from dray.node.runtimes.selection import Choice
 from dray.node.simulated_agent import SimulatedAgent
 from dray.scheduler import explanations, scheduler
@@ -73,7 +73,7 @@ class ClusterPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class RunningCluster:
     """A running cluster: its API server, its nodes, and clients with any identity."""
 
     opened: RunningServer
@@ -99,7 +99,7 @@ class Cluster:
 @contextlib.asynccontextmanager
 async def running(
     store: Store, directory: Path, plan: ClusterPlan | None = None
-) -> AsyncIterator[Cluster]:
+) -> AsyncIterator[RunningCluster]:
     """Run a cluster over a store. `directory` keeps its keys and containers. Ready when yielded.
 
     Raises Unusable for a runtime that does not work here.
@@ -115,7 +115,7 @@ async def running(
         registry=registry,
         identity=server.identity_in(directory),
     ) as opened:
-        cluster = _with_nodes(Cluster(opened, registry, found), directory, chosen)
+        cluster = _with_nodes(RunningCluster(opened, registry, found), directory, chosen)
         with gc_tuning.rare_collections():
             async with _supervised(_components(cluster, chosen)):
                 try:
@@ -129,11 +129,11 @@ def _chosen_runtime(plan: ClusterPlan) -> Choice:
     machines = len(plan.fleet.machines) if plan.fleet else 0
     found = selection.choose(plan.runtime, machines=machines, allows_host=plan.allows_host)
     if found.runtime is None and plan.has_local_node:
-        raise Unusable(found.why)
+        raise RuntimeUnusable(found.why)
     return found
 
 
-def _with_nodes(cluster: Cluster, directory: Path, plan: ClusterPlan) -> Cluster:
+def _with_nodes(cluster: RunningCluster, directory: Path, plan: ClusterPlan) -> RunningCluster:
     runtime = cluster.choice.runtime
     if runtime is None or not (plan.fleet or plan.has_local_node):
         return cluster
@@ -163,7 +163,7 @@ def _with_nodes(cluster: Cluster, directory: Path, plan: ClusterPlan) -> Cluster
     return dataclasses.replace(cluster, nodes=nodes, local_node=local_node)
 
 
-def _components(cluster: Cluster, plan: ClusterPlan) -> dict[str, Component]:
+def _components(cluster: RunningCluster, plan: ClusterPlan) -> dict[str, Component]:
     features = plan.settings.features
     found: dict[str, Component] = {}
     if plan.controls:
@@ -198,7 +198,7 @@ def component_names(plan: ClusterPlan) -> tuple[str, ...]:
     return tuple(name for name, wanted in named.items() if wanted)
 
 
-async def _run_fleet(cluster: Cluster, fleet: Fleet | None) -> None:
+async def _run_fleet(cluster: RunningCluster, fleet: Fleet | None) -> None:
     """Run the nodes of a fleet at the requested size."""
     assert fleet is not None
     client, real = cluster.fleet_client, cluster.nodes

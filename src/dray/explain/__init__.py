@@ -1,1 +1,1 @@
-"""Why not, and what would help: refusals become counts, causes, changes and sentences."""
+"""Explanations: counts, causes, changes that would help, and their text."""

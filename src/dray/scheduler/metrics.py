@@ -15,7 +15,7 @@ from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.types.pods import Pod
 from dray.scheduler.cluster_state import SchedulerState
-from dray.scheduler.queue import IN_PROGRESS, Entry
+from dray.scheduler.queue import IN_PROGRESS, QueueEntry
 
 WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -53,11 +53,11 @@ class Metrics:
         )
         registry.register(self.decisions, self.waits, self.lengths, self.pending, self.devices)
 
-    def decided(self, entry: Entry, seconds: float) -> None:
+    def decided(self, entry: QueueEntry, seconds: float) -> None:
         """Count a decision and its duration."""
         self.decisions.observe(seconds, "placed" if entry.state == IN_PROGRESS else "refused")
 
-    def bound(self, entry: Entry) -> None:
+    def bound(self, entry: QueueEntry) -> None:
         """Count a bound pod and the time that it waited."""
         self.waits.observe(asyncio.get_running_loop().time() - entry.since)
 

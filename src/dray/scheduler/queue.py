@@ -25,7 +25,7 @@ COST_FACTOR = 20
 MAX_COST_SECONDS = 60.0
 
 
-class Entry:
+class QueueEntry:
     """A pod in the queue."""
 
     __slots__ = ("arrival", "errors", "group", "key", "priority", "reason", "since", "state")
@@ -59,10 +59,10 @@ class WaitingGroup:
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.entries: dict[ObjectKey, Entry] = {}
+        self.entries: dict[ObjectKey, QueueEntry] = {}
         self.events: frozenset[WakeEvent] = frozenset()
         """The events that could help."""
-        self.probe: Entry | None = None
+        self.probe: QueueEntry | None = None
         """The pod that is being tried for all."""
         self.is_woken = False
         """Whether an event came while the probe is tried or the group backs off."""
@@ -75,8 +75,8 @@ class Queue:
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock or asyncio.get_running_loop().time
-        self._entries: dict[ObjectKey, Entry] = {}
-        self._ready: list[tuple[int, int, Entry]] = []
+        self._entries: dict[ObjectKey, QueueEntry] = {}
+        self._ready: list[tuple[int, int, QueueEntry]] = []
         self._groups: dict[Hashable, WaitingGroup] = {}
         self._by_event: dict[WakeEvent, dict[WaitingGroup, None]] = {}
         self._arrivals = itertools.count()
@@ -98,7 +98,7 @@ class Queue:
             counts[entry.state] += 1
         return counts
 
-    def unschedulable(self) -> Iterator[Entry]:
+    def unschedulable(self) -> Iterator[QueueEntry]:
         """Yield the pods whose last attempt failed."""
         for entry in self._entries.values():
             if entry.state in (WAITING, BACKING_OFF):
@@ -108,7 +108,7 @@ class Queue:
         """Add a pod; one that waits already is tried again."""
         entry = self._entries.get(key)
         if entry is None:
-            entry = Entry(key, priority, next(self._arrivals), self._clock())
+            entry = QueueEntry(key, priority, next(self._arrivals), self._clock())
             self._entries[key] = entry
             self._make_ready(entry)
         elif entry.state == WAITING:
@@ -116,7 +116,7 @@ class Queue:
             self._leave(entry)
             self._make_ready(entry)
 
-    def remove(self, key: ObjectKey) -> Entry | None:
+    def remove(self, key: ObjectKey) -> QueueEntry | None:
         """Remove a pod that is deleted or has a node."""
         entry = self._entries.pop(key, None)
         if entry is not None:
@@ -128,12 +128,12 @@ class Queue:
                 self._end_probe(entry)
         return entry
 
-    def finish(self, entry: Entry) -> None:
+    def finish(self, entry: QueueEntry) -> None:
         """Remove a pod. Another one that has its name by now stays."""
         if self._entries.get(entry.key) is entry:
             self.remove(entry.key)
 
-    async def pop(self) -> Entry:
+    async def pop(self) -> QueueEntry:
         """Return the first ready pod. Call `park`, `retry`, `done` or `finish` afterwards."""
         while True:
             while self._ready:
@@ -146,7 +146,7 @@ class Queue:
             self._arrival.clear()
             await self._arrival.wait()
 
-    def take(self, key: ObjectKey) -> Entry | None:
+    def take(self, key: ObjectKey) -> QueueEntry | None:
         """Return a pod that is decided together with the popped one; None if it is in progress."""
         entry = self._entries.get(key)
         if entry is None or entry.state == IN_PROGRESS:
@@ -161,7 +161,7 @@ class Queue:
 
     def park(
         self,
-        entry: Entry,
+        entry: QueueEntry,
         key: Hashable,
         events: Iterable[WakeEvent],
         cost_seconds: float = 0.0,
@@ -191,7 +191,7 @@ class Queue:
         if missed:
             self._wake(group)
 
-    def retry(self, entry: Entry) -> None:
+    def retry(self, entry: QueueEntry) -> None:
         """Try a pod again after a while, longer each time."""
         if self._entries.get(entry.key) is not entry:
             return
@@ -202,7 +202,7 @@ class Queue:
         entry.state = BACKING_OFF
         self._later(entry.key, seconds, lambda: self._make_ready(entry))
 
-    def done(self, entry: Entry) -> None:
+    def done(self, entry: QueueEntry) -> None:
         """Let the next pod of the group be tried: this one has a node and is being bound."""
         if self._is_probe(entry):
             if entry.group is not None:
@@ -221,7 +221,7 @@ class Queue:
             timer.cancel()
         self._timers.clear()
 
-    def _make_ready(self, entry: Entry) -> None:
+    def _make_ready(self, entry: QueueEntry) -> None:
         if entry.state != READY:
             self._cancel(entry)
             entry.state = READY
@@ -262,21 +262,21 @@ class Queue:
             self._remove_group(group)
             return
         # A scan, not a heap: once per attempt of the group, while joining and leaving stay cheap.
-        probe = min(group.entries.values(), key=Entry.rank)
+        probe = min(group.entries.values(), key=QueueEntry.rank)
         del group.entries[probe.key]
         group.probe = probe
         self._make_ready(probe)
 
-    def _is_probe(self, entry: Entry) -> bool:
+    def _is_probe(self, entry: QueueEntry) -> bool:
         return entry.group is not None and entry.group.probe is entry
 
-    def _end_probe(self, entry: Entry) -> None:
+    def _end_probe(self, entry: QueueEntry) -> None:
         group, entry.group = entry.group, None
         assert group is not None
         group.probe = None
         self._release(group)
 
-    def _leave(self, entry: Entry) -> None:
+    def _leave(self, entry: QueueEntry) -> None:
         group, entry.group = entry.group, None
         if group is not None:
             group.entries.pop(entry.key, None)
@@ -309,7 +309,7 @@ class Queue:
 
         self._timers[key] = asyncio.get_running_loop().call_later(seconds, expire)
 
-    def _cancel(self, entry: Entry) -> None:
+    def _cancel(self, entry: QueueEntry) -> None:
         timer = self._timers.pop(entry.key, None)
         if timer is not None:
             timer.cancel()

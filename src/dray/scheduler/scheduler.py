@@ -29,7 +29,7 @@ from dray.scheduler.claims.claim_writes import ClaimWrites
 from dray.scheduler.cluster_state import SchedulerState
 from dray.scheduler.eviction import Evictor
 from dray.scheduler.metrics import Metrics
-from dray.scheduler.queue import Entry
+from dray.scheduler.queue import QueueEntry
 from dray.scheduler.status_reporting import Reporter, Why
 from dray.scheduler.step_runner import Countdown, Deadline, StepRunner
 from dray.scheduling import wake_events
@@ -133,7 +133,7 @@ class Scheduler:
                 await self._attempt(entry)
             await self._runner.yield_to_loop()
 
-    async def _attempt(self, entry: Entry) -> None:
+    async def _attempt(self, entry: QueueEntry) -> None:
         self._reporter.forget(entry.key)
         pod = self._state.pending_pod(entry.key)
         if pod is None:
@@ -147,7 +147,7 @@ class Scheduler:
             self._reject(entry, entry.key, _failure(f"{type(error).__name__}: {error}"))
         self._metrics.decided(entry, time.perf_counter() - started)
 
-    async def _place(self, entry: Entry, pod: Pod) -> None:
+    async def _place(self, entry: QueueEntry, pod: Pod) -> None:
         gang = None if pod.spec.scheduling_gates else self._decider.gang_of(pod)
         if isinstance(gang, Gang):
             await self._place_gang(entry, gang)
@@ -156,7 +156,7 @@ class Scheduler:
         else:
             await self._place_pod(entry, pod)
 
-    async def _place_pod(self, entry: Entry, pod: Pod) -> None:
+    async def _place_pod(self, entry: QueueEntry, pod: Pod) -> None:
         started = time.perf_counter()
         decision = await self._runner.run(self._decider.place_pod(pod, self._now()))
         if isinstance(decision, NodeAssignment):
@@ -172,7 +172,7 @@ class Scheduler:
             cost = time.perf_counter() - started
         self._reject(entry, pod.metadata.uid if key is None else key, decision, cost)
 
-    async def _place_gang(self, entry: Entry, gang: Gang) -> None:
+    async def _place_gang(self, entry: QueueEntry, gang: Gang) -> None:
         taken = [
             self._queue.take(pod.metadata.key)
             for pod in gang.waiting
@@ -202,7 +202,7 @@ class Scheduler:
         self._tasks.create_task(report)
 
     def _reject(
-        self, entry: Entry, key: Hashable, result: Unschedulable, cost_seconds: float = 0.0
+        self, entry: QueueEntry, key: Hashable, result: Unschedulable, cost_seconds: float = 0.0
     ) -> None:
         """Report an unschedulable pod, and let it wait together with pods of the same `key`."""
         entry.reason = result.category
@@ -223,11 +223,11 @@ class Scheduler:
                 self._tasks.create_task(withdrawal)
                 return
 
-    def _start_binding(self, entry: Entry, assignment: NodeAssignment) -> None:
+    def _start_binding(self, entry: QueueEntry, assignment: NodeAssignment) -> None:
         self._queue.done(entry)
         self._tasks.create_task(self._bind(entry, assignment))
 
-    async def _bind(self, entry: Entry, assignment: NodeAssignment) -> None:
+    async def _bind(self, entry: QueueEntry, assignment: NodeAssignment) -> None:
         try:
             failure = await self._binder.bind(assignment)
         except Exception as error:
@@ -240,7 +240,7 @@ class Scheduler:
         else:
             self._state.apply(functools.partial(self._give_up, entry, failure))
 
-    def _give_up(self, entry: Entry, failure: BindFailure) -> None:
+    def _give_up(self, entry: QueueEntry, failure: BindFailure) -> None:
         """Queue the pod again. What was reserved for it is free for others."""
         if failure.is_gone:
             self._queue.finish(entry)

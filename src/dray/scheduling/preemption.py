@@ -272,7 +272,7 @@ class _Budget(NamedTuple):
     """A PodDisruptionBudget: the pods it covers, and how many of them may be evicted."""
 
     namespace: str
-    selector: label_selectors.Selector
+    selector: label_selectors.ParsedSelector
     allowed: int
 
     @classmethod

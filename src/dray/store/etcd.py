@@ -42,9 +42,9 @@ class EtcdStore(store.Store):
 
     def __init__(
         self,
-        connection: etcd_connection.Connection,
+        connection: etcd_connection.EtcdConnection,
         layout: etcd_transaction.Layout,
-        limits: watch.Limits,
+        limits: watch.WatchLimits,
     ) -> None:
         self._connection, self._layout = connection, layout
         self._fanout = watch.Fanout(0, limits)
@@ -81,7 +81,7 @@ class EtcdStore(store.Store):
     ) -> store.Page:
         if revision == 0:
             # etcd reads 0 as the newest revision; it has none before the first.
-            raise store.Expired(revision, await self.revision())
+            raise store.RevisionExpired(revision, await self.revision())
         page = await self._list_some(store.Span.under(prefix, after_key), limit, revision)
         entries, remaining = page.entries, page.remaining
         while remaining and (not limit or len(entries) < limit):
@@ -110,7 +110,7 @@ class EtcdStore(store.Store):
         current = await self.revision()
         if revision > current:
             return store.FutureRevision(revision, current)
-        return store.Expired(revision, current)
+        return store.RevisionExpired(revision, current)
 
     async def commit(self, transaction: store.Transaction) -> int:
         held: dict[str, etcd_transaction.Held] = {}
@@ -141,7 +141,7 @@ class EtcdStore(store.Store):
                     matching = [e for e in events if e.revision <= until and span.covers(e.key)]
                     return Stretch(matching, events[-1].revision)
         except etcd_connection.Compacted as error:
-            raise store.Expired(after, error.revision) from error
+            raise store.RevisionExpired(after, error.revision) from error
         raise store.Unavailable("etcd ended the watch")
 
     async def follow(self) -> None:
@@ -162,7 +162,7 @@ class EtcdStore(store.Store):
                     self._moved.set()
         except etcd_connection.Compacted as error:
             restart = await self._write_mark()
-            self._fanout.end(store.Expired(reached, error.revision))
+            self._fanout.end(store.RevisionExpired(reached, error.revision))
             self._fanout.start_at(restart)
 
     def _events(self, first_revision: int) -> AsyncGenerator[Sequence[Any], None]:
@@ -209,11 +209,11 @@ class EtcdStore(store.Store):
         except TimeoutError as error:
             raise store.Unavailable("the watch of etcd lags behind") from error
 
-    def health(self) -> store.Health:
+    def health(self) -> store.StoreHealth:
         if self._closed:
-            return store.Health(writable=False, reason="the store is closed")
+            return store.StoreHealth(writable=False, reason="the store is closed")
         reason = self._refusing or self._connection.trouble
-        return store.Health(writable=not reason, reason=reason)
+        return store.StoreHealth(writable=not reason, reason=reason)
 
     def close(self) -> None:
         self._closed = True
@@ -243,10 +243,10 @@ async def open(
     access: etcd_connection.Access,
     *,
     root: str = "/dray",
-    limits: watch.Limits = watch.DEFAULT_LIMITS,
+    limits: watch.WatchLimits = watch.DEFAULT_LIMITS,
 ) -> AsyncIterator[EtcdStore]:
     """Open the store under `root` in a cluster; it is closed at the end of the block."""
-    async with etcd_connection.Connection(access) as connection:
+    async with etcd_connection.EtcdConnection(access) as connection:
         opened = EtcdStore(connection, etcd_transaction.Layout(root), limits)
         await opened.start()
         # No TaskGroup: it would wrap whatever the block raises.

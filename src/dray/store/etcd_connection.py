@@ -92,7 +92,7 @@ _TRANSACT: Method = operator.attrgetter("keys.Txn")
 _COMPACT: Method = operator.attrgetter("keys.Compact")
 
 
-class Connection:
+class EtcdConnection:
     """The members of one cluster; requests go to the first one until it fails to answer."""
 
     def __init__(self, access: Access) -> None:

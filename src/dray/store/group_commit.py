@@ -58,7 +58,7 @@ class _ResumeCondition(enum.Enum):
 
 
 class _WriteFailure(NamedTuple):
-    """Why the last write failed, and until when writes are rejected."""
+    """The reason of the last failed write, and the time until which writes are rejected."""
 
     reason: str
     end: _ResumeCondition
@@ -93,14 +93,14 @@ class GroupCommit:
         self._stop: _WriteFailure | None = None
         self._closed = False
 
-    def health(self) -> store.Health:
+    def health(self) -> store.StoreHealth:
         if self._closed:
-            return store.Health(writable=False, reason="the store is closed")
+            return store.StoreHealth(writable=False, reason="the store is closed")
         if self._stop is None or (
             self._stop.end is _ResumeCondition.ROOM and self._file.has_room()
         ):
-            return store.Health(writable=True)
-        return store.Health(writable=False, reason=self._stop.reason)
+            return store.StoreHealth(writable=True)
+        return store.StoreHealth(writable=False, reason=self._stop.reason)
 
     async def commit(self, transaction: store.Transaction) -> int:
         self._check_writable()

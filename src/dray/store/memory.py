@@ -56,8 +56,8 @@ class MemoryStore(store.Store):
             raise store.FutureRevision(revision, self._state.revision)
         self._fanout.window.forget(revision)
 
-    def health(self) -> store.Health:
-        return store.Health(writable=not self._closed)
+    def health(self) -> store.StoreHealth:
+        return store.StoreHealth(writable=not self._closed)
 
     def close(self) -> None:
         self._closed = True
@@ -69,15 +69,15 @@ class MemoryStore(store.Store):
         if revision > self._state.revision:
             raise store.FutureRevision(revision, self._state.revision)
         if revision < self._fanout.window.start:
-            raise store.Expired(revision, self._fanout.window.start)
+            raise store.RevisionExpired(revision, self._fanout.window.start)
 
 
 async def _no_history(after: int, until: int) -> watch.Stretch:
-    raise store.Expired(after, until)
+    raise store.RevisionExpired(after, until)
 
 
 @contextlib.asynccontextmanager
-async def open(limits: watch.Limits = watch.DEFAULT_LIMITS) -> AsyncIterator[MemoryStore]:
+async def open(limits: watch.WatchLimits = watch.DEFAULT_LIMITS) -> AsyncIterator[MemoryStore]:
     """Open an empty store; it is closed at the end of the block."""
     opened = MemoryStore(watch.Fanout(0, limits))
     try:

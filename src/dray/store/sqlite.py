@@ -38,7 +38,7 @@ class SqliteStore(store.Store):
         loaded: sqlite_file.Loaded,
         past: sqlite_history.History,
         threads: _Threads,
-        limits: watch.Limits,
+        limits: watch.WatchLimits,
     ) -> None:
         self._file, self._past, self._reader = file, past, threads.reader
         self._state = committed_state.CommittedState(loaded.image)
@@ -96,7 +96,7 @@ class SqliteStore(store.Store):
         if revision > self._state.revision:
             raise store.FutureRevision(revision, self._state.revision)
         if revision < self._compacted:
-            raise store.Expired(revision, self._compacted)
+            raise store.RevisionExpired(revision, self._compacted)
 
     async def compact(self, revision: int) -> None:
         if revision > self._state.revision:
@@ -109,7 +109,7 @@ class SqliteStore(store.Store):
         while await self._writer.run(self._file.sweep):
             pass
 
-    def health(self) -> store.Health:
+    def health(self) -> store.StoreHealth:
         return self._writer.health()
 
     async def backup(self, target: Path) -> None:
@@ -151,7 +151,7 @@ async def open(
     path: Path,
     *,
     connect: sqlite_file.Connect = sqlite_file.connect,
-    limits: watch.Limits = watch.DEFAULT_LIMITS,
+    limits: watch.WatchLimits = watch.DEFAULT_LIMITS,
 ) -> AsyncIterator[SqliteStore]:
     """Open the store in a file, or create it; it is closed at the end of the block."""
     run = asyncio.get_running_loop().run_in_executor

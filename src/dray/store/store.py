@@ -85,7 +85,7 @@ class TooLarge(StoreError):
         return f"a transaction of {self.size} {self.what}; at most {self.limit} are allowed"
 
 
-class Expired(StoreError):
+class RevisionExpired(StoreError):
     """The history no longer reaches back to the revision."""
 
     def __init__(self, revision: int, oldest: int) -> None:
@@ -152,7 +152,7 @@ class Page(msgspec.Struct, frozen=True, gc=False):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """What a commit did to a key: no `current` after a delete, no `previous` before a create."""
+    """A change of a key by a commit: no `current` after a delete, no `previous` before a create."""
 
     key: str
     revision: int
@@ -160,7 +160,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     previous: Entry | None
 
 
-class Health(msgspec.Struct, frozen=True, gc=False):
+class StoreHealth(msgspec.Struct, frozen=True, gc=False):
     """Whether writes succeed as far as the store has tried, and if not, why."""
 
     writable: bool
@@ -339,5 +339,5 @@ class Store(abc.ABC):
         """Drop history: afterwards lists and watches reach back to this revision only."""
 
     @abc.abstractmethod
-    def health(self) -> Health:
+    def health(self) -> StoreHealth:
         """Return whether writes are accepted right now."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dray.store import store
 
 
-class Limits(NamedTuple):
+class WatchLimits(NamedTuple):
     """Bounds of memory: for recent events, and for the buffer of a watcher that does not read."""
 
     window_events: int = 20_000
@@ -22,7 +22,7 @@ class Limits(NamedTuple):
     buffered_events: int = 10_000
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = WatchLimits()
 
 
 class Stretch(NamedTuple):
@@ -42,7 +42,7 @@ class Window:
     Bounded by number and by the size of the replaced values, which nothing else keeps alive.
     """
 
-    def __init__(self, start: int, limits: Limits) -> None:
+    def __init__(self, start: int, limits: WatchLimits) -> None:
         self.start = start
         self._limits = limits
         self._events: deque[store.Event] = deque()
@@ -83,7 +83,7 @@ def _replaced_bytes(event: store.Event) -> int:
 class Fanout:
     """Passes each published event to the watchers of its prefixes."""
 
-    def __init__(self, revision: int, limits: Limits) -> None:
+    def __init__(self, revision: int, limits: WatchLimits) -> None:
         self.revision = revision
         self.window = Window(revision, limits)
         self._limits = limits

@@ -28,7 +28,7 @@ from dray.api import features, http_messages, kinds
 from dray.api.http_messages import Request, Response, User
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.apiserver.https_server import Limits
+from dray.apiserver.https_server import ServerLimits
 from dray.apiserver.server import Settings
 from dray.client import kubeconfig
 from dray.client.api_client import Client, InProcessTransport, ObjectSelection
@@ -76,7 +76,7 @@ class Cluster:
     ) -> None:
         self.fleet = fleets.load(fleet, nodes=nodes)
         # Nobody waits for answers when a test is over.
-        limits = Limits(shutdown_seconds=0.1)
+        limits = ServerLimits(shutdown_seconds=0.1)
         settings = Settings(features=features.parse(feature_gates), limits=limits)
         self._plan = ClusterPlan(settings=settings, fleet=self.fleet)
         self._thread = threading.Thread(target=self._main, name="dray-cluster", daemon=True)
@@ -297,7 +297,7 @@ class _Live:
     """The parts of a running cluster; they belong to its event loop."""
 
     loop: asyncio.AbstractEventLoop
-    cluster: assembly.Cluster
+    cluster: assembly.RunningCluster
     client: Client
     revisions: RevisionWatch
     stack: contextlib.AsyncExitStack

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dray.apiserver.access.certificates import Authority, KeyPair
-from dray.client.kubeconfig import Connection
+from dray.client.kubeconfig import ClusterConnection
 from dray.cluster.assembly import ADMIN
 
 LOOPBACK: Final = "127.0.0.1"
@@ -33,10 +33,10 @@ def server_pair() -> KeyPair:
     return authority().server_pair((LOOPBACK, "localhost"))
 
 
-def connection(url: str) -> Connection:
+def connection(url: str) -> ClusterConnection:
     """Return the administrator's connection to a cluster."""
     pair = _administrator()
-    return Connection(
+    return ClusterConnection(
         url,
         certificate_authority=authority().certificate,
         client_certificate=pair.certificate,

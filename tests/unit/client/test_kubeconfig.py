@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from dray.client import kubeconfig
-from dray.client.kubeconfig import Connection, KubeconfigError
+from dray.client.kubeconfig import ClusterConnection, KubeconfigError
 
 
 def write(path: Path, **fields: object) -> Path:
@@ -90,7 +90,7 @@ def test_what_is_no_kubeconfig_names_the_file(tmp_path: Path, content: str) -> N
 
 def test_written_file_is_private_and_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    connection = Connection(
+    connection = ClusterConnection(
         "https://127.0.0.1:1",
         certificate_authority=b"CA",
         client_certificate=b"CERT",
@@ -110,12 +110,12 @@ def test_merging_adds_one_context_and_keeps_the_rest_however_often(tmp_path: Pat
     path = write(tmp_path / "config")
     before = yaml.safe_load(Path(path).read_text())
     for server in ("https://one", "https://two"):
-        assert kubeconfig.merge(Connection(server, token="t"), Path(path)) == Path(path)
+        assert kubeconfig.merge(ClusterConnection(server, token="t"), Path(path)) == Path(path)
     after = yaml.safe_load(Path(path).read_text())
     assert kubeconfig.load(path).server == "https://two"
     for section in ("clusters", "contexts", "users"):
         assert after[section][:-1] == before[section]
         assert after[section][-1]["name"] == kubeconfig.NAME
     fresh = tmp_path / "new" / "config"
-    kubeconfig.merge(Connection("https://one"), fresh)
+    kubeconfig.merge(ClusterConnection("https://one"), fresh)
     assert kubeconfig.load(fresh).server == "https://one"

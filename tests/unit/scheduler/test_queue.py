@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from dray.api.ids import ObjectKey
 from dray.scheduler import queue
-from dray.scheduler.queue import Entry, Queue
+from dray.scheduler.queue import Queue, QueueEntry
 from dray.scheduling import wake_events
 from tests import virtualtime
 
@@ -44,7 +44,7 @@ async def next_one(waiting: Queue) -> str:
         return ""
 
 
-async def refuse(waiting: Queue, name: str, question: str = "q") -> Entry:
+async def refuse(waiting: Queue, name: str, question: str = "q") -> QueueEntry:
     waiting.add(key(name), 0)
     entry = await waiting.pop()
     assert entry.key.name == name

@@ -15,7 +15,7 @@ def event(key: str, revision: int, previous_bytes: int = 0) -> store.Event:
 
 
 async def no_history(after: int, until: int) -> watch.Stretch:
-    raise store.Expired(after, until)
+    raise store.RevisionExpired(after, until)
 
 
 def revisions(events: list[store.Event]) -> list[int]:
@@ -32,7 +32,7 @@ def test_window_gives_the_events_after_a_revision() -> None:
 
 
 def test_window_is_bounded_by_the_number_of_events() -> None:
-    window = watch.Window(0, watch.Limits(window_events=3))
+    window = watch.Window(0, watch.WatchLimits(window_events=3))
     for revision in range(1, 10):
         window.append([event("/a/x", revision)])
     assert window.start == 6
@@ -40,7 +40,7 @@ def test_window_is_bounded_by_the_number_of_events() -> None:
 
 
 def test_window_is_bounded_by_the_size_of_replaced_values() -> None:
-    window = watch.Window(0, watch.Limits(window_bytes=1000))
+    window = watch.Window(0, watch.WatchLimits(window_bytes=1000))
     for revision in range(1, 10):
         window.append([event("/a/x", revision, previous_bytes=300)])
     assert window.start == 6
@@ -49,7 +49,7 @@ def test_window_is_bounded_by_the_size_of_replaced_values() -> None:
 
 
 def test_window_never_keeps_half_a_transaction() -> None:
-    window = watch.Window(0, watch.Limits(window_events=3))
+    window = watch.Window(0, watch.WatchLimits(window_events=3))
     window.append([event("/a/x", 1), event("/a/y", 1), event("/a/x", 2), event("/a/y", 2)])
     assert window.start == 1
     assert revisions(window.after(window.start)) == [2, 2]
@@ -89,7 +89,7 @@ def test_watch_ahead_of_the_fanout_skips_what_it_knows() -> None:
 
 def test_slow_watcher_says_where_it_was() -> None:
     async def scenario() -> store.Watch:
-        fanout = watch.Fanout(0, watch.Limits(buffered_events=3))
+        fanout = watch.Fanout(0, watch.WatchLimits(buffered_events=3))
         watcher = fanout.subscribe("/a/", 0, no_history)
         fanout.publish(1, [event("/a/x", 1)])
         await watcher.read()

@@ -1,4 +1,4 @@
-"""Why devices and requests are rejected, as data, and the errors of an allocation.
+"""Rejections of devices and requests, as data, and the errors of an allocation.
 
 A `Rejection` names the check, the objects and the numbers; texts are made elsewhere. Checks return
 device rejections; proofs and the search return request rejections. An `AllocationError` is

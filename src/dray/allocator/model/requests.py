@@ -53,7 +53,7 @@ class Alternative(msgspec.Struct, frozen=True, eq=False):
         return self.name.sub or self.name.parent
 
 
-class Request(msgspec.Struct, frozen=True, eq=False):
+class ParsedRequest(msgspec.Struct, frozen=True, eq=False):
     name: str
     alternatives: tuple[Alternative, ...]
     is_prioritized: bool
@@ -63,7 +63,7 @@ class Request(msgspec.Struct, frozen=True, eq=False):
 class ParsedClaim(msgspec.Struct, frozen=True, eq=False):
     """The spec of one claim, in the form that the allocator works with."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[ParsedRequest, ...]
     constraints: tuple[DeviceConstraint, ...]
     config: tuple[DeviceClaimConfiguration, ...]
 
@@ -82,16 +82,16 @@ def parse_claim(spec: DeviceClaim) -> ParsedClaim:
     )
 
 
-def _request(request: DeviceRequest) -> Request:
+def _request(request: DeviceRequest) -> ParsedRequest:
     if request.first_available:
         alternatives = tuple(
             _alternative(RequestName(request.name, sub.name), sub)
             for sub in request.first_available
         )
-        return Request(request.name, alternatives, is_prioritized=True)
+        return ParsedRequest(request.name, alternatives, is_prioritized=True)
     exactly = request.exactly or ExactDeviceRequest()
     alternative = _alternative(RequestName(request.name), exactly, exactly.admin_access)
-    return Request(request.name, (alternative,), is_prioritized=False)
+    return ParsedRequest(request.name, (alternative,), is_prioritized=False)
 
 
 def _alternative(

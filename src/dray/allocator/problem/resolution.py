@@ -15,7 +15,7 @@ from dray.allocator.inventory.selectors import CachedSelector, Selectors
 from dray.allocator.model import requests
 from dray.allocator.model.candidates import Slot
 from dray.allocator.model.rejections import AllocationError
-from dray.allocator.model.requests import Alternative, ParsedClaim, Request
+from dray.allocator.model.requests import Alternative, ParsedClaim, ParsedRequest
 from dray.api.features import Features
 from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE, DeviceClass
 
@@ -43,7 +43,7 @@ class ResolvedAlternative(NamedTuple):
 
 class ResolvedRequest(NamedTuple):
     claim: int
-    request: Request
+    request: ParsedRequest
     alternatives: Sequence[ResolvedAlternative]
     failure: AllocationError | None = None
     """An error that upstream reports before it evaluates any alternative."""
@@ -80,7 +80,7 @@ class _Resolver:
         resolved = [self._request(number, request) for request in parsed.requests]
         return ResolvedClaim(parsed, resolved, _constraint_failure(number, parsed))
 
-    def _request(self, claim: int, request: Request) -> ResolvedRequest:
+    def _request(self, claim: int, request: ParsedRequest) -> ResolvedRequest:
         alternatives = [
             self._alternative(claim, alternative) for alternative in request.alternatives
         ]
@@ -120,7 +120,7 @@ class _Resolver:
 
 
 def _request_failures(
-    claim: int, request: Request, features: Features
+    claim: int, request: ParsedRequest, features: Features
 ) -> Iterator[AllocationError]:
     if request.is_prioritized and not features.prioritized_list:
         yield AllocationError(

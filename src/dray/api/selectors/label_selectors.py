@@ -90,7 +90,7 @@ def _order_test(requirement: Requirement) -> LabelTest:
     return test
 
 
-class Selector:
+class ParsedSelector:
     """All of some requirements on labels; none at all match everything."""
 
     __slots__ = ("_tests", "requirements")
@@ -106,7 +106,7 @@ class Selector:
         return ",".join(map(str, self.requirements))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Selector) and self.requirements == other.requirements
+        return isinstance(other, ParsedSelector) and self.requirements == other.requirements
 
     def __hash__(self) -> int:
         return hash(self.requirements)
@@ -115,10 +115,10 @@ class Selector:
         return f"Selector({str(self)!r})"
 
 
-EVERYTHING = Selector(())
+EVERYTHING = ParsedSelector(())
 
 
-class _Nothing(Selector):
+class _Nothing(ParsedSelector):
     def matches(self, labels: Labels) -> bool:
         return False
 
@@ -129,12 +129,12 @@ class _Nothing(Selector):
         return id(self)
 
 
-NOTHING: Selector = _Nothing(())
+NOTHING: ParsedSelector = _Nothing(())
 
 
-def exact_labels(labels: Labels) -> Selector:
+def exact_labels(labels: Labels) -> ParsedSelector:
     """Return a selector of objects with all of these labels, which are not checked."""
-    return Selector(Requirement(key, EQUALS, (value,)) for key, value in labels.items())
+    return ParsedSelector(Requirement(key, EQUALS, (value,)) for key, value in labels.items())
 
 
 _LABEL_SELECTOR_OPERATORS = {
@@ -145,7 +145,7 @@ _LABEL_SELECTOR_OPERATORS = {
 }
 
 
-def label_selector(selector: LabelSelector | None) -> Selector:
+def label_selector(selector: LabelSelector | None) -> ParsedSelector:
     """Compile a LabelSelector of the API: None selects nothing, an empty one everything."""
     if selector is None:
         return NOTHING
@@ -160,7 +160,7 @@ def label_selector(selector: LabelSelector | None) -> Selector:
         requirements.append(Requirement(expression.key, operator, expression.values))
     for requirement in requirements:
         check_requirement(requirement)
-    return Selector(requirements)
+    return ParsedSelector(requirements)
 
 
 def check_requirement(requirement: Requirement) -> None:
@@ -236,9 +236,9 @@ _OPERATORS = {
 _OPERATORS_LISTED = "in, notin, =, ==, !=, gt, lt"
 
 
-def parse(text: str) -> Selector:
+def parse(text: str) -> ParsedSelector:
     """Parse a selector. Raises SelectorError."""
-    return Selector(_Parser(text).parse())
+    return ParsedSelector(_Parser(text).parse())
 
 
 class _Parser:

@@ -148,9 +148,12 @@ def _check_mirror(admission: AdmissionRequest, spec: JsonObject) -> None:
 
 def _wants_token(spec: JsonObject, account: ServiceAccount) -> bool:
     """Return whether to mount a token: the pod's field wins over the account's."""
-    for wish in (spec.get("automountServiceAccountToken"), account.automount_service_account_token):
-        if wish is not None:
-            return bool(wish)
+    for setting in (
+        spec.get("automountServiceAccountToken"),
+        account.automount_service_account_token,
+    ):
+        if setting is not None:
+            return bool(setting)
     return True
 
 

@@ -44,12 +44,12 @@ class Manager(NamedTuple):
     subresource: str = ""
 
 
-class Entry(NamedTuple):
+class ManagedFieldsEntry(NamedTuple):
     fields: FieldSet
     time: str
 
 
-Managers = dict[Manager, Entry]
+Managers = dict[Manager, ManagedFieldsEntry]
 
 
 def track(call: Call, old: JsonObject | None, new: JsonObject, options: WriteOptions) -> None:
@@ -91,10 +91,11 @@ def _managers_before(call: Call, old: JsonObject, new: JsonObject) -> Managers:
 
 def _track_creation(call: Call, new: JsonObject, manager: Manager) -> None:
     managers = {
-        who: Entry(sorted_set(entry.fields), entry.time) for who, entry in read(new).items()
+        who: ManagedFieldsEntry(sorted_set(entry.fields), entry.time)
+        for who, entry in read(new).items()
     }
     mine = everything(shown(new, call.gvk), call.gvk, manager.subresource)
-    _replace(managers, manager, Entry(mine, gotime.write(call.now)))
+    _replace(managers, manager, ManagedFieldsEntry(mine, gotime.write(call.now)))
     write(new, managers)
 
 
@@ -152,12 +153,14 @@ def update(
     for other, entry in list(managers.items()):
         if other != manager:
             lost = field_sets.difference(field_sets.difference(entry.fields, changed), removed)
-            _replace(managers, other, Entry(lost, entry.time))
+            _replace(managers, other, ManagedFieldsEntry(lost, entry.time))
     own = managers.get(manager)
     mine = field_sets.union(own.fields if own else {}, changed)
     mine = field_sets.difference(mine, removed)
     has_changed = bool(changed) or own is None or mine != own.fields
-    _replace(managers, manager, Entry(mine, now if has_changed or own is None else own.time))
+    _replace(
+        managers, manager, ManagedFieldsEntry(mine, now if has_changed or own is None else own.time)
+    )
 
 
 def without_reset(fields: FieldSet, subresource: str) -> FieldSet:
@@ -167,7 +170,7 @@ def without_reset(fields: FieldSet, subresource: str) -> FieldSet:
     return {key: value for key, value in fields.items() if key != "f:status"}
 
 
-def _replace(managers: Managers, manager: Manager, entry: Entry) -> None:
+def _replace(managers: Managers, manager: Manager, entry: ManagedFieldsEntry) -> None:
     if entry.fields:
         managers[manager] = entry
     else:
@@ -187,7 +190,7 @@ def read(document: JsonObject) -> Managers:
             entry.get("apiVersion", ""),
             entry.get("subresource", ""),
         )
-        managers[manager] = Entry(fields, entry.get("time", ""))
+        managers[manager] = ManagedFieldsEntry(fields, entry.get("time", ""))
     return managers
 
 

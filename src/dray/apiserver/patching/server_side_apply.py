@@ -21,7 +21,7 @@ from dray.api.kinds import GroupVersionKind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.patching import field_sets, managed_fields, schema_node
 from dray.apiserver.patching.field_sets import FieldSet
-from dray.apiserver.patching.managed_fields import APPLY, Entry, Manager, Managers
+from dray.apiserver.patching.managed_fields import APPLY, ManagedFieldsEntry, Manager, Managers
 from dray.apiserver.patching.schema_node import SchemaNode
 
 KUBECTL = "kubectl"
@@ -59,7 +59,7 @@ def apply(
     is_same = before is not None and before.fields == applied_fields and not difference.changed
     time = before.time if before is not None and is_same else gotime.write(now)
     if applied_fields:
-        managers[who] = Entry(applied_fields, time)
+        managers[who] = ManagedFieldsEntry(applied_fields, time)
     else:
         managers.pop(who, None)
     managed_fields.write(merged, managers)
@@ -75,7 +75,7 @@ def _managers_before_apply(
         return {}
     who = Manager(BEFORE_FIRST_APPLY, managed_fields.UPDATE, gvk.api_version, subresource)
     owned = managed_fields.everything(managed_fields.stripped(live), gvk, subresource)
-    return {who: Entry(owned, gotime.write(now))} if owned else {}
+    return {who: ManagedFieldsEntry(owned, gotime.write(now))} if owned else {}
 
 
 def _applied_fields(configuration: JsonObject, node: SchemaNode, subresource: str) -> FieldSet:
@@ -251,7 +251,7 @@ def _take_over(managers: Managers, conflicts: dict[Manager, FieldSet]) -> None:
     for other, common in conflicts.items():
         left = field_sets.difference(managers[other].fields, common)
         if left:
-            managers[other] = Entry(left, managers[other].time)
+            managers[other] = ManagedFieldsEntry(left, managers[other].time)
         else:
             del managers[other]
 
@@ -260,7 +260,7 @@ def _drop_removed(managers: Managers, who: Manager, removed: FieldSet) -> None:
     for other, entry in list(managers.items()):
         left = field_sets.difference(entry.fields, removed)
         if other != who and left != entry.fields:
-            managers[other] = Entry(left, entry.time)
+            managers[other] = ManagedFieldsEntry(left, entry.time)
 
 
 def _conflict(conflicts: dict[Manager, FieldSet]) -> errors.Conflict:

@@ -34,7 +34,7 @@ def _no_warnings(_document: JsonObject) -> list[str]:
 
 
 class BodyHooks(NamedTuple):
-    """What one kind adds to the reading of its objects; `composition` registers them.
+    """Additions of one kind to the reading of its objects; `composition` registers them.
 
     `transform` changes an object, in any version, before its fields are checked. It replaces
     members and changes nothing inside of them. `creation_warnings` is called for an object that is

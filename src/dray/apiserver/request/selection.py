@@ -15,7 +15,7 @@ from dray.api.http_messages import Request
 from dray.api.kinds import Kind
 from dray.api.selectors import field_selectors, label_selectors
 from dray.api.selectors.field_selectors import FieldSelector, FieldTerm
-from dray.api.selectors.label_selectors import Selector
+from dray.api.selectors.label_selectors import ParsedSelector
 from dray.api.types.meta import JsonObject
 
 ALL_FIELDS = FieldSelector()
@@ -64,7 +64,7 @@ FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = {
 class StoredObjectSelector:
     """Label and field selectors, in the names of the storage version."""
 
-    labels: Selector = label_selectors.EVERYTHING
+    labels: ParsedSelector = label_selectors.EVERYTHING
     fields: FieldSelector = ALL_FIELDS
 
     @property

@@ -54,7 +54,7 @@ class StoreFollower:
             while True:
                 try:
                     await self._follow()
-                except (store.Expired, store.SlowWatcher):
+                except (store.RevisionExpired, store.SlowWatcher):
                     self._revision = None
                 except store.Unavailable as error:
                     log.warning("cannot follow %s: %s", self._prefix, error)

@@ -69,7 +69,7 @@ def translated() -> _Translation:
 
 def _describe(error: store.StoreError) -> errors.StatusError | None:
     match error:
-        case store.Expired():
+        case store.RevisionExpired():
             return errors.too_old(error.revision, error.oldest)
         case store.FutureRevision():
             return errors.too_large_resource_version(error.revision, error.current)

@@ -89,7 +89,7 @@ def _scale_of(document: JsonObject) -> JsonObject:
     return canonical.write(SCALE.in_version("v1").schema_type, scale)
 
 
-def _selector(selector: JsonObject) -> label_selectors.Selector:
+def _selector(selector: JsonObject) -> label_selectors.ParsedSelector:
     """Return the selector; replication controllers have plain labels."""
     if all(isinstance(value, str) for value in selector.values()):
         return label_selectors.exact_labels(selector)

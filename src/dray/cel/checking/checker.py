@@ -22,8 +22,8 @@ from dray.cel.issues import CompilationFailed, Issue
 from dray.cel.runtime.values import UInt
 from dray.cel.syntax import traversal
 from dray.cel.syntax.nodes import (
-    Call,
     Comprehension,
+    FunctionCall,
     Identifier,
     ListLiteral,
     Literal,
@@ -63,7 +63,7 @@ class Checked:
     def result_type(self) -> Type:
         return self.types[self.root.id]
 
-    def receiver(self, call: Call) -> Node | None:
+    def receiver(self, call: FunctionCall) -> Node | None:
         """Return the receiver of a member call, or None if the target is part of the name."""
         is_member = self.references[call.id].name == call.function
         return call.target if is_member else None
@@ -108,7 +108,7 @@ class _Checker:
             Literal: self._literal,
             Identifier: self._identifier,
             Select: self._select,
-            Call: self._call,
+            FunctionCall: self._call,
             ListLiteral: self._list,
             MapLiteral: self._map,
             StructLiteral: self._struct,
@@ -186,7 +186,7 @@ class _Checker:
             return False
         return self._resolve_global(node, name, is_hidden=hiding)
 
-    def _optional_select(self, node: Call) -> Visit:
+    def _optional_select(self, node: FunctionCall) -> Visit:
         operand, field = node.arguments
         assert isinstance(field, Literal)
         yield from node.arguments
@@ -225,7 +225,7 @@ class _Checker:
             return types.ERROR
         return type
 
-    def _call(self, node: Call) -> Visit:
+    def _call(self, node: FunctionCall) -> Visit:
         if node.function == "_?._":
             yield from self._optional_select(node)
             return
@@ -247,7 +247,7 @@ class _Checker:
         else:
             self._resolve_call(node, function, target)
 
-    def _resolve_call(self, node: Call, function: Function, target: Node | None) -> None:
+    def _resolve_call(self, node: FunctionCall, function: Function, target: Node | None) -> None:
         operands = node.arguments if target is None else (target, *node.arguments)
         if function.name in _LOGICAL:
             self._resolve_logical(node, function)
@@ -263,7 +263,7 @@ class _Checker:
             self._set_type(node, result)
             self.references[node.id] = NameReference(function.name, overload_ids)
 
-    def _resolve_logical(self, node: Call, function: Function) -> None:
+    def _resolve_logical(self, node: FunctionCall, function: Function) -> None:
         result = types.BOOL
         for operand in node.arguments:
             actual = self._type(operand)

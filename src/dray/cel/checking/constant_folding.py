@@ -17,7 +17,15 @@ from dray.cel.runtime import operations, regexes
 from dray.cel.runtime.values import EvaluationError, UInt
 from dray.cel.syntax import factory
 from dray.cel.syntax.factory import children_first
-from dray.cel.syntax.nodes import Call, Identifier, ListLiteral, Literal, MapLiteral, Node, Select
+from dray.cel.syntax.nodes import (
+    FunctionCall,
+    Identifier,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+)
 from dray.cel.types import Kind
 
 _CONVERSIONS = frozenset(
@@ -60,7 +68,7 @@ class _Folding:
             Select: self._type_name,
             ListLiteral: self._list,
             MapLiteral: self._map,
-            Call: self._call,
+            FunctionCall: self._call,
         }
 
     def visit(self, node: Node) -> None:
@@ -99,7 +107,7 @@ class _Folding:
             operations.put(collected, key, value)
         self._constants[node.id] = collected
 
-    def _call(self, node: Call) -> None:
+    def _call(self, node: FunctionCall) -> None:
         reference = self._checked.references.get(node.id)
         name = reference.name if reference else node.function
         if name in _CONVERSIONS:
@@ -111,7 +119,7 @@ class _Folding:
         elif name == "@in" and reference and reference.overload_ids == ("in_list",):
             self._membership(node)
 
-    def _conversion(self, node: Call, function: str) -> None:
+    def _conversion(self, node: FunctionCall, function: str) -> None:
         if len(node.arguments) != 1 or not self._are_constant(node.arguments):
             return
         value = self._constants[node.arguments[0].id]
@@ -134,7 +142,7 @@ class _Folding:
             except EvaluationError as problem:
                 raise InstantiationFailed(str(problem)) from None
 
-    def _membership(self, node: Call) -> None:
+    def _membership(self, node: FunctionCall) -> None:
         candidates = self._constants.get(node.arguments[1].id)
         if candidates is None:
             return

@@ -17,8 +17,8 @@ from dray.cel.functions import runtime_costs
 from dray.cel.functions.overloads import UNBOUNDED, UNKNOWN, CallEstimate, Operand, Range
 from dray.cel.syntax import traversal
 from dray.cel.syntax.nodes import (
-    Call,
     Comprehension,
+    FunctionCall,
     Identifier,
     ListLiteral,
     Literal,
@@ -100,7 +100,7 @@ class _Estimator:
             Literal: self._literal,
             Identifier: self._name,
             Select: self._select,
-            Call: self._call,
+            FunctionCall: self._call,
             ListLiteral: self._list,
             MapLiteral: self._map,
             Comprehension: self._comprehension,
@@ -155,7 +155,7 @@ class _Estimator:
         self._entries[node.id] = EntrySizes(is_list=False, key=key, value=value)
         self.costs[node.id] = cost
 
-    def _call(self, node: Call) -> Visit:
+    def _call(self, node: FunctionCall) -> Visit:
         operands: list[Operand] = []
         for argument in node.arguments:
             yield argument
@@ -170,7 +170,7 @@ class _Estimator:
         else:
             self.costs[node.id] = self._call_cost(node, operands)
 
-    def _call_cost(self, node: Call, operands: Sequence[Operand]) -> Range:
+    def _call_cost(self, node: FunctionCall, operands: Sequence[Operand]) -> Range:
         """Return the cost of any possible overload. Records size and path of the result."""
         reference = self._checked.references[node.id]
         cost = _NOTHING_YET
@@ -191,7 +191,7 @@ class _Estimator:
         return cost
 
     def _overload_estimate(
-        self, node: Call, overload_id: str, operands: Sequence[Operand]
+        self, node: FunctionCall, overload_id: str, operands: Sequence[Operand]
     ) -> CallEstimate:
         """Return one overload's estimate, with the costs of the operands."""
         paid = [self.costs[operand.node.id] for operand in operands]
@@ -206,7 +206,9 @@ class _Estimator:
         call = declared(operands) if declared else CallEstimate(ONE)
         return call._replace(cost=functools.reduce(Range.add, paid, call.cost))
 
-    def _conditional_estimate(self, node: Call, operands: Sequence[Operand]) -> CallEstimate:
+    def _conditional_estimate(
+        self, node: FunctionCall, operands: Sequence[Operand]
+    ) -> CallEstimate:
         condition, when_true, when_false = (self.costs[operand.node.id] for operand in operands)
         self._join_entry_sizes(node, operands[1].node, operands[2].node)
         size = operands[1].size_or_unknown.union(operands[2].size_or_unknown)

@@ -15,7 +15,7 @@ from dray.cel.issues import Issue
 from dray.cel.runtime import regexes
 from dray.cel.runtime.values import EvaluationError
 from dray.cel.syntax import factory
-from dray.cel.syntax.nodes import Call, ListLiteral, Literal, MapLiteral, Node
+from dray.cel.syntax.nodes import FunctionCall, ListLiteral, Literal, MapLiteral, Node
 from dray.cel.types import Kind, Type
 
 _INTEGERS = frozenset({Kind.INT, Kind.UINT})
@@ -46,7 +46,7 @@ def validate(root: Node, node_types: Mapping[int, Type], environment: Environmen
     issues = [
         mixture for node, exempt in nodes if not exempt for mixture in validator.mixtures(node)
     ]
-    calls = [node for node, _ in nodes if isinstance(node, Call)]
+    calls = [node for node, _ in nodes if isinstance(node, FunctionCall)]
     for function in ("duration", "timestamp", "matches"):
         for call in calls:
             if call.function == function:
@@ -62,7 +62,9 @@ def _descendants(root: Node) -> Iterator[tuple[Node, bool]]:
     while waiting:
         node, is_formatted = waiting.pop()
         yield node, is_formatted
-        is_formatted = is_formatted or (isinstance(node, Call) and node.function == "format")
+        is_formatted = is_formatted or (
+            isinstance(node, FunctionCall) and node.function == "format"
+        )
         waiting += [(child, is_formatted) for child in reversed(factory.children(node))]
 
 
@@ -100,7 +102,7 @@ class _Validator:
                 issues.append(Issue(value.position, message))
         return issues
 
-    def unreadable_argument(self, call: Call) -> Iterator[Issue]:
+    def unreadable_argument(self, call: FunctionCall) -> Iterator[Issue]:
         literal = call.arguments[0] if call.arguments else None
         if not isinstance(literal, Literal):
             return
@@ -116,7 +118,7 @@ class _Validator:
         else:
             self._environment.functions[function].dispatch(literal.value)
 
-    def wrong_format(self, call: Call) -> Iterator[Issue]:
+    def wrong_format(self, call: FunctionCall) -> Iterator[Issue]:
         if call.function != "format" or len(call.arguments) != 1:
             return
         template, values = call.target, call.arguments[0]
@@ -125,7 +127,7 @@ class _Validator:
             yield from self._template_problems(call, template.value, values.elements)
 
     def _template_problems(
-        self, call: Call, template: str, values: Sequence[Node]
+        self, call: FunctionCall, template: str, values: Sequence[Node]
     ) -> Iterator[Issue]:
         clauses = [
             part

@@ -12,7 +12,7 @@ from dray.cel.checking.constant_folding import Folded
 from dray.cel.checking.environment import Environment
 from dray.cel.functions import dispatching
 from dray.cel.functions.overloads import Function, Overload
-from dray.cel.syntax.nodes import Call, Identifier, Node, Select
+from dray.cel.syntax.nodes import FunctionCall, Identifier, Node, Select
 from dray.cel.types import Kind, Type
 
 
@@ -56,20 +56,20 @@ class CompilationPlan(NamedTuple):
     def _is_name(self, node: Select) -> bool:
         return not node.test_only and node.id in self.checked.references
 
-    def operands(self, call: Call) -> list[Node]:
+    def operands(self, call: FunctionCall) -> list[Node]:
         """Return the receiver, if there is one, and the arguments."""
         receiver = self.checked.receiver(call)
         return list(call.arguments) if receiver is None else [receiver, *call.arguments]
 
-    def function(self, call: Call) -> Function:
+    def function(self, call: FunctionCall) -> Function:
         return self.environment.functions[self.checked.references[call.id].name]
 
-    def overload(self, call: Call) -> Overload | None:
+    def overload(self, call: FunctionCall) -> Overload | None:
         """Return the overload of a call, or None if the static types leave several."""
         name, overload_ids, _ = self.checked.references[call.id]
         return self.environment.overload(name, overload_ids[0]) if len(overload_ids) == 1 else None
 
-    def implementation(self, call: Call) -> Callable[..., Any]:
+    def implementation(self, call: FunctionCall) -> Callable[..., Any]:
         """Return a function that takes operands of any type and rejects those that do not fit."""
         overload = self.overload(call)
         function = self.function(call)
@@ -81,7 +81,7 @@ class CompilationPlan(NamedTuple):
             return None
         if isinstance(node, Select):
             return None if self._is_name(node) else Qualifier(node.field, False, node.test_only)
-        if isinstance(node, Call) and node.target is None:
+        if isinstance(node, FunctionCall) and node.target is None:
             if node.function == "_[_]":
                 return Qualifier(node.arguments[1], False)
             if node.function in ("_[?_]", "_?._"):
@@ -105,19 +105,19 @@ class CompilationPlan(NamedTuple):
             node = node.operand if isinstance(node, Select) else _container(node)
         return SelectionChain(node, qualifiers[::-1])
 
-    def terms(self, node: Call) -> list[Node]:
+    def terms(self, node: FunctionCall) -> list[Node]:
         """Return the operands of a chain of one operator, which the parser balanced into a tree."""
         terms: list[Node] = []
         pending: list[Node] = [node]
         while pending:
             term = pending.pop()
-            if isinstance(term, Call) and term.function == node.function:
+            if isinstance(term, FunctionCall) and term.function == node.function:
                 pending += reversed(term.arguments)
             else:
                 terms.append(term)
         return terms
 
-    def result_type(self, node: Call) -> Type | None:
+    def result_type(self, node: FunctionCall) -> Type | None:
         """Return the type that all overloads of a call return.
 
         None if they differ or leave it open.
@@ -136,7 +136,7 @@ class CompilationPlan(NamedTuple):
 
 
 def _container(node: Node) -> Node:
-    assert isinstance(node, Call)
+    assert isinstance(node, FunctionCall)
     return node.arguments[0]
 
 

@@ -16,7 +16,7 @@ from dray.cel.code.emitter import Emitter
 from dray.cel.functions.runtime_costs import LIST_CREATION, MAP_CREATION
 from dray.cel.runtime import operations, values
 from dray.cel.runtime.values import MISSING, NONE
-from dray.cel.syntax.nodes import Call, Comprehension, ListLiteral, MapLiteral, Node
+from dray.cel.syntax.nodes import Comprehension, FunctionCall, ListLiteral, MapLiteral, Node
 from dray.cel.syntax.traversal import Step
 
 _HELPERS: dict[str, Any] = {
@@ -57,7 +57,7 @@ class _CountingEmitter(Emitter):
             return self.whole_variable(node)
         if self.plan.qualifier(node):
             return (yield from self._select(node, cost=1))
-        if isinstance(node, Call):
+        if isinstance(node, FunctionCall):
             return (yield from self._call(node))
         if isinstance(node, ListLiteral):
             return (yield from self._list(node))
@@ -84,7 +84,7 @@ class _CountingEmitter(Emitter):
 
     # Calls.
 
-    def _call(self, node: Call) -> Step[str]:
+    def _call(self, node: FunctionCall) -> Step[str]:
         function = self.plan.checked.references[node.id].name
         if special := self._specials.get(function):
             return (yield from special(self, node))
@@ -96,13 +96,13 @@ class _CountingEmitter(Emitter):
         names = yield from self.values(operands)
         return self._charged_call(node, names)
 
-    def _charged_call(self, node: Call, names: Sequence[str]) -> str:
+    def _charged_call(self, node: FunctionCall, names: Sequence[str]) -> str:
         overload = self.plan.overload(node)
         cost = overload.cost if overload else self.plan.function(node).dispatch_cost
         constants = map(self.writer.constant, (self.plan.implementation(node), cost))
         return self.writer.assign(f"meter.call({', '.join([*constants, *names])})")
 
-    def _stops_early(self, node: Call, operands: Sequence[Node]) -> bool:
+    def _stops_early(self, node: FunctionCall, operands: Sequence[Node]) -> bool:
         """Return whether an error among the operands saves those behind it and the call's own cost.
 
         See cel-go interpreter/planner.go, planCall: calls with a variable number of arguments.
@@ -115,7 +115,7 @@ class _CountingEmitter(Emitter):
         overload = self.plan.overload(node)
         return overload.id in _STOPS_EARLY if overload else not function.binds_once
 
-    def _early_stopping_call(self, node: Call, operands: Sequence[Node]) -> Step[str]:
+    def _early_stopping_call(self, node: FunctionCall, operands: Sequence[Node]) -> Step[str]:
         writer = self.writer
         result = writer.name("t")
         names: list[str] = []
@@ -130,19 +130,19 @@ class _CountingEmitter(Emitter):
             writer.dedent()
         return result
 
-    def _membership(self, node: Call) -> Step[str]:
+    def _membership(self, node: FunctionCall) -> Step[str]:
         value = yield self.value(node.arguments[0])
         candidates = self.writer.constant(self.plan.constant(node.arguments[1]))
         return self.writer.assign(f"contains({candidates}, {value})")
 
-    def _not_strictly_false(self, node: Call) -> Step[str]:
+    def _not_strictly_false(self, node: FunctionCall) -> Step[str]:
         value = yield self.value(node.arguments[0])
         self._charge(1)
         return self.writer.assign(f"{value} is not False")
 
     # Logic.
 
-    def _logical(self, node: Call) -> Step[str]:
+    def _logical(self, node: FunctionCall) -> Step[str]:
         writer = self.writer
         undecided, decided = ("True", "False") if node.function == "_&&_" else ("False", "True")
         result = writer.assign(undecided)
@@ -162,7 +162,7 @@ class _CountingEmitter(Emitter):
         writer.line(f"if {error} is not None and {result} is {undecided}: {result} = {error}")
         return result
 
-    def _conditional(self, node: Call) -> Step[str]:
+    def _conditional(self, node: FunctionCall) -> Step[str]:
         writer = self.writer
         condition, when_true, when_false = node.arguments
         chosen = yield self.nested(condition)
@@ -205,13 +205,13 @@ class _CountingEmitter(Emitter):
 
     # Optionals.
 
-    def _or_value(self, node: Call) -> Step[str]:
+    def _or_value(self, node: FunctionCall) -> Step[str]:
         return (yield from self._alternative(node, "value_of({})", "MISSING"))
 
-    def _or_optional(self, node: Call) -> Step[str]:
+    def _or_optional(self, node: FunctionCall) -> Step[str]:
         return (yield from self._alternative(node, "{}", "NONE"))
 
-    def _alternative(self, node: Call, take: str, nothing: str) -> Step[str]:
+    def _alternative(self, node: FunctionCall, take: str, nothing: str) -> Step[str]:
         writer = self.writer
         optional, alternative = self.plan.operands(node)
         value = yield self.value(optional)
@@ -284,7 +284,7 @@ class _CountingEmitter(Emitter):
         return self.writer.constant(self.plan.constant(init))
 
     def _step(self, step: Node, accumulator: str) -> Step[None]:
-        assert isinstance(step, Call)
+        assert isinstance(step, FunctionCall)
         if step.function == "_?_:_":
             yield from self._guarded_step(step, accumulator)
         elif step.function == "cel.@mapInsert":
@@ -294,7 +294,7 @@ class _CountingEmitter(Emitter):
         else:
             self.writer.line(f"{accumulator} = {(yield self.value(step))}")
 
-    def _guarded_step(self, step: Call, accumulator: str) -> Step[None]:
+    def _guarded_step(self, step: FunctionCall, accumulator: str) -> Step[None]:
         """Write `predicate ? step : accumulator`: an unchanged accumulator costs nothing."""
         writer = self.writer
         predicate, inner, _ = step.arguments
@@ -316,7 +316,7 @@ class _CountingEmitter(Emitter):
         writer.line(f"elif is_error({element}): {accumulator} = {element}")
         writer.line(f"else: {accumulator}.append({element})")
 
-    def _insert(self, step: Call, accumulator: str) -> Step[None]:
+    def _insert(self, step: FunctionCall, accumulator: str) -> Step[None]:
         """Write `cel.@mapInsert(accumulator, …)` in place.
 
         With key and value it stops at an accumulator that is an error, without a price of its own.
@@ -349,7 +349,7 @@ class _CountingEmitter(Emitter):
         self.forget(node.accumulator)
         return result
 
-    _specials: dict[str, Callable[[_CountingEmitter, Call], Step[str]]] = {
+    _specials: dict[str, Callable[[_CountingEmitter, FunctionCall], Step[str]]] = {
         "_&&_": _logical,
         "_||_": _logical,
         "_?_:_": _conditional,
@@ -360,4 +360,4 @@ class _CountingEmitter(Emitter):
 
 
 def _is_conditional(node: Node) -> bool:
-    return isinstance(node, Call) and node.function == "_?_:_"
+    return isinstance(node, FunctionCall) and node.function == "_?_:_"

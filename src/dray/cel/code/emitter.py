@@ -15,7 +15,7 @@ from dray.cel.code.compilation_plan import CompilationPlan, SelectionChain
 from dray.cel.code.source import SourceWriter
 from dray.cel.runtime import operations, values
 from dray.cel.syntax import macros, traversal
-from dray.cel.syntax.nodes import Call, Comprehension, Node
+from dray.cel.syntax.nodes import Comprehension, FunctionCall, Node
 from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind, Type
 
@@ -173,7 +173,7 @@ class Emitter(ABC):
         if self.plan.is_constant(node):
             return values.type_of(self.plan.constant(node))
         chain = self.plan.chain(node)
-        if not chain.qualifiers and isinstance(node, Call):
+        if not chain.qualifiers and isinstance(node, FunctionCall):
             return self.plan.result_type(node)
         if chain.qualifiers and chain.qualifiers[-1].is_test:
             return types.BOOL

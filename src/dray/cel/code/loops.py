@@ -12,7 +12,7 @@ from typing import Any
 from dray.cel.code.emitter import Emitter
 from dray.cel.runtime import operations, values
 from dray.cel.runtime.values import EvaluationError
-from dray.cel.syntax.nodes import Call, Comprehension, ListLiteral, MapLiteral, Node
+from dray.cel.syntax.nodes import Comprehension, FunctionCall, ListLiteral, MapLiteral, Node
 from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind
 
@@ -48,12 +48,12 @@ class LoopingEmitter(Emitter):
 
     def _loop(self, node: Comprehension) -> Step[None]:
         """Write a macro's loop, identified by its expansion."""
-        assert isinstance(node.step, Call)
+        assert isinstance(node.step, FunctionCall)
         if isinstance(node.init, ListLiteral):
             yield from self._collecting_loop(node, node.step, "[]", self._append)
         elif isinstance(node.init, MapLiteral):
             yield from self._collecting_loop(node, node.step, "{}", self._insert)
-        elif isinstance(node.result, Call):
+        elif isinstance(node.result, FunctionCall):
             yield from self._counting_loop(node, node.step)
         else:
             yield from self._quantifying_loop(node, node.step)
@@ -62,7 +62,7 @@ class LoopingEmitter(Emitter):
         items = "entries" if node.second_variable else "elements"
         self.begin_loop(node, f"{items}(collection)")
 
-    def _quantifying_loop(self, node: Comprehension, step: Call) -> Step[None]:
+    def _quantifying_loop(self, node: Comprehension, step: FunctionCall) -> Step[None]:
         """Write all and exists: the first error counts if no element decides."""
         is_all = step.function == "_&&_"
         undecided, decided = ("True", "False") if is_all else ("False", "True")
@@ -73,7 +73,7 @@ class LoopingEmitter(Emitter):
         self.writer.line(f"if {error} is not None: raise {error}")
         self.writer.line(f"return {undecided}")
 
-    def _counting_loop(self, node: Comprehension, step: Call) -> Step[None]:
+    def _counting_loop(self, node: Comprehension, step: FunctionCall) -> Step[None]:
         """Write exists_one: the last error of the predicate counts."""
         error, count = self.writer.assign("None"), self.writer.assign("0")
         self._begin_loop(node)
@@ -93,9 +93,9 @@ class LoopingEmitter(Emitter):
     def _collecting_loop(
         self,
         node: Comprehension,
-        step: Call,
+        step: FunctionCall,
         empty: str,
-        add: Callable[[Call, str], Step[None]],
+        add: Callable[[FunctionCall, str], Step[None]],
     ) -> Step[None]:
         """Write map, filter and the transformations.
 
@@ -112,11 +112,15 @@ class LoopingEmitter(Emitter):
         self.writer.line(f"return {result}")
 
     def _filtering_loop(
-        self, node: Comprehension, step: Call, result: str, add: Callable[[Call, str], Step[None]]
+        self,
+        node: Comprehension,
+        step: FunctionCall,
+        result: str,
+        add: Callable[[FunctionCall, str], Step[None]],
     ) -> Step[None]:
         writer = self.writer
         predicate, addition, _ = step.arguments
-        assert isinstance(addition, Call)
+        assert isinstance(addition, FunctionCall)
         error, chosen = writer.assign("None"), writer.name("t")
         self._begin_loop(node)
         # After the first error nothing is added, but predicates still run: the last error counts.
@@ -131,13 +135,13 @@ class LoopingEmitter(Emitter):
         self.end_loop(node)
         writer.line(f"if {error} is not None: raise {error}")
 
-    def _append(self, step: Call, result: str) -> Step[None]:
+    def _append(self, step: FunctionCall, result: str) -> Step[None]:
         appended = step.arguments[1]
         assert isinstance(appended, ListLiteral)
         element = yield self.nested(appended.elements[0])
         self.writer.line(f"{result}.append({element})")
 
-    def _insert(self, step: Call, result: str) -> Step[None]:
+    def _insert(self, step: FunctionCall, result: str) -> Step[None]:
         names = yield from self.values(step.arguments[1:])
         function = "insert" if len(names) == 2 else "insert_all"
         self.writer.line(f"{function}({result}, {', '.join(names)})", may_fail=True)

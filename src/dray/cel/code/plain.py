@@ -20,7 +20,7 @@ from dray.cel.code.selections import SelectingEmitter
 from dray.cel.functions.overloads import Overload
 from dray.cel.runtime import operations, regexes, values
 from dray.cel.runtime.values import CostExceeded, EvaluationError
-from dray.cel.syntax.nodes import Call, Comprehension, ListLiteral, MapLiteral, Node, Select
+from dray.cel.syntax.nodes import Comprehension, FunctionCall, ListLiteral, MapLiteral, Node, Select
 from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind
 
@@ -61,7 +61,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
             return self.writer.constant(self.plan.constant(node))
         if self.plan.is_variable(node):
             return self.whole_variable(node)
-        if isinstance(node, Call):
+        if isinstance(node, FunctionCall):
             return (yield from self._call(node))
         if isinstance(node, Select):
             return (yield from self.select(node))
@@ -73,7 +73,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         return (yield from self.comprehension(node))
 
     def returned(self, node: Node) -> Step[None]:
-        if isinstance(node, Call) and not self.plan.is_constant(node):
+        if isinstance(node, FunctionCall) and not self.plan.is_constant(node):
             if node.function in ("_&&_", "_||_"):
                 yield from self._return_logical(node)
                 return
@@ -84,7 +84,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
 
     # Calls.
 
-    def _call(self, node: Call) -> Step[str]:
+    def _call(self, node: FunctionCall) -> Step[str]:
         function = self.plan.checked.references[node.id].name
         if special := self._specials.get(function):
             return (yield from special(self, node))
@@ -92,7 +92,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
             return (yield from self.select(node))
         return (yield from self.library_call(node))
 
-    def library_call(self, node: Call) -> Step[str]:
+    def library_call(self, node: FunctionCall) -> Step[str]:
         operands = self.plan.operands(node)
         names = yield from self.values(operands)
         return self._apply(node, operands, names)
@@ -115,7 +115,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
             guards.append(f"{name}.__class__ is {class_name}")
         return guards
 
-    def _apply(self, node: Call, operands: Sequence[Node], names: Sequence[str]) -> str:
+    def _apply(self, node: FunctionCall, operands: Sequence[Node], names: Sequence[str]) -> str:
         """Write a library call, or its result if all operands are constant."""
         if all(map(self.writer.is_constant, names)):
             constant = self._result_of_constants(self.plan.implementation(node), names)
@@ -146,7 +146,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         self.writer.line(f"raise EvaluationError({text})", may_fail=True)
         return "NONE"
 
-    def _equality(self, node: Call) -> Step[str]:
+    def _equality(self, node: FunctionCall) -> Step[str]:
         left, right = yield from self.values(node.arguments)
         is_negated = node.function == "_!=_"
         operator = "!=" if is_negated else "=="
@@ -166,7 +166,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
                 return name and f"{other}.__class__ is {name}"
         return None
 
-    def _comparison(self, node: Call) -> Step[str]:
+    def _comparison(self, node: FunctionCall) -> Step[str]:
         if quantities := self._compared_quantities(node):
             left, right = yield from self.values(quantities)
             operator = _COMPARISONS[node.function]
@@ -182,10 +182,10 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         fallback = f"{self.writer.constant(self.plan.implementation(node))}({left}, {right})"
         return self.writer.assign(f"{comparison} if {guard} else {fallback}", may_fail=True)
 
-    def _compared_quantities(self, node: Call) -> list[Node] | None:
+    def _compared_quantities(self, node: FunctionCall) -> list[Node] | None:
         """Return a and b of `a.compareTo(b) >= 0`, the usual test of a capacity, or None."""
         comparison, zero = node.arguments
-        if not isinstance(comparison, Call) or comparison.function != "compareTo":
+        if not isinstance(comparison, FunctionCall) or comparison.function != "compareTo":
             return None
         if not self.plan.is_constant(zero) or self.plan.constant(zero) != 0:
             return None
@@ -193,13 +193,13 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         are_sure = all(self.sure_type(operand) == types.QUANTITY for operand in quantities)
         return quantities if are_sure else None
 
-    def _negation(self, node: Call) -> Step[str]:
+    def _negation(self, node: FunctionCall) -> Step[str]:
         if not self.is_bool(node.arguments[0]):
             return (yield from self.library_call(node))
         operand = yield self.value(node.arguments[0])
         return self.writer.assign(f"not {operand}")
 
-    def _membership(self, node: Call) -> Step[str]:
+    def _membership(self, node: FunctionCall) -> Step[str]:
         if node.id not in self.plan.folded.memberships:
             return (yield from self.library_call(node))
         value = yield self.value(node.arguments[0])
@@ -210,7 +210,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
             return self.writer.assign(f"{value}.__class__ is str and {value} in {members}")
         return self.writer.assign(f"contains({self.writer.constant(candidates)}, {value})")
 
-    def _matches(self, node: Call) -> Step[str]:
+    def _matches(self, node: FunctionCall) -> Step[str]:
         """Write a match; a constant pattern is compiled with the expression."""
         operands = self.plan.operands(node)
         names = yield from self.values(operands)
@@ -228,12 +228,12 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         guarded = f"{expression} if {text}.__class__ is str else {fallback}({text}, {pattern})"
         return writer.assign(guarded, may_fail=True)
 
-    def _same(self, node: Call) -> Step[str]:
+    def _same(self, node: FunctionCall) -> Step[str]:
         return (yield from self.value(node.arguments[0]))
 
     # Logic.
 
-    def _logical(self, node: Call) -> Step[str]:
+    def _logical(self, node: FunctionCall) -> Step[str]:
         """Write a chain of && or ||; terms are skipped once the result is decided."""
         writer = self.writer
         undecided = "True" if node.function == "_&&_" else "False"
@@ -251,7 +251,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
             writer.line(f"if {error} is not None and {result} is {undecided}: raise {error}")
         return result
 
-    def _return_logical(self, node: Call) -> Step[None]:
+    def _return_logical(self, node: FunctionCall) -> Step[None]:
         writer = self.writer
         undecided, decided = ("True", "False") if node.function == "_&&_" else ("False", "True")
         error = writer.assign("None")
@@ -262,7 +262,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
             writer.line(f"if {error} is not None: raise {error}")
         writer.line(f"return {undecided}")
 
-    def _conditional(self, node: Call) -> Step[str]:
+    def _conditional(self, node: FunctionCall) -> Step[str]:
         writer = self.writer
         condition, when_true, when_false = node.arguments
         chosen = yield from self.tested(condition)
@@ -274,7 +274,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
             writer.dedent()
         return result
 
-    def _return_conditional(self, node: Call) -> Step[None]:
+    def _return_conditional(self, node: FunctionCall) -> Step[None]:
         writer = self.writer
         condition, when_true, when_false = node.arguments
         chosen = yield from self.tested(condition)
@@ -307,7 +307,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
             self.writer.line(f"{function}({result}, {key}, {value})", may_fail=True)
         return result
 
-    _specials: dict[str, Callable[[_PlainEmitter, Call], Step[str]]] = {
+    _specials: dict[str, Callable[[_PlainEmitter, FunctionCall], Step[str]]] = {
         "_&&_": _logical,
         "_||_": _logical,
         "_?_:_": _conditional,

@@ -12,8 +12,8 @@ from typing import TypeAlias
 from dray.cel.code.compilation_plan import CompilationPlan
 from dray.cel.syntax import factory, macros, traversal
 from dray.cel.syntax.nodes import (
-    Call,
     Comprehension,
+    FunctionCall,
     Identifier,
     ListLiteral,
     Literal,
@@ -25,7 +25,7 @@ from dray.cel.syntax.traversal import Visit
 
 Path: TypeAlias = tuple[str, ...]
 
-_NODES = (Call, Comprehension, Identifier, ListLiteral, Literal, MapLiteral, Select)
+_NODES = (FunctionCall, Comprehension, Identifier, ListLiteral, Literal, MapLiteral, Select)
 
 
 def find_reads(plan: CompilationPlan) -> frozenset[Path]:
@@ -61,7 +61,7 @@ class _Reader:
             self.paths |= {path} if path else set()
         elif qualifiers:
             yield root
-        elif isinstance(node, Call):
+        elif isinstance(node, FunctionCall):
             yield from self._plan.operands(node)
         else:
             yield from factory.children(node)

@@ -10,7 +10,7 @@ from dray.cel.code.compilation_plan import Qualifier, SelectionChain
 from dray.cel.code.emitter import MAYBE_OPTIONAL, Emitter
 from dray.cel.runtime import operations
 from dray.cel.runtime.values import MISSING, NONE, Optional
-from dray.cel.syntax.nodes import Call, Node
+from dray.cel.syntax.nodes import FunctionCall, Node
 from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind
 
@@ -34,7 +34,7 @@ _SHORTCUT_LENGTH = 3
 
 class SelectingEmitter(Emitter):
     @abstractmethod
-    def library_call(self, node: Call) -> Step[str]:
+    def library_call(self, node: FunctionCall) -> Step[str]:
         """Write a call without special treatment."""
 
     def select(self, node: Node) -> Step[str]:
@@ -168,7 +168,7 @@ class SelectingEmitter(Emitter):
             return None
         return (yield from self._optional_chain(chain))
 
-    def or_value(self, node: Call) -> Step[str]:
+    def or_value(self, node: FunctionCall) -> Step[str]:
         optional, alternative = self.plan.operands(node)
         result = yield from self._probed(optional)
         if result is None:
@@ -177,7 +177,7 @@ class SelectingEmitter(Emitter):
         yield from self._replace_if(f"{result} is MISSING", result, alternative)
         return result
 
-    def or_optional(self, node: Call) -> Step[str]:
+    def or_optional(self, node: FunctionCall) -> Step[str]:
         optional, alternative = self.plan.operands(node)
         result = self.writer.assign((yield from self._optional(optional)))
         yield from self._replace_if(f"{result} is NONE", result, alternative)
@@ -195,7 +195,7 @@ class SelectingEmitter(Emitter):
         self.writer.line(f"{name} = {(yield self.nested(alternative))}")
         self.writer.dedent()
 
-    def has_value(self, node: Call) -> Step[str]:
+    def has_value(self, node: FunctionCall) -> Step[str]:
         value = yield from self._probed(self.plan.operands(node)[0])
         if value is None:
             return (yield from self.library_call(node))

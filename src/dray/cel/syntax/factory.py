@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dray.cel.syntax.nodes import (
-    Call,
     Comprehension,
     Constant,
     FieldEntry,
+    FunctionCall,
     Identifier,
     ListLiteral,
     Literal,
@@ -48,11 +48,13 @@ class Factory:
     def select(self, position: int, operand: Node, field: str, test_only: bool = False) -> Select:
         return Select(self.next_id(), position, operand, field, test_only)
 
-    def call(self, position: int, function: str, *arguments: Node) -> Call:
-        return Call(self.next_id(), position, function, None, arguments)
+    def call(self, position: int, function: str, *arguments: Node) -> FunctionCall:
+        return FunctionCall(self.next_id(), position, function, None, arguments)
 
-    def member_call(self, position: int, function: str, target: Node, *arguments: Node) -> Call:
-        return Call(self.next_id(), position, function, target, arguments)
+    def member_call(
+        self, position: int, function: str, target: Node, *arguments: Node
+    ) -> FunctionCall:
+        return FunctionCall(self.next_id(), position, function, target, arguments)
 
     def list(
         self, position: int, *elements: Node, optional: frozenset[int] = frozenset()
@@ -87,10 +89,10 @@ class Factory:
                 return self.identifier(at, node.name)
             case Select():
                 return self.select(at, copies[node.operand.id], node.field, node.test_only)
-            case Call():
+            case FunctionCall():
                 target = copies[node.target.id] if node.target else None
                 arguments = tuple(copies[argument.id] for argument in node.arguments)
-                return Call(self.next_id(), at, node.function, target, arguments)
+                return FunctionCall(self.next_id(), at, node.function, target, arguments)
             case ListLiteral():
                 elements = (copies[element.id] for element in node.elements)
                 return self.list(at, *elements, optional=node.optional_indices)
@@ -130,7 +132,7 @@ def children(node: Node) -> list[Node]:
     match node:
         case Select():
             return [node.operand]
-        case Call():
+        case FunctionCall():
             return [*([node.target] if node.target else ()), *node.arguments]
         case ListLiteral():
             return list(node.elements)

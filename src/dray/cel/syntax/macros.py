@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from dray.cel.syntax.factory import Factory
 from dray.cel.syntax.nodes import (
-    Call,
     Comprehension,
     Constant,
+    FunctionCall,
     Identifier,
     ListLiteral,
     Node,
@@ -254,7 +254,7 @@ def _bind(expansion: _Expansion, arguments: Sequence[Node]) -> Node | None:
 
 def _sort_by(expansion: _Expansion, arguments: Sequence[Node]) -> Node:
     target = expansion.target
-    if not isinstance(target, ListLiteral | Select | Identifier | Comprehension | Call):
+    if not isinstance(target, ListLiteral | Select | Identifier | Comprehension | FunctionCall):
         message = (
             "sortBy can only be applied to a list, identifier, comprehension, call or select "
             "expression"

@@ -41,7 +41,7 @@ class Select(Node):
 
 
 @dataclass(slots=True)
-class Call(Node):
+class FunctionCall(Node):
     """`function(arguments)` or `target.function(arguments)`.
 
     Operators have cel-go's names: `_+_`, `_?_:_`, `@in`, `_[_]`, `_?._`.

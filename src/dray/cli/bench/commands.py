@@ -266,11 +266,11 @@ def node(single: int, together: int, nodes: int, as_json: bool) -> None:
     import uvloop
 
     from dray.bench import node as benchmark
-    from dray.node.runtimes.interface import Unusable
+    from dray.node.runtimes.interface import RuntimeUnusable
 
     scale = benchmark.NodeScale(single, together, nodes)
     try:
         report = uvloop.run(benchmark.run(scale, _say))
-    except Unusable as error:
+    except RuntimeUnusable as error:
         raise CommandError(f"no pod can be started here: {error}.") from error
     printed(msgspec.to_builtins(report), as_json)

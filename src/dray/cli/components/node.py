@@ -21,7 +21,7 @@ from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 from dray.client.api_client import ObjectSelection
-from dray.client.kubeconfig import Connection
+from dray.client.kubeconfig import ClusterConnection
 from dray.clock import utc_now
 from dray.driverkit.plugin import Directories
 from dray.node import host_info
@@ -32,7 +32,7 @@ from dray.node.node_status import AgentAddress, NodeStatusUpdater
 from dray.node.pods.context import RuntimeConfig
 from dray.node.registration import FIELD_MANAGER, Registration
 from dray.node.runtimes import selection, simulated
-from dray.node.runtimes.interface import Runtime, Unusable
+from dray.node.runtimes.interface import Runtime, RuntimeUnusable
 from dray.node.runtimes.selection import Choice
 
 DEFAULT_DATA = "~/.dray/node"
@@ -129,14 +129,14 @@ def node(
 def _chosen(runtime: str, allows_host: bool) -> Choice:
     try:
         choice = selection.choose(runtime, allows_host=allows_host)
-    except Unusable as error:
+    except RuntimeUnusable as error:
         raise CommandError(f"--runtime {runtime}: {error}.") from error
     if choice.runtime is None:
         raise CommandError(f"no runtime works here: {choice.why}.", "Install bubblewrap or podman.")
     return choice
 
 
-def _client_authority(path: str, connection: Connection) -> bytes:
+def _client_authority(path: str, connection: ClusterConnection) -> bytes:
     if path:
         try:
             return Path(path).read_bytes()

@@ -27,12 +27,12 @@ from dray.cli.output import durations
 from dray.client import kubeconfig
 from dray.clock import utc_now
 from dray.cluster import assembly
-from dray.cluster.assembly import Cluster, ClusterPlan
+from dray.cluster.assembly import ClusterPlan, RunningCluster
 from dray.drivers.nvidia import nvml
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated import fleet_file
 from dray.node.runtimes import selection, simulated
-from dray.node.runtimes.interface import Unusable
+from dray.node.runtimes.interface import RuntimeUnusable
 from dray.node.runtimes.selection import Choice
 from dray.store import compaction
 
@@ -116,7 +116,7 @@ def up(
     directory = Path(data).expanduser()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def announce(url: str, cluster: Cluster) -> None:
+    def announce(url: str, cluster: RunningCluster) -> None:
         seconds = time.perf_counter() - started
         account = _instance(url, store, directory, plan)
         instance.write(directory, msgspec.structs.replace(account, runtime=cluster.choice.name))
@@ -144,7 +144,7 @@ async def _run(
     listen: tuple[str, int],
     plan: ClusterPlan,
     history_seconds: float,
-    announce: Callable[[str, Cluster], None],
+    announce: Callable[[str, RunningCluster], None],
 ) -> None:
     host, port = listen
     authority = Authority.load_or_create(directory)
@@ -153,7 +153,7 @@ async def _run(
         state = await stack.enter_async_context(store_option.opened(store, directory))
         try:
             cluster = await stack.enter_async_context(assembly.running(state, directory, plan))
-        except Unusable as error:
+        except RuntimeUnusable as error:
             raise CommandError(f"--runtime {plan.runtime}: {error}.", RUNTIME_ADVICE) from error
         _keep_pods_on_signal(cluster)
         try:
@@ -171,7 +171,7 @@ async def _run(
         await compaction.compact_regularly(state, history_seconds)
 
 
-def _keep_pods_on_signal(cluster: Cluster) -> None:
+def _keep_pods_on_signal(cluster: RunningCluster) -> None:
     """On SIGUSR1, end the cluster as on SIGTERM, but leave its containers running."""
     running_here = asyncio.current_task()
     assert running_here is not None

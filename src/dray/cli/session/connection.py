@@ -34,7 +34,7 @@ class Target:
     namespace: str = ""
     all_namespaces: bool = False
 
-    def connect(self) -> kubeconfigs.Connection:
+    def connect(self) -> kubeconfigs.ClusterConnection:
         return kubeconfigs.load(self.kubeconfig or None, context=self.context or None)
 
 

@@ -15,7 +15,7 @@ from dray.api import errors
 from dray.api.ids import ObjectKey
 from dray.api.kinds import Kind
 from dray.api.selectors import label_selectors
-from dray.api.selectors.label_selectors import Selector
+from dray.api.selectors.label_selectors import ParsedSelector
 from dray.api.semantics import owner_references
 from dray.api.types.meta import JsonObject, LabelSelector, ObjectMeta
 from dray.client.api_client import Client
@@ -66,7 +66,7 @@ class Adopter(Generic[T]):
         self._finalizer = finalizer
 
     async def claim(
-        self, owner: ObjectMeta, selector: Selector, owned: Iterable[T], orphans: Iterable[T]
+        self, owner: ObjectMeta, selector: ParsedSelector, owned: Iterable[T], orphans: Iterable[T]
     ) -> list[T]:
         """Return the objects of the owner, including those that it adopts now."""
         kept = []

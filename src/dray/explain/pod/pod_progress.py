@@ -1,4 +1,4 @@
-"""How far a pod has come: quota, gates, objects, devices, binding, node, driver, containers.
+"""Progress of a pod: quota, gates, objects, devices, binding, node, driver, containers.
 
 A stage is evaluated from the API alone: objects, their conditions, and the events of the pod. The
 pod is blocked at the first stage with an obstacle. A stage that depends on kinds the user may not
@@ -78,7 +78,7 @@ class StageStatus(msgspec.Struct, frozen=True):
 
 
 class PodProgress(msgspec.Struct, frozen=True):
-    """How far a pod has come."""
+    """The stages that a pod has passed, and the one that it is in."""
 
     pod: str
     steps: tuple[StageStatus, ...]

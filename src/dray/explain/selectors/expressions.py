@@ -17,7 +17,15 @@ from dray.cel import device
 from dray.cel.issues import CompilationFailed
 from dray.cel.syntax import factory, lexer, literals, parser
 from dray.cel.syntax.lexer import Token
-from dray.cel.syntax.nodes import Call, Constant, Identifier, ListLiteral, Literal, Node, Select
+from dray.cel.syntax.nodes import (
+    Constant,
+    FunctionCall,
+    Identifier,
+    ListLiteral,
+    Literal,
+    Node,
+    Select,
+)
 
 ATTRIBUTES = "attributes"
 CAPACITY = "capacity"
@@ -33,7 +41,7 @@ _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
 class SelectorSubject(NamedTuple):
-    """What a selector reads: `device.attributes["DOMAIN"].NAME`, or a capacity."""
+    """A value that a selector reads: `device.attributes["DOMAIN"].NAME`, or a capacity."""
 
     field: str
     domain: str
@@ -158,7 +166,7 @@ class _Reader:
         self._at = {token.position: number for number, token in enumerate(self._tokens)}
 
     def comparisons(self, node: Node) -> Iterator[Comparison]:
-        if not isinstance(node, Call):
+        if not isinstance(node, FunctionCall):
             return
         if node.function in _RELATIONS and len(node.arguments) == 2:
             yield from self._relation(node, _RELATIONS[node.function])
@@ -167,7 +175,7 @@ class _Reader:
         elif node.target is not None and len(node.arguments) == 1:
             yield from self._method(node)
 
-    def _relation(self, node: Call, relation: str) -> Iterator[Comparison]:
+    def _relation(self, node: FunctionCall, relation: str) -> Iterator[Comparison]:
         left, right = node.arguments
         if (subject := _subject(left)) is not None:
             for comparison in self._with_constant(subject, relation, right):
@@ -176,9 +184,9 @@ class _Reader:
                 )
         elif (subject := _subject(right)) is not None:
             yield from self._with_constant(subject, _MIRRORED[relation], left)
-        elif isinstance(left, Call) and left.function == "compareTo" and _is_zero(right):
+        elif isinstance(left, FunctionCall) and left.function == "compareTo" and _is_zero(right):
             yield from self._compared_to(left, relation)
-        elif isinstance(right, Call) and right.function == "compareTo" and _is_zero(left):
+        elif isinstance(right, FunctionCall) and right.function == "compareTo" and _is_zero(left):
             yield from self._compared_to(right, _MIRRORED[relation])
 
     def _after_subject(self, operator: int, comparison: Comparison) -> TextSpan:
@@ -187,13 +195,13 @@ class _Reader:
             before.position + len(before.text), (comparison.call or comparison.span).end
         )
 
-    def _compared_to(self, node: Call, relation: str) -> Iterator[Comparison]:
+    def _compared_to(self, node: FunctionCall, relation: str) -> Iterator[Comparison]:
         subject = _subject(node.target) if node.target else None
         if subject is not None and node.arguments:
             for comparison in self._with_constant(subject, relation, node.arguments[0]):
                 yield comparison._replace(is_method=True)
 
-    def _method(self, node: Call) -> Iterator[Comparison]:
+    def _method(self, node: FunctionCall) -> Iterator[Comparison]:
         subject = _subject(node.target) if node.target else None
         relation = _METHODS.get(node.function)
         if relation is None and node.function in _TEXT_METHODS:
@@ -212,7 +220,11 @@ class _Reader:
         self, subject: SelectorSubject, relation: str, node: Node
     ) -> Iterator[Comparison]:
         form, call = "", None
-        if isinstance(node, Call) and node.function in (QUANTITY, SEMVER) and node.arguments:
+        if (
+            isinstance(node, FunctionCall)
+            and node.function in (QUANTITY, SEMVER)
+            and node.arguments
+        ):
             opening = self._at.get(node.position)
             form = node.function
             node = node.arguments[0]
@@ -237,7 +249,9 @@ def _is_zero(node: Node) -> bool:
 
 def _subject(node: Node) -> SelectorSubject | None:
     """Return the attribute or capacity of a syntax node, or None; ignores defaults."""
-    while isinstance(node, Call) and node.function in _TRANSPARENT and node.target is not None:
+    while (
+        isinstance(node, FunctionCall) and node.function in _TRANSPARENT and node.target is not None
+    ):
         node = node.target
     operand, name = _selected(node)
     if operand is None or name is None:
@@ -256,7 +270,7 @@ def _selected(node: Node) -> tuple[Node | None, str | None]:
     """Return operand and name of `.name`, `.?name`, `["name"]` or `[?"name"]`, or None twice."""
     if isinstance(node, Select):
         return node.operand, node.field
-    if isinstance(node, Call) and node.function in ("_[_]", "_?._", "_[?_]"):
+    if isinstance(node, FunctionCall) and node.function in ("_[_]", "_?._", "_[?_]"):
         operand, key = node.arguments
         if isinstance(key, Literal) and isinstance(key.value, str):
             return operand, key.value

@@ -1,4 +1,4 @@
-"""What a node could offer: devices with untolerated taints, capacity left, claims that may end."""
+"""Offers of a node: devices with untolerated taints, capacity left, claims that may end."""
 
 from __future__ import annotations
 

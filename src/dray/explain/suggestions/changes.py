@@ -39,7 +39,7 @@ _Part = TypeVar("_Part")
 
 
 class Rewriting(enum.StrEnum):
-    """What is done to a selector."""
+    """A kind of change to a selector."""
 
     NAME = "another name"
     DOMAIN = "another domain"

@@ -21,7 +21,7 @@ from dray.explain.survey.unreachable_slices import UnreachableReason, Unreachabl
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why some nodes cannot serve the claims.
+    """A reason why some nodes cannot serve the claims.
 
     With `filter`, too few devices of a request pass it; with `rejection`, each request could be
     served, but not all of them; without either, there are no devices at all.

@@ -1,4 +1,4 @@
-"""What devices publish of the names that a selector, a constraint or a capacity request uses.
+"""Values published for the names that selectors, constraints and capacity requests use.
 
 For each filter that removes devices: how many of the devices before it have each attribute and with
 which values, similar names for one that no device has, how many devices each clause of a
@@ -73,7 +73,7 @@ class SubjectFact(msgspec.Struct, frozen=True):
 
 
 class ClauseCount(msgspec.Struct, frozen=True):
-    """How many devices are left after a clause and those before it."""
+    """Number of devices that are left after a clause and those before it."""
 
     text: str
     left: int

@@ -32,7 +32,7 @@ _TOLERATES_ALL = (DeviceToleration(operator="Exists"),)
 
 
 class FilterKind(enum.StrEnum):
-    """What a filter checks, in the order in which explanations show it."""
+    """Subjects of filters, in the order in which explanations show it."""
 
     CLASS = "class"
     SELECTOR = "selector"

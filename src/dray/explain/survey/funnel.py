@@ -1,4 +1,4 @@
-"""How many devices of the cluster are left after each filter, for one alternative of a request.
+"""Counts of devices that are left after each filter, for one alternative of a request.
 
 A `FunnelBuilder` adds up node after node and keeps only counts, a few examples and the names of
 holders: its memory does not grow with the cluster. A device that several nodes reach counts once.

@@ -48,7 +48,7 @@ def with_terminal(argv: tuple[str, ...]) -> tuple[str, ...]:
     return ("setsid", "--ctty", "--wait", *argv)
 
 
-class Unusable(Exception):
+class RuntimeUnusable(Exception):
     """A runtime that does not work on this host; the message has what was tried."""
 
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from dray.node.containers.container_attempts import Command, ContainerAttempt
 from dray.node.containers.processes import Process
-from dray.node.runtimes.interface import ContainerSpec, ImageError, Unusable
+from dray.node.runtimes.interface import ContainerSpec, ImageError, RuntimeUnusable
 
 NAME: Final = "podman"
 RUNTIMES: Final = ("", "crun", "runc")
@@ -90,7 +90,7 @@ class Podman:
     def _program(self) -> list[str]:
         """podman with an OCI runtime that works here. Raises Unusable."""
         if shutil.which("podman") is None:
-            raise Unusable("podman is not installed")
+            raise RuntimeUnusable("podman is not installed")
         said = ""
         for below in RUNTIMES:
             if below and shutil.which(below) is None:
@@ -99,7 +99,7 @@ class Podman:
             said = _tried(program)
             if not said:
                 return program
-        raise Unusable(f"podman cannot run a container here: {said}")
+        raise RuntimeUnusable(f"podman cannot run a container here: {said}")
 
     async def _ran(self, *arguments: str) -> tuple[int, str]:
         """Return the exit code and the error text."""

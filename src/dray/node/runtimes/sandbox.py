@@ -16,7 +16,7 @@ from typing import Final
 
 from dray.node.containers import shim
 from dray.node.containers.container_attempts import Command, ContainerAttempt
-from dray.node.runtimes.interface import Bind, ContainerSpec, Unusable, with_terminal
+from dray.node.runtimes.interface import Bind, ContainerSpec, RuntimeUnusable, with_terminal
 
 NAME: Final = "sandbox"
 PATH: Final = "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -38,16 +38,16 @@ class Sandbox:
 
     def try_out(self) -> None:
         if shutil.which("bwrap") is None:
-            raise Unusable("bubblewrap (bwrap) is not installed")
+            raise RuntimeUnusable("bubblewrap (bwrap) is not installed")
         told = ("--info-fd", shim.INFO_DESCRIPTOR)
         argv = [part for part in _argv(ContainerSpec(("/bin/true",))) if part not in told]
         try:
             ran = subprocess.run(argv, capture_output=True, timeout=_PROBE_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unusable(f"bubblewrap cannot be run: {error}") from error
+            raise RuntimeUnusable(f"bubblewrap cannot be run: {error}") from error
         if ran.returncode:
             said = ran.stderr.decode("utf-8", "replace").strip()
-            raise Unusable(f"bubblewrap cannot make a sandbox here: {said}")
+            raise RuntimeUnusable(f"bubblewrap cannot make a sandbox here: {said}")
 
     async def pull(self, image: str, policy: str) -> None:
         return None
@@ -87,7 +87,7 @@ def is_usable() -> bool:
     """Whether a sandbox works here, not only whether bubblewrap is installed."""
     try:
         Sandbox().try_out()
-    except Unusable:
+    except RuntimeUnusable:
         return False
     return True
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dray.node.runtimes import podman, process, sandbox, simulated
-from dray.node.runtimes.interface import Runtime, Unusable
+from dray.node.runtimes.interface import Runtime, RuntimeUnusable
 
 AUTO: Final = "auto"
 NAMES: Final = (AUTO, sandbox.NAME, podman.NAME, process.NAME, simulated.NAME)
@@ -45,7 +45,7 @@ def _first_usable(machines: int) -> Choice:
     for runtime in (sandbox.Sandbox(), podman.Podman()):
         try:
             runtime.try_out()
-        except Unusable as error:
+        except RuntimeUnusable as error:
             failures.append(str(error))
         else:
             return Choice(runtime, "the first that works here")
@@ -58,7 +58,7 @@ def _named(name: str, allows_host: bool) -> Runtime:
     if name == podman.NAME:
         return podman.Podman()
     if name != process.NAME:
-        raise Unusable(f"there is no runtime {name}; there are {', '.join(NAMES)}")
+        raise RuntimeUnusable(f"there is no runtime {name}; there are {', '.join(NAMES)}")
     if not allows_host:
-        raise Unusable("it isolates nothing, so it needs --allow-host-access, too")
+        raise RuntimeUnusable("it isolates nothing, so it needs --allow-host-access, too")
     return process.PlainProcess()

@@ -23,7 +23,7 @@ class PodClaim(NamedTuple):
     consumer: ResourceClaimConsumerReference
 
 
-class NotReady(NamedTuple):
+class ClaimsNotReady(NamedTuple):
     """A claim that the pod has to wait for; the message is kube-scheduler's."""
 
     message: str
@@ -34,7 +34,7 @@ class NotReady(NamedTuple):
 
 def resolve(
     pod: Pod, find: FindClaim, group: PodGroup | None, accepts_group: bool
-) -> list[PodClaim] | NotReady:
+) -> list[PodClaim] | ClaimsNotReady:
     """Return the claims of a pod, or the first that it has to wait for.
 
     `group` is the pod's PodGroup where claims may be reserved for groups.
@@ -58,13 +58,13 @@ def resolve(
     return list(claims.values())
 
 
-def _not_created(pod: Pod, source: PodResourceClaim) -> NotReady:
+def _not_created(pod: Pod, source: PodResourceClaim) -> ClaimsNotReady:
     name = f'pod "{pod.metadata.namespace}/{pod.metadata.name}"'
     if source.resource_claim_template_name is None:
-        return NotReady(
+        return ClaimsNotReady(
             f'{name}, spec.resourceClaim "{source.name}": none of the supported fields are set'
         )
-    return NotReady(
+    return ClaimsNotReady(
         f"{name}: ResourceClaim not created yet", template=source.resource_claim_template_name
     )
 
@@ -75,14 +75,14 @@ def _problem(
     key: ClaimKey,
     claim: ResourceClaim | None,
     accepts_group: bool,
-) -> NotReady | None:
+) -> ClaimsNotReady | None:
     if claim is None:
-        return NotReady(f'could not find ResourceClaim "{key}"', key)
+        return ClaimsNotReady(f'could not find ResourceClaim "{key}"', key)
     if claim.metadata.deletion_timestamp is not None:
-        return NotReady(f'resourceclaim "{key.name}" is being deleted', key)
+        return ClaimsNotReady(f'resourceclaim "{key.name}" is being deleted', key)
     is_generated = source.resource_claim_name is None
     if is_generated and not pod_claims.is_for_pod(claim, pod, accepts_group):
-        return NotReady(_not_owner(pod, key, accepts_group), key)
+        return ClaimsNotReady(_not_owner(pod, key, accepts_group), key)
     return None
 
 

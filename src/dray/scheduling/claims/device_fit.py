@@ -154,7 +154,7 @@ class DeviceMatcher:
         ]
         try:
             statuses = node_allocatable.statuses(demand.pod, uses, find)
-        except node_allocatable.Unusable as unusable:
+        except node_allocatable.UnusableMapping as unusable:
             raise SearchFailed(str(unusable), is_retriable=False) from unusable
         if not statuses:
             return fit

@@ -46,7 +46,7 @@ class Use(NamedTuple):
     allocation: AllocationResult
 
 
-class Unusable(Exception):
+class UnusableMapping(Exception):
     """A device refers to a capacity that its allocation does not have."""
 
 
@@ -118,7 +118,7 @@ def _mapped_amount(
         multiplier = mapping.device_multiplier
         return quantity.parse(multiplier) if multiplier is not None else None
     if not result.consumed_capacity:
-        raise Unusable(
+        raise UnusableMapping(
             f"claim {claim.metadata.namespace}/{claim.metadata.name}, device {result.device}: "
             f"ConsumedCapacity is nil, but Capacity key '{mapping.capacity_key}' is set in "
             f"NodeAllocatableResources for resource {name}"

@@ -119,7 +119,7 @@ class DemandResolver:
         claims = claim_readiness.resolve(
             pod, self._claims.get, group if accepts_group else None, accepts_group
         )
-        if isinstance(claims, claim_readiness.NotReady):
+        if isinstance(claims, claim_readiness.ClaimsNotReady):
             return _not_ready(claims)
         try:
             demand = self._demand(pod, claims, now, shared)
@@ -209,7 +209,7 @@ def _allocated(used: PodClaim, allocation: AllocationResult) -> AllocatedClaim:
     return AllocatedClaim(used, allocation, selects, used.claim.status.allocation is not None)
 
 
-def _not_ready(problem: claim_readiness.NotReady) -> Unschedulable:
+def _not_ready(problem: claim_readiness.ClaimsNotReady) -> Unschedulable:
     events: frozenset[WakeEvent] = frozenset()
     if problem.claim is not None:
         events = frozenset({wake_events.claim_changes(problem.claim)})

@@ -259,7 +259,7 @@ def _anti_affinity_terms(pod: Pod) -> tuple[PodAffinityTerm, ...]:
     return affinity.required_during_scheduling_ignored_during_execution if affinity else ()
 
 
-def _compiled(selector: LabelSelector | None) -> label_selectors.Selector:
+def _compiled(selector: LabelSelector | None) -> label_selectors.ParsedSelector:
     try:
         return label_selectors.label_selector(selector)
     except label_selectors.SelectorError:
@@ -276,7 +276,7 @@ def _outside(forbidden: set[Domain], reason: FilterReason) -> Check:
     return check
 
 
-def _counts_for(other: Pod, pod: Pod, selector: label_selectors.Selector) -> bool:
+def _counts_for(other: Pod, pod: Pod, selector: label_selectors.ParsedSelector) -> bool:
     metadata = other.metadata
     return (
         metadata.namespace == pod.metadata.namespace

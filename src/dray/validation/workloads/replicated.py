@@ -159,7 +159,7 @@ def selected_template(
 
 
 def template_selected(
-    selector: label_selectors.Selector, template: pods.PodTemplateSpec
+    selector: label_selectors.ParsedSelector, template: pods.PodTemplateSpec
 ) -> fields.Errors:
     labels = template.metadata.labels
     if not selector.matches(labels):

@@ -66,7 +66,7 @@ def test_changes_are_followed_until_the_store_is_closed() -> None:
 def test_a_follower_that_fell_behind_starts_again() -> None:
     async def scenario() -> None:
         names = Names()
-        limits = watch.Limits(buffered_events=2)
+        limits = watch.WatchLimits(buffered_events=2)
         async with memory.open(limits) as store:
             following = asyncio.create_task(StoreFollower(store, "/a/", names).run())
             await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from dray.cel.checking import checker, environment
 from dray.cel.checking.checker import Checked
 from dray.cel.issues import CompilationFailed
 from dray.cel.syntax import parser
-from dray.cel.syntax.nodes import Call, Node
+from dray.cel.syntax.nodes import FunctionCall, Node
 
 NEW = environment.device_environment(
     stored=False, consumable_capacity=True, list_type_attributes=False
@@ -218,7 +218,7 @@ def test_the_first_overload_that_fits_decides_what_an_empty_list_holds() -> None
 def test_a_namespace_is_no_receiver() -> None:
     checked = check("optional.of(1)")
     root = checked.root
-    assert isinstance(root, Call)
+    assert isinstance(root, FunctionCall)
     assert checked.receiver(root) is None
     assert checked.references[root.id].name == "optional.of"
 
@@ -226,7 +226,7 @@ def test_a_namespace_is_no_receiver() -> None:
 def test_a_value_before_a_member_function_is_its_receiver() -> None:
     checked = check("'a'.size()")
     root = checked.root
-    assert isinstance(root, Call)
+    assert isinstance(root, FunctionCall)
     assert checked.receiver(root) is root.target
 
 

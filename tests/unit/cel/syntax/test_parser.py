@@ -5,8 +5,8 @@ import pytest
 from dray.cel.issues import CompilationFailed
 from dray.cel.syntax import parser
 from dray.cel.syntax.nodes import (
-    Call,
     Comprehension,
+    FunctionCall,
     Identifier,
     ListLiteral,
     Literal,
@@ -27,7 +27,7 @@ def shown(node: Node) -> str:
         case Select():
             field = f"{shown(node.operand)}.{node.field}"
             return f"has({field})" if node.test_only else field
-        case Call():
+        case FunctionCall():
             target = f"{shown(node.target)}." if node.target else ""
             return f"{target}{node.function}({', '.join(map(shown, node.arguments))})"
         case ListLiteral():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dray.node.runtimes import podman, sandbox, selection
-from dray.node.runtimes.interface import Unusable
+from dray.node.runtimes.interface import RuntimeUnusable
 
 
 def refuse(_self: object) -> None:
-    raise Unusable("it does not work")
+    raise RuntimeUnusable("it does not work")
 
 
 def accept(_self: object) -> None:
@@ -44,12 +44,12 @@ def test_one_that_is_asked_for_and_does_not_work_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sandbox.Sandbox, "try_out", refuse)
-    with pytest.raises(Unusable, match="it does not work"):
+    with pytest.raises(RuntimeUnusable, match="it does not work"):
         selection.choose("sandbox")
 
 
 def test_plain_processes_must_be_allowed() -> None:
-    with pytest.raises(Unusable, match="isolates nothing, so it needs --allow-host-access"):
+    with pytest.raises(RuntimeUnusable, match="isolates nothing, so it needs --allow-host-access"):
         selection.choose("process")
     chosen = selection.choose("process", allows_host=True)
     assert chosen.runtime is not None
