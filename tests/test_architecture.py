@@ -167,12 +167,11 @@ def test_docstrings_begin_with_a_verb_or_a_noun(path: Path) -> None:
 _MENTIONED = re.compile(r"`((?:[a-z_]+/)+[a-z_0-9]+(?:\.[a-z]+)?)`")
 
 
-def test_the_page_on_architecture_names_what_exists() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "decisions").glob("0*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_name_modules_that_exist(page: Path) -> None:
     roots = (ROOT / "src" / "dray", ROOT)
-    missing = [
-        path
-        for path in _MENTIONED.findall(page)
-        if not any((root / path).exists() for root in roots)
-    ]
-    assert missing == []
+    mentioned = _MENTIONED.findall(page.read_text("utf-8"))
+    assert [path for path in mentioned if not any((root / path).exists() for root in roots)] == []

@@ -1,1 +1,1 @@
-"""One module per DRA rule, each a `Check` of the search."""
+"""One module per DRA rule: a `Check` of the search, or functions for `problem.eligibility`."""
