@@ -13,7 +13,7 @@ from dray.api import features
 from dray.api.ids import DeviceId
 from dray.api.types.meta import JsonObject
 from dray.client.api_client import ObjectSelection
-from dray.controllers.loops import utc_now
+from dray.clock import utc_now
 from dray.drivers.simulated import fleet
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 from dray.drivers.simulated.publisher import SimulatedDriver

@@ -13,7 +13,6 @@ import msgspec
 
 from dray.api.ids import RequestName
 from dray.api.types.dra import (
-    ALLOCATION_RESULTS_MAX_SIZE,
     DeviceClaim,
     DeviceClaimConfiguration,
     DeviceConstraint,
