@@ -12,7 +12,7 @@ from dray.explain.text import funnel_chart, phrases
 
 
 def subclasses(base: type) -> set[type]:
-    direct = set(base.__subclasses__())
+    direct: set[type] = set(base.__subclasses__())
     return direct.union(*(subclasses(one) for one in direct))
 
 
