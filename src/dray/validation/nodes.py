@@ -57,10 +57,9 @@ def _taints(taints: tuple[nodes.Taint, ...], path: fields.Path) -> fields.Errors
         details = names.label_value_errors(taint.value)
         if details:
             yield fields.invalid(taint_path.child("value"), taint.value, ";".join(details))
-        if taint.effect:
-            yield from placement.taint_effect(taint.effect, taint_path.child("effect"))
-        else:
-            yield fields.required(taint_path.child("effect"))
+        yield from fields.required_one_of(
+            taint_path.child("effect"), taint.effect, placement.TAINT_EFFECTS
+        )
         if (taint.key, taint.effect) in seen:
             yield fields.duplicate(
                 taint_path,

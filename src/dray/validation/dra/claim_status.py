@@ -130,12 +130,9 @@ def _result(
 def _configuration(
     config: dra.DeviceAllocationConfiguration, path: fields.Path, references: Collection[str]
 ) -> fields.Errors:
-    if not config.source:
-        yield fields.required(path.child("source"), covered=True)
-    elif config.source not in CONFIGURATION_SOURCES:
-        yield fields.not_supported(
-            path.child("source"), config.source, CONFIGURATION_SOURCES, covered=True
-        )
+    yield from fields.required_one_of(
+        path.child("source"), config.source, CONFIGURATION_SOURCES, covered=True
+    )
     yield from claim_rules.configured_requests(config.requests, path.child("requests"), references)
     yield from classes.opaque_configuration(config.opaque, path, is_stored=False)
 
@@ -178,8 +175,7 @@ def _device(
     if _shared_id(device) not in allocated:
         yield fields.invalid(path, _printed_id(device), "must be an allocated device in the claim")
     conditions = path.child("conditions")
-    if len(device.conditions) > DEVICE_CONDITIONS_MAX_ITEMS:
-        yield fields.too_many(conditions, len(device.conditions), DEVICE_CONDITIONS_MAX_ITEMS)
+    yield from fields.limited_items(conditions, device.conditions, DEVICE_CONDITIONS_MAX_ITEMS)
     yield from metadata.conditions(device.conditions, conditions)
     if device.data is not msgspec.UNSET and device.data is not None:
         yield from classes.raw_object(device.data, path.child("data"), DEVICE_DATA_MAX_BYTES)

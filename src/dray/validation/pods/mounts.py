@@ -64,18 +64,14 @@ def _mount_options(
     yield from _recursive_read_only(mount, list_path.child("recursiveReadOnly"))
     options = path.child("bindMountOptions")
     for index, option in enumerate(mount.bind_mount_options):
-        if option not in _BIND_MOUNT_OPTIONS:
-            yield fields.not_supported(options.index(index), option, _BIND_MOUNT_OPTIONS)
+        yield from fields.one_of(options.index(index), option, _BIND_MOUNT_OPTIONS)
     yield from lists.distinct(mount.bind_mount_options, lists.itself, options)
 
 
 def _mount_propagation(
     mount: containers.VolumeMount, container: containers.Container, path: fields.Path
 ) -> fields.Errors:
-    if mount.mount_propagation is None:
-        return
-    if mount.mount_propagation not in _MOUNT_PROPAGATIONS:
-        yield fields.not_supported(path, mount.mount_propagation, _MOUNT_PROPAGATIONS)
+    yield from fields.one_of(path, mount.mount_propagation, _MOUNT_PROPAGATIONS)
     context = container.security_context
     if mount.mount_propagation == "Bidirectional" and not (context and context.privileged):
         yield fields.forbidden(

@@ -6,8 +6,6 @@ from dray.api import well_known
 from dray.api.types import meta, pods
 from dray.validation import fields, identifiers
 
-"""The annotation of a static pod, which is known to its node only."""
-
 
 def resource_claims(
     claims: tuple[pods.PodResourceClaim, ...], path: fields.Path, owner: meta.ObjectMeta | None

@@ -76,8 +76,7 @@ def hostname_override(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
         yield fields.forbidden(path, "may not be specified when setHostnameAsFQDN is true")
     if spec.host_network:
         yield fields.forbidden(path, "may not be specified when hostNetwork is true")
-    if len(name.encode()) > _HOSTNAME_MAX_BYTES:
-        yield fields.too_long(path, _HOSTNAME_MAX_BYTES)
+    yield from fields.limited_bytes(path, name, _HOSTNAME_MAX_BYTES)
     yield from identifiers.dns_subdomain(name, path)
 
 

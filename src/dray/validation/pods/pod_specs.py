@@ -23,6 +23,7 @@ from dray.validation.pods import (
 )
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
+PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
 DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 _MAXIMUM_INT32 = 2**31 - 1
@@ -58,8 +59,10 @@ def _rest(
     if spec.resources is not None:
         yield from _pod_resources(spec, path.child("resources"))
     yield from pod_network.host_ports(spec, path.child("containers"), is_pod=is_pod)
-    yield from _choice(spec.restart_policy, RESTART_POLICIES, path.child("restartPolicy"))
-    yield from _choice(spec.dns_policy, DNS_POLICIES, path.child("dnsPolicy"))
+    yield from fields.required_one_of(
+        path.child("restartPolicy"), spec.restart_policy, RESTART_POLICIES
+    )
+    yield from fields.required_one_of(path.child("dnsPolicy"), spec.dns_policy, DNS_POLICIES)
     yield from identifiers.labels(spec.node_selector, path.child("nodeSelector"))
     yield from security.pod_context(spec, path.child("securityContext"))
     if spec.share_process_namespace and spec.host_pid:
@@ -101,13 +104,6 @@ def _containers(
         context,
         path.child("ephemeralContainers"),
     )
-
-
-def _choice(value: str, supported: tuple[str, ...], path: fields.Path) -> fields.Errors:
-    if not value:
-        yield fields.required(path)
-    elif value not in supported:
-        yield fields.not_supported(path, value, supported)
 
 
 def _pod_resources(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
@@ -226,10 +222,8 @@ def _numbers_and_policies(spec: pods.PodSpec, path: fields.Path) -> fields.Error
         yield from placement.toleration(toleration, path.child("tolerations").index(index))
     yield from pod_network.host_aliases(spec.host_aliases, path.child("hostAliases"))
     if spec.preemption_policy is not None:
-        yield from _choice(
-            spec.preemption_policy,
-            ("PreemptLowerPriority", "Never"),
-            path.child("preemptionPolicy"),
+        yield from fields.required_one_of(
+            path.child("preemptionPolicy"), spec.preemption_policy, PREEMPTION_POLICIES
         )
     for name, text in spec.overhead.items():
         overhead_path = path.child("overhead").child("limits").key(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from dray.api.formats import names, quantity
+from dray.api.formats import quantity
 from dray.api.types import containers, pods
 from dray.validation import fields, identifiers, ip_addresses, lists, metadata
 from dray.validation.pods import pods as pod_rules
@@ -46,8 +46,7 @@ def _condition(condition: pods.PodCondition, path: fields.Path) -> fields.Errors
             "must be a non-negative integer",
         )
     if condition.type not in SYSTEM_CONDITIONS:
-        for detail in names.qualified_name_errors(condition.type):
-            yield fields.invalid(path.child("Type"), condition.type, detail)
+        yield from identifiers.label_name(condition.type, path.child("Type"))
 
 
 def _node_names(new: pods.Pod, old: pods.Pod) -> fields.Errors:
@@ -161,12 +160,9 @@ def _extended_resource_claim(pod: pods.Pod) -> fields.Errors:
         if mapping in seen:
             yield from _duplicate_mapping(mapping, mappings.index(index))
         seen.add(mapping)
-    if status.resource_claim_name:
-        yield from identifiers.object_name(
-            status.resource_claim_name, path.child("resourceClaimName")
-        )
-    else:
-        yield fields.required(path.child("resourceClaimName"))
+    yield from fields.required_text(
+        path.child("resourceClaimName"), status.resource_claim_name, identifiers.object_name
+    )
 
 
 def _request_mapping(
@@ -340,8 +336,7 @@ def _resource_health(resource: pods.ResourceStatus, path: fields.Path) -> fields
     seen: set[str] = set()
     for index, device in enumerate(resource.resources):
         device_path = path.index(index)
-        if device.health not in HEALTHS:
-            yield fields.not_supported(device_path.child("health"), device.health, HEALTHS)
+        yield from fields.one_of(device_path.child("health"), device.health, HEALTHS)
         if device.message == "":
             yield fields.required(device_path.child("message"), "must be non-empty if specified")
         elif device.message and len(device.message.encode()) > HEALTH_MESSAGE_MAX_BYTES:

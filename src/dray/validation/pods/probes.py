@@ -43,8 +43,7 @@ def port_number_or_name(port: int | str, path: fields.Path) -> fields.Errors:
     if isinstance(port, int):
         yield from port_number(port, path)
         return
-    for detail in names.port_name_errors(port):
-        yield fields.invalid(path, port, detail)
+    yield from fields.each_invalid(path, port, names.port_name_errors(port))
 
 
 def liveness_probe(
@@ -110,8 +109,7 @@ def _stop_signal(signal: str, operating_system: str | None, path: fields.Path) -
         yield fields.forbidden(path, "may not be set for containers with empty `spec.os.name`")
         return
     supported = WINDOWS_SIGNALS if operating_system == "windows" else LINUX_SIGNALS
-    if signal not in supported:
-        yield fields.not_supported(path, signal, supported)
+    yield from fields.one_of(path, signal, supported)
 
 
 def _handler(
@@ -167,8 +165,7 @@ def _http_get(action: containers.HTTPGetAction, path: fields.Path) -> fields.Err
     if not action.path:
         yield fields.required(path.child("path"))
     yield from port_number_or_name(action.port, path.child("port"))
-    if action.scheme not in ("HTTP", "HTTPS"):
-        yield fields.not_supported(path.child("scheme"), action.scheme, ("HTTP", "HTTPS"))
+    yield from fields.one_of(path.child("scheme"), action.scheme, ("HTTP", "HTTPS"))
     for header in action.http_headers:
         if not _HEADER_NAME.fullmatch(header.name):
             yield fields.invalid(path.child("httpHeaders"), header.name, _HEADER_NAME_COMPLAINT)

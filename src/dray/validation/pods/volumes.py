@@ -46,10 +46,7 @@ def _volume(
     volume: volumes.Volume, path: fields.Path, others: Mapping[str, volumes.Volume]
 ) -> fields.Errors:
     yield from _source(volume, path)
-    if volume.name:
-        yield from identifiers.dns_label(volume.name, path.child("name"))
-    else:
-        yield fields.required(path.child("name"))
+    yield from fields.required_text(path.child("name"), volume.name, identifiers.dns_label)
     if volume.name in others:
         yield fields.duplicate(path.child("name"), volume.name)
 
@@ -114,8 +111,7 @@ def _host_path(source: volumes.HostPathVolumeSource, path: fields.Path) -> field
         yield fields.required(path.child("path"))
         return
     yield from identifiers.no_backsteps(source.path, path.child("path"))
-    if source.type is not None and source.type not in HOST_PATH_TYPES:
-        yield fields.not_supported(path.child("type"), source.type, HOST_PATH_TYPES)
+    yield from fields.one_of(path.child("type"), source.type, HOST_PATH_TYPES)
 
 
 def _secret(source: volumes.SecretVolumeSource, path: fields.Path) -> fields.Errors:
@@ -230,10 +226,9 @@ def _token(
         yield fields.invalid(
             seconds_path, seconds, "may not specify a duration larger than 2^32 seconds"
         )
-    if token.path:
-        yield from identifiers.relative_and_not_reserved(token.path, volume_path.child("path"))
-    else:
-        yield fields.required(volume_path.child("path"))
+    yield from fields.required_text(
+        volume_path.child("path"), token.path, identifiers.relative_and_not_reserved
+    )
 
 
 def _projected_paths(projection: volumes.VolumeProjection) -> Iterator[tuple[str, str]]:
@@ -249,11 +244,4 @@ def _projected_paths(projection: volumes.VolumeProjection) -> Iterator[tuple[str
 
 def _image(source: volumes.ImageVolumeSource, path: fields.Path) -> fields.Errors:
     yield from _named(source.reference, path.child("reference"))
-    yield from pull_policy(source.pull_policy, path.child("pullPolicy"))
-
-
-def pull_policy(policy: str, path: fields.Path) -> fields.Errors:
-    if not policy:
-        yield fields.required(path)
-    elif policy not in PULL_POLICIES:
-        yield fields.not_supported(path, policy, PULL_POLICIES)
+    yield from fields.required_one_of(path.child("pullPolicy"), source.pull_policy, PULL_POLICIES)

@@ -146,20 +146,14 @@ def _manager(value: str, path: fields.Path) -> fields.Errors:
     elif not (domain and name):
         yield fields.invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')
     else:
-        for detail in names.dns_subdomain_errors(domain):
-            yield fields.invalid(path, domain, detail)
-        for detail in names.http_path_errors(name):
-            yield fields.invalid(path, name, detail)
-    if len(value.encode()) > _MANAGER_MAX_BYTES:
-        yield fields.too_long(path, _MANAGER_MAX_BYTES)
+        yield from fields.each_invalid(path, domain, names.dns_subdomain_errors(domain))
+        yield from fields.each_invalid(path, name, names.http_path_errors(name))
+    yield from fields.limited_bytes(path, value, _MANAGER_MAX_BYTES)
 
 
 def _completion_mode(spec: workloads.JobSpec) -> fields.Errors:
     mode = spec.completion_mode
-    if mode not in (None, "NonIndexed", _INDEXED):
-        yield fields.not_supported(
-            _SPEC.child("completionMode"), str(mode), ("NonIndexed", _INDEXED)
-        )
+    yield from fields.one_of(_SPEC.child("completionMode"), mode, ("NonIndexed", _INDEXED))
     if mode == _INDEXED:
         yield from _indexed(spec)
     elif mode in (None, "NonIndexed"):
@@ -203,8 +197,7 @@ def _replacement_policy(spec: workloads.JobSpec, path: fields.Path) -> fields.Er
     supported: tuple[str, ...] = ("Failed", "TerminatingOrFailed")
     if spec.pod_failure_policy is not None:
         supported = ("Failed",)
-    if spec.pod_replacement_policy not in (None, *supported):
-        yield fields.not_supported(path, str(spec.pod_replacement_policy), supported)
+    yield from fields.one_of(path, spec.pod_replacement_policy, supported)
 
 
 def _restart_policy(spec: workloads.JobSpec, path: fields.Path) -> fields.Errors:

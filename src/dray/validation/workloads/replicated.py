@@ -218,8 +218,7 @@ def number_or_percent(value: int | str, path: fields.Path) -> fields.Errors:
     if isinstance(value, int):
         yield from metadata.nonnegative(value, path)
         return
-    for detail in names.percent_errors(value):
-        yield fields.invalid(path, value, detail)
+    yield from fields.each_invalid(path, value, names.percent_errors(value))
 
 
 def number(value: int | str) -> int:
