@@ -99,8 +99,7 @@ def secret(value: core.Secret) -> fields.Errors:
 
 def secret_update(new: core.Secret, old: core.Secret) -> fields.Errors:
     yield from metadata.updated(new.metadata, old.metadata)
-    unchanged = fields.immutable(fields.Path("type"), new.type, old.type)
-    yield from fields.covered(unchanged, "immutable")
+    yield from fields.immutable(fields.Path("type"), new.type, old.type)
     if old.immutable:
         yield from _still_immutable(new.immutable)
         yield from _frozen("data", new.data, old.data)
@@ -240,8 +239,6 @@ def pod_group(value: workloads.PodGroup) -> fields.Errors:
         yield fields.required(
             fields.SPEC.child("workloadRef"),
             "must be set when parentCompositePodGroupName is set",
-            origin="dependentRequired",
-            covered=True,
         )
 
 

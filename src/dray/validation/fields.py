@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from dray.api.formats import gotext
 from dray.validation import equality
+
+Value = TypeVar("Value")
 
 _KEPT_INDEXES = 8
 _NOTHING: dict[str | int, Path] = {}
@@ -191,7 +193,7 @@ def internal_error(path: Path, detail: str) -> FieldError:
     return FieldError(ErrorType.INTERNAL, path, detail)
 
 
-def each_invalid(path: Path, value: Any, details: Iterable[str], *, origin: str = "") -> Errors:
+def invalid_details(path: Path, value: Any, details: Iterable[str], *, origin: str = "") -> Errors:
     """Yield one error for each detail."""
     for detail in details:
         yield invalid(path, value, detail, origin=origin)
@@ -215,22 +217,33 @@ def required_one_of(
         yield required(path, detail, covered=covered)
 
 
-def required_text(path: Path, text: str, rule: Callable[[str, Path], Errors]) -> Errors:
+def required_text(
+    path: Path, text: str, rule: Callable[[str, Path], Errors] | None = None
+) -> Errors:
     """Require a text, and apply the rule to it."""
-    if text:
-        yield from rule(text, path)
-    else:
+    if not text:
         yield required(path)
+    elif rule:
+        yield from rule(text, path)
 
 
-def limited_bytes(path: Path, text: str, maximum: int) -> Errors:
+def unrepeated(path: Path, value: Value, seen: set[Value]) -> Errors:
+    """Reject a value that was seen before; add it to those that were seen."""
+    if value in seen:
+        yield duplicate(path, value)
+    seen.add(value)
+
+
+def limited_bytes(
+    path: Path, text: str, maximum: int, *, origin: str = "", covered: bool = False
+) -> Errors:
     if len(text.encode()) > maximum:
-        yield too_long(path, maximum)
+        yield too_long(path, maximum, origin=origin, covered=covered)
 
 
-def limited_items(path: Path, items: Sized, maximum: int) -> Errors:
+def limited_items(path: Path, items: Sized, maximum: int, *, origin: str = "") -> Errors:
     if len(items) > maximum:
-        yield too_many(path, len(items), maximum)
+        yield too_many(path, len(items), maximum, origin=origin)
 
 
 def immutable(path: Path, new: Any, old: Any) -> Errors:

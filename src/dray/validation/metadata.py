@@ -95,7 +95,7 @@ def _namespace(namespace: str, namespaced: bool, path: fields.Path) -> fields.Er
     elif not namespace:
         yield fields.required(path)
     else:
-        yield from fields.each_invalid(path, namespace, names.dns_label_errors(namespace))
+        yield from fields.invalid_details(path, namespace, names.dns_label_errors(namespace))
 
 
 def _generation(generation: int, path: fields.Path) -> fields.Errors:
@@ -202,7 +202,7 @@ def _owner_reference(reference: meta.OwnerReference, path: fields.Path) -> field
 
 def finalizers(values: tuple[str, ...], path: fields.Path) -> fields.Errors:
     for finalizer in values:
-        yield from fields.each_invalid(path, finalizer, names.qualified_name_errors(finalizer))
+        yield from fields.invalid_details(path, finalizer, names.qualified_name_errors(finalizer))
     if _ORPHAN in values and _FOREGROUND_DELETION in values:
         yield fields.invalid(
             path, values, f"finalizer {_ORPHAN} and {_FOREGROUND_DELETION} cannot be both set"

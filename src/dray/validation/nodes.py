@@ -43,8 +43,6 @@ def _provider_unchanged(new: str, old: str) -> fields.Errors:
             fields.SPEC.child("providerID"),
             None,
             f"field cannot be {words} once set",
-            origin="update",
-            covered=True,
         )
 
 
@@ -99,6 +97,4 @@ def _feature_complaint(feature: str) -> str:
 def _addresses(addresses: tuple[nodes.NodeAddress, ...]) -> fields.Errors:
     seen: set[nodes.NodeAddress] = set()
     for index, address in enumerate(addresses):
-        if address in seen:
-            yield fields.duplicate(fields.STATUS.child("addresses").index(index), address)
-        seen.add(address)
+        yield from fields.unrepeated(fields.STATUS.child("addresses").index(index), address, seen)

@@ -112,11 +112,9 @@ def _binding(value: rbac.RoleBinding, *, namespaced: bool) -> fields.Errors:
 
 
 def _names_missing(value: rbac.RoleBinding) -> fields.Errors:
-    if not value.role_ref.name:
-        yield fields.required(_ROLE_REF.child("name"))
+    yield from fields.required_text(_ROLE_REF.child("name"), value.role_ref.name)
     for number, subject in enumerate(value.subjects):
-        if not subject.name:
-            yield fields.required(_SUBJECTS.index(number).child("name"))
+        yield from fields.required_text(_SUBJECTS.index(number).child("name"), subject.name)
 
 
 def _subject(subject: rbac.Subject, path: fields.Path, *, namespaced: bool) -> fields.Errors:

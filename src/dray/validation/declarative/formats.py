@@ -15,10 +15,9 @@ from dray.validation.declarative.rule_language import Operation, Rule
 
 
 def formatted(errors_of: Callable[[str], Collection[str]], origin: str) -> Rule:
-    def rule(value: str, _old: Any, path: fields.Path, _operation: Operation) -> fields.Errors:
-        yield from fields.each_invalid(path, value, errors_of(value), origin=origin)
-
-    return rule
+    return lambda value, _old, path, _operation: fields.invalid_details(
+        path, value, errors_of(value), origin=origin
+    )
 
 
 short_name = formatted(lambda value: names.dns_label_errors(value, "bytes"), identifiers.SHORT_NAME)
@@ -37,8 +36,7 @@ def uuid(value: str, _old: Any, path: fields.Path, _operation: Operation) -> fie
 
 def pool_name(value: str, _old: Any, path: fields.Path, _operation: Operation) -> fields.Errors:
     origin = identifiers.POOL_NAME
-    if len(value.encode()) > identifiers.POOL_NAME_MAX_BYTES:
-        yield fields.too_long(path, identifiers.POOL_NAME_MAX_BYTES, origin=origin)
+    yield from fields.limited_bytes(path, value, identifiers.POOL_NAME_MAX_BYTES, origin=origin)
     for index, part in enumerate(value.split("/")):
         if not part:
             detail = f"segment {index}: must not be empty"
@@ -86,4 +84,6 @@ def extended_resource_name(
     if value.startswith("requests."):
         details.append('must not have "requests." prefix')
     details += names.qualified_name_errors(f"requests.{value}")
-    yield from fields.each_invalid(path, value, details, origin=identifiers.EXTENDED_RESOURCE_NAME)
+    yield from fields.invalid_details(
+        path, value, details, origin=identifiers.EXTENDED_RESOURCE_NAME
+    )

@@ -56,8 +56,7 @@ def _consumer(reference: dra.ResourceClaimConsumerReference, path: fields.Path) 
         ("name", reference.name),
         ("uid", reference.uid),
     ):
-        if not value:
-            yield fields.required(path.child(field))
+        yield from fields.required_text(path.child(field), value)
 
 
 def _reservations_allowed(new: dra.ResourceClaim, old: dra.ResourceClaim) -> fields.Errors:

@@ -97,8 +97,7 @@ def _common(
     container: containers.Container, pod: ContainerContext, path: fields.Path
 ) -> fields.Errors:
     yield from fields.required_text(path.child("name"), container.name, identifiers.dns_label)
-    if not container.image:
-        yield fields.required(path.child("image"))
+    yield from fields.required_text(path.child("image"), container.image)
     yield from _termination_message_policy(container, path.child("terminationMessagePolicy"))
     yield from _ports(container.ports, path.child("ports"))
     yield from environment.variables(container.env, path.child("env"))
@@ -213,11 +212,9 @@ def _ports(ports: tuple[containers.ContainerPort, ...], path: fields.Path) -> fi
 
 def _port_name(name: str, seen: set[str], path: fields.Path) -> fields.Errors:
     details = names.port_name_errors(name)
-    yield from fields.each_invalid(path, name, details)
+    yield from fields.invalid_details(path, name, details)
     if not details:
-        if name in seen:
-            yield fields.duplicate(path, name)
-        seen.add(name)
+        yield from fields.unrepeated(path, name, seen)
 
 
 def _host_ports(values: Iterable[containers.Container], path: fields.Path) -> fields.Errors:
@@ -239,9 +236,7 @@ def _resize_policy(
 ) -> fields.Errors:
     seen: set[str] = set()
     for index, policy in enumerate(container.resize_policy):
-        if policy.resource_name in seen:
-            yield fields.duplicate(path.index(index), policy.resource_name)
-        seen.add(policy.resource_name)
+        yield from fields.unrepeated(path.index(index), policy.resource_name, seen)
         for value, supported in (
             (policy.resource_name, _RESIZED_RESOURCES),
             (policy.restart_policy, _RESIZE_POLICIES),

@@ -58,7 +58,7 @@ def variables(values: tuple[containers.EnvVar, ...], path: fields.Path) -> field
 
 
 def _variable_name(name: str, path: fields.Path) -> fields.Errors:
-    yield from fields.each_invalid(path, name, names.relaxed_environment_variable_errors(name))
+    yield from fields.invalid_details(path, name, names.relaxed_environment_variable_errors(name))
 
 
 def _source(source: containers.EnvVarSource, value: str, path: fields.Path) -> fields.Errors:
@@ -208,4 +208,4 @@ def _source_name(name: str, path: fields.Path) -> fields.Errors:
     if not name:
         yield fields.required(path)
         return
-    yield from fields.each_invalid(path, name, metadata.subdomain_name(name, True))
+    yield from fields.invalid_details(path, name, metadata.subdomain_name(name, True))

@@ -22,25 +22,20 @@ def mounts(
     devices = {device.name: device.device_path for device in container.volume_devices}
     seen: set[str] = set()
     for index, mount in enumerate(container.volume_mounts):
-        mount_path = path.index(index)
-        yield from _given(mount.name, mount_path.child("name"))
+        name_path, file_path = path.index(index).child("name"), path.index(index).child("mountPath")
+        yield from fields.required_text(name_path, mount.name)
         if mount.name not in usable:
-            yield fields.not_found(mount_path.child("name"), mount.name)
-        yield from _given(mount.mount_path, mount_path.child("mountPath"))
+            yield fields.not_found(name_path, mount.name)
+        yield from fields.required_text(file_path, mount.mount_path)
         if mount.mount_path in seen:
-            yield fields.invalid(mount_path.child("mountPath"), mount.mount_path, "must be unique")
+            yield fields.invalid(file_path, mount.mount_path, "must be unique")
         seen.add(mount.mount_path)
         if mount.name in devices:
-            yield fields.invalid(
-                mount_path.child("name"), mount.name, "must not already exist in volumeDevices"
-            )
+            yield fields.invalid(name_path, mount.name, "must not already exist in volumeDevices")
         if mount.mount_path in devices.values():
-            yield fields.invalid(
-                mount_path.child("mountPath"),
-                mount.mount_path,
-                "must not already exist as a path in volumeDevices",
-            )
-        yield from _mount_options(mount, container, mount_path, path)
+            detail = "must not already exist as a path in volumeDevices"
+            yield fields.invalid(file_path, mount.mount_path, detail)
+        yield from _mount_options(mount, container, path.index(index), path)
 
 
 def _mount_options(
@@ -104,33 +99,24 @@ def devices(
     seen_names: set[str] = set()
     seen_paths: set[str] = set()
     for index, device in enumerate(container.volume_devices):
-        device_path = path.index(index)
-        yield from _given(device.name, device_path.child("name"))
+        name_path = path.index(index).child("name")
+        file, file_path = device.device_path, path.index(index).child("devicePath")
+        yield from fields.required_text(name_path, device.name)
         if device.name in seen_names:
-            yield fields.invalid(device_path.child("name"), device.name, "must be unique")
+            yield fields.invalid(name_path, device.name, "must be unique")
         seen_names.add(device.name)
-        yield from _device_volume(device.name, usable, device_path.child("name"))
-        yield from _given(device.device_path, device_path.child("devicePath"))
-        if device.device_path in seen_paths:
-            yield fields.invalid(
-                device_path.child("devicePath"), device.device_path, "must be unique"
-            )
-        if ".." in device.device_path.split("/"):
-            yield fields.invalid(
-                device_path.child("devicePath"),
-                device.device_path,
-                "can not contain backsteps ('..')",
-            )
-        seen_paths.add(device.device_path)
+        yield from _device_volume(device.name, usable, name_path)
+        yield from fields.required_text(file_path, file)
+        if file in seen_paths:
+            yield fields.invalid(file_path, file, "must be unique")
+        if ".." in file.split("/"):
+            yield fields.invalid(file_path, file, "can not contain backsteps ('..')")
+        seen_paths.add(file)
         if device.name in mounted:
+            yield fields.invalid(name_path, device.name, "must not already exist in volumeMounts")
+        if file in mounted.values():
             yield fields.invalid(
-                device_path.child("name"), device.name, "must not already exist in volumeMounts"
-            )
-        if device.device_path in mounted.values():
-            yield fields.invalid(
-                device_path.child("devicePath"),
-                device.device_path,
-                "must not already exist as a path in volumeMounts",
+                file_path, file, "must not already exist as a path in volumeMounts"
             )
 
 
@@ -144,8 +130,3 @@ def _device_volume(name: str, usable: Mapping[str, Volume], path: fields.Path) -
             name,
             "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
         )
-
-
-def _given(text: str, path: fields.Path) -> fields.Errors:
-    if not text:
-        yield fields.required(path)

@@ -138,7 +138,6 @@ def _label_keys(
                 path.index(index),
                 key,
                 "exists in both matchLabelKeys and labelSelector",
-                origin="duplicatedLabelKeys",
             )
     for index, key in enumerate(match):
         if key in mismatch:
@@ -146,7 +145,6 @@ def _label_keys(
                 path.child("matchLabelKeys").index(index),
                 key,
                 "exists in both matchLabelKeys and mismatchLabelKeys",
-                origin="duplicatedMismatchLabelKeys",
             )
 
 
@@ -189,7 +187,6 @@ def _spread_constraint(
                 path.child("minDomains"),
                 constraint.min_domains,
                 f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}",
-                origin="dependsOn",
             )
     for field, policy in (
         ("nodeAffinityPolicy", constraint.node_affinity_policy),
@@ -202,4 +199,4 @@ def _spread_constraint(
 
 def _positive(value: int, path: fields.Path) -> fields.Errors:
     if value <= 0:
-        yield fields.invalid(path, value, "must be greater than zero", origin="minimum")
+        yield fields.invalid(path, value, "must be greater than zero")

@@ -59,13 +59,8 @@ def _dns_searches(searches: tuple[str, ...], path: fields.Path) -> fields.Errors
     for index, search in enumerate(searches):
         domain = search.removesuffix(".")
         if search != ".":
-            for detail in names.underscore_dns_subdomain_errors(domain):
-                yield fields.invalid(
-                    path.index(index),
-                    domain,
-                    detail,
-                    origin="format=k8s-dns-subdomain-with-underscore",
-                )
+            details = names.underscore_dns_subdomain_errors(domain)
+            yield from fields.invalid_details(path.index(index), domain, details)
 
 
 def hostname_override(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from dray.api.formats import quantity
 from dray.api.semantics import pod_resources
 from dray.api.types import meta, pods
-from dray.api.types.containers import ResourceRequirements
+from dray.api.types.containers import Container, ResourceRequirements
 from dray.api.types.volumes import Volume
 from dray.validation import fields, identifiers, memo
 from dray.validation.pods import (
@@ -165,9 +166,7 @@ def _gates(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
     for index, scheduling_gate in enumerate(spec.scheduling_gates):
         gate_path = path.child("schedulingGates").index(index)
         yield from identifiers.label_name(scheduling_gate.name, gate_path)
-        if scheduling_gate.name in seen:
-            yield fields.duplicate(gate_path, scheduling_gate.name)
-        seen.add(scheduling_gate.name)
+        yield from fields.unrepeated(gate_path, scheduling_gate.name, seen)
 
 
 def _host_users(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
@@ -181,17 +180,23 @@ def _host_users(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
     ):
         if is_shared:
             yield fields.forbidden(path.child(field), "when `hostUsers` is false")
+    for container, container_path in _all_containers(spec, path):
+        if container.volume_devices:
+            yield fields.forbidden(
+                container_path.child("volumeDevices"), "when `hostUsers` is false"
+            )
+
+
+def _all_containers(
+    spec: pods.PodSpec, path: fields.Path
+) -> Iterator[tuple[Container, fields.Path]]:
     for field, values in (
         ("initContainers", spec.init_containers),
         ("containers", spec.containers),
         ("ephemeralContainers", spec.ephemeral_containers),
     ):
         for index, container in enumerate(values):
-            if container.volume_devices:
-                yield fields.forbidden(
-                    path.child(field).index(index).child("volumeDevices"),
-                    "when `hostUsers` is false",
-                )
+            yield container, path.child(field).index(index)
 
 
 def _names(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
@@ -253,31 +258,16 @@ def _scheduling_group(group: pods.PodSchedulingGroup, path: fields.Path) -> fiel
 def _file_volumes(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
     """Require an `emptyDir` volume for a variable that is read from a file."""
     by_name = {volume.name: volume for volume in spec.volumes}
-    for field, values in (
-        ("initContainers", spec.init_containers),
-        ("containers", spec.containers),
-        ("ephemeralContainers", spec.ephemeral_containers),
-    ):
-        for index, container in enumerate(values):
-            for variable_index, variable in enumerate(container.env):
-                source = variable.value_from and variable.value_from.file_key_ref
-                if not source:
-                    continue
-                name_path = (
-                    path.child(field)
-                    .index(index)
-                    .child("env")
-                    .index(variable_index)
-                    .child("valueFrom")
-                    .child("fileKeyRef")
-                    .child("volumeName")
-                )
-                volume = by_name.get(source.volume_name)
-                if volume is None:
-                    yield fields.not_found(name_path, source.volume_name)
-                elif volume.empty_dir is None:
-                    yield fields.invalid(
-                        name_path,
-                        source.volume_name,
-                        "referenced volume must be of type emptyDir",
-                    )
+    for container, container_path in _all_containers(spec, path):
+        for index, variable in enumerate(container.env):
+            source = variable.value_from and variable.value_from.file_key_ref
+            if not source:
+                continue
+            source_path = container_path.child("env").index(index).child("valueFrom.fileKeyRef")
+            name_path = source_path.child("volumeName")
+            volume = by_name.get(source.volume_name)
+            if volume is None:
+                yield fields.not_found(name_path, source.volume_name)
+            elif volume.empty_dir is None:
+                detail = "referenced volume must be of type emptyDir"
+                yield fields.invalid(name_path, source.volume_name, detail)

@@ -130,9 +130,7 @@ def _claims(pod: pods.Pod) -> fields.Errors:
                 status.name,
                 "must match the name of an entry in `spec.resourceClaims`",
             )
-        if status.name in seen:
-            yield fields.duplicate(name_path, status.name)
-        seen.add(status.name)
+        yield from fields.unrepeated(name_path, status.name, seen)
         if status.resource_claim_name is not None:
             yield from identifiers.object_name(
                 status.resource_claim_name, path.index(index).child("resourceClaimName")
@@ -341,6 +339,4 @@ def _resource_health(resource: pods.ResourceStatus, path: fields.Path) -> fields
             yield fields.required(device_path.child("message"), "must be non-empty if specified")
         elif device.message and len(device.message.encode()) > HEALTH_MESSAGE_MAX_BYTES:
             yield fields.too_long(device_path.child("message"), HEALTH_MESSAGE_MAX_BYTES)
-        if device.resource_id in seen:
-            yield fields.duplicate(device_path.child("resourceID"), device.resource_id)
-        seen.add(device.resource_id)
+        yield from fields.unrepeated(device_path.child("resourceID"), device.resource_id, seen)

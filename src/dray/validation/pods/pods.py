@@ -144,8 +144,7 @@ def _spec_updated(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
 
 
 def _image_updated(container: containers.Container, path: fields.Path) -> fields.Errors:
-    if not container.image:
-        yield fields.required(path.child("image"))
+    yield from fields.required_text(path.child("image"), container.image)
     yield from container_rules.trimmed_image(container, path)
 
 

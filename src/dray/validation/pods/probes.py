@@ -43,7 +43,7 @@ def port_number_or_name(port: int | str, path: fields.Path) -> fields.Errors:
     if isinstance(port, int):
         yield from port_number(port, path)
         return
-    yield from fields.each_invalid(path, port, names.port_name_errors(port))
+    yield from fields.invalid_details(path, port, names.port_name_errors(port))
 
 
 def liveness_probe(
@@ -162,8 +162,7 @@ def _action(action: Any, grace_period: int | None, path: fields.Path) -> fields.
 
 
 def _http_get(action: containers.HTTPGetAction, path: fields.Path) -> fields.Errors:
-    if not action.path:
-        yield fields.required(path.child("path"))
+    yield from fields.required_text(path.child("path"), action.path)
     yield from port_number_or_name(action.port, path.child("port"))
     yield from fields.one_of(path.child("scheme"), action.scheme, ("HTTP", "HTTPS"))
     for header in action.http_headers:

@@ -35,7 +35,7 @@ _HUGE_PAGES = "hugepages-"
 
 def resource_name(name: str, path: fields.Path) -> fields.Errors:
     details = names.qualified_name_errors(name)
-    yield from fields.each_invalid(path, name, details)
+    yield from fields.invalid_details(path, name, details)
     is_standard = name in _STANDARD or pod_resources.is_huge_page_resource(
         name.removeprefix("requests.")
     )

@@ -72,7 +72,9 @@ def _sources(volume: volumes.Volume, path: fields.Path) -> Iterator[tuple[str, f
         claim_path = path.child("persistentVolumeClaim")
         yield (
             "persistentVolumeClaim",
-            _named(volume.persistent_volume_claim.claim_name, claim_path.child("claimName")),
+            fields.required_text(
+                claim_path.child("claimName"), volume.persistent_volume_claim.claim_name
+            ),
         )
     if volume.downward_api is not None:
         yield "downwarAPI", _downward_api(volume.downward_api, path.child("downwardAPI"))
@@ -86,11 +88,6 @@ def _sources(volume: volumes.Volume, path: fields.Path) -> Iterator[tuple[str, f
 
 def has_source(volume: volumes.Volume) -> bool:
     return any(_sources(volume, fields.ROOT))
-
-
-def _named(name: str, path: fields.Path) -> fields.Errors:
-    if not name:
-        yield fields.required(path)
 
 
 def _empty_dir(source: volumes.EmptyDirVolumeSource, path: fields.Path) -> fields.Errors:
@@ -115,13 +112,13 @@ def _host_path(source: volumes.HostPathVolumeSource, path: fields.Path) -> field
 
 
 def _secret(source: volumes.SecretVolumeSource, path: fields.Path) -> fields.Errors:
-    yield from _named(source.secret_name, path.child("secretName"))
+    yield from fields.required_text(path.child("secretName"), source.secret_name)
     yield from _mode(source.default_mode, path.child("defaultMode"))
     yield from lists.each_item(source.items, _key_to_path, path.child("items"))
 
 
 def _config_map(source: volumes.ConfigMapVolumeSource, path: fields.Path) -> fields.Errors:
-    yield from _named(source.name, path.child("name"))
+    yield from fields.required_text(path.child("name"), source.name)
     yield from _mode(source.default_mode, path.child("defaultMode"))
     yield from lists.each_item(source.items, _key_to_path, path.child("items"))
 
@@ -134,8 +131,8 @@ def _mode(mode: int | None, path: fields.Path) -> fields.Errors:
 
 
 def _key_to_path(item: volumes.KeyToPath, path: fields.Path) -> fields.Errors:
-    yield from _named(item.key, path.child("key"))
-    yield from _named(item.path, path.child("path"))
+    yield from fields.required_text(path.child("key"), item.key)
+    yield from fields.required_text(path.child("path"), item.path)
     yield from identifiers.relative_and_not_reserved(item.path, path.child("path"))
     yield from _mode(item.mode, path.child("mode"))
 
@@ -147,7 +144,7 @@ def _downward_api(source: volumes.DownwardAPIVolumeSource, path: fields.Path) ->
 
 
 def _downward_file(item: volumes.DownwardAPIVolumeFile, path: fields.Path) -> fields.Errors:
-    yield from _named(item.path, path.child("path"))
+    yield from fields.required_text(path.child("path"), item.path)
     yield from identifiers.relative_and_not_reserved(item.path, path.child("path"))
     if item.field_ref is not None:
         yield from environment.field_selector(
@@ -207,7 +204,7 @@ def _projection(
 def _projected_keys(
     source: volumes.SecretProjection | volumes.ConfigMapProjection, path: fields.Path
 ) -> fields.Errors:
-    yield from _named(source.name, path.child("name"))
+    yield from fields.required_text(path.child("name"), source.name)
     yield from lists.each_item(source.items, _key_to_path, path.child("items"))
 
 
@@ -243,5 +240,5 @@ def _projected_paths(projection: volumes.VolumeProjection) -> Iterator[tuple[str
 
 
 def _image(source: volumes.ImageVolumeSource, path: fields.Path) -> fields.Errors:
-    yield from _named(source.reference, path.child("reference"))
+    yield from fields.required_text(path.child("reference"), source.reference)
     yield from fields.required_one_of(path.child("pullPolicy"), source.pull_policy, PULL_POLICIES)

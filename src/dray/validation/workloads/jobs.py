@@ -65,8 +65,7 @@ def _generated_selector(value: workloads.Job) -> fields.Errors:
     """Check the labels and selector that the server generates unless `manualSelector` is set."""
     if value.spec.manual_selector or value.spec.selector is None:
         return
-    if not value.metadata.uid:
-        yield fields.required(fields.METADATA.child("uid"))
+    yield from fields.required_text(fields.METADATA.child("uid"), value.metadata.uid)
     labels = value.spec.template.metadata.labels
     expected = {
         label: value.metadata.uid if source == "uid" else value.metadata.name
@@ -134,8 +133,6 @@ def _numbers(spec: workloads.JobSpec) -> fields.Errors:
         yield fields.required(
             _SPEC.child("backoffLimitPerIndex"),
             "when maxFailedIndexes is specified",
-            origin="dependentRequired",
-            covered=True,
         )
 
 
@@ -146,8 +143,8 @@ def _manager(value: str, path: fields.Path) -> fields.Errors:
     elif not (domain and name):
         yield fields.invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')
     else:
-        yield from fields.each_invalid(path, domain, names.dns_subdomain_errors(domain))
-        yield from fields.each_invalid(path, name, names.http_path_errors(name))
+        yield from fields.invalid_details(path, domain, names.dns_subdomain_errors(domain))
+        yield from fields.invalid_details(path, name, names.http_path_errors(name))
     yield from fields.limited_bytes(path, value, _MANAGER_MAX_BYTES)
 
 

@@ -218,7 +218,7 @@ def number_or_percent(value: int | str, path: fields.Path) -> fields.Errors:
     if isinstance(value, int):
         yield from metadata.nonnegative(value, path)
         return
-    yield from fields.each_invalid(path, value, names.percent_errors(value))
+    yield from fields.invalid_details(path, value, names.percent_errors(value))
 
 
 def number(value: int | str) -> int:
