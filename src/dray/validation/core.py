@@ -143,8 +143,7 @@ def _lease_spec(spec: core.LeaseSpec) -> fields.Errors:
         )
     if spec.preferred_holder and not spec.strategy:
         yield fields.forbidden(
-            fields.SPEC.child("preferredHolder"),
-            "may only be specified if `strategy` is defined",
+            fields.SPEC.child("preferredHolder"), "may only be specified if `strategy` is defined"
         )
 
 
@@ -214,9 +213,7 @@ def disruption_budget_status_update(
 def _budget_spec(spec: core.PodDisruptionBudgetSpec) -> fields.Errors:
     if spec.min_available is not None and spec.max_unavailable is not None:
         yield fields.invalid(
-            fields.SPEC,
-            spec,
-            "minAvailable and maxUnavailable cannot be both set",
+            fields.SPEC, spec, "minAvailable and maxUnavailable cannot be both set"
         )
     for field, value in (
         ("minAvailable", spec.min_available),
@@ -237,8 +234,7 @@ def pod_group(value: workloads.PodGroup) -> fields.Errors:
     spec = value.spec
     if spec.parent_composite_pod_group_name is not None and spec.workload_ref is None:
         yield fields.required(
-            fields.SPEC.child("workloadRef"),
-            "must be set when parentCompositePodGroupName is set",
+            fields.SPEC.child("workloadRef"), "must be set when parentCompositePodGroupName is set"
         )
 
 

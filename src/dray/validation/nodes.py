@@ -40,9 +40,7 @@ def _provider_unchanged(new: str, old: str) -> fields.Errors:
     if old and new != old:
         words = "modified" if new else "cleared"
         yield fields.invalid(
-            fields.SPEC.child("providerID"),
-            None,
-            f"field cannot be {words} once set",
+            fields.SPEC.child("providerID"), None, f"field cannot be {words} once set"
         )
 
 
@@ -60,9 +58,7 @@ def _taints(taints: tuple[nodes.Taint, ...], path: fields.Path) -> fields.Errors
         )
         if (taint.key, taint.effect) in seen:
             yield fields.duplicate(
-                taint_path,
-                taint,
-                detail="taints must be unique by key and effect pair",
+                taint_path, taint, detail="taints must be unique by key and effect pair"
             )
         seen.add((taint.key, taint.effect))
 

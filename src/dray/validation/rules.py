@@ -114,10 +114,7 @@ def _declared(rules: Rules, new: Any, old: Any, features: Features) -> list[fiel
 
 
 def _merged(
-    rules: Rules,
-    errors: list[fields.FieldError],
-    declared: list[fields.FieldError],
-    version: str,
+    rules: Rules, errors: list[fields.FieldError], declared: list[fields.FieldError], version: str
 ) -> list[fields.FieldError]:
     if declared and rules.replaces:
         subjects = {_subject(error) for error in declared if _has_subject(error)}

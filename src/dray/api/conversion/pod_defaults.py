@@ -116,12 +116,7 @@ def fill_spec(spec: JsonObject) -> None:
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
-    zero(
-        spec,
-        dnsPolicy="ClusterFirst",
-        restartPolicy="Always",
-        schedulerName="default-scheduler",
-    )
+    zero(spec, dnsPolicy="ClusterFirst", restartPolicy="Always", schedulerName="default-scheduler")
     absent(spec, securityContext={}, terminationGracePeriodSeconds=30)
     for volume in items(spec, "volumes"):
         _fill_volume(volume)

@@ -318,9 +318,7 @@ _group_policy = Struct(
     union(("basic", "basic"), ("gang", "gang")),
     optional_pointer("basic", stops=(immutable,)),
     optional_pointer(
-        "gang",
-        Struct(required("min_count", minimum(1))),
-        stops=(no_setting, no_clearing),
+        "gang", Struct(required("min_count", minimum(1))), stops=(no_setting, no_clearing)
     ),
 )
 POD_GROUP: Final = Struct(
@@ -364,9 +362,7 @@ POD_GROUP: Final = Struct(
             optional("priority_class_name", formats.long_name, stops=(immutable,)),
             optional_pointer("priority", maximum(1_000_000_000), stops=(immutable,)),
             optional_pointer(
-                "preemption_policy",
-                one_of("PreemptLowerPriority", "Never"),
-                stops=(immutable,),
+                "preemption_policy", one_of("PreemptLowerPriority", "Never"), stops=(immutable,)
             ),
         ),
     ),

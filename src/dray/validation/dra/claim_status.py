@@ -10,14 +10,7 @@ import msgspec
 from dray.api import ids
 from dray.api.formats import gotext
 from dray.api.types import dra
-from dray.validation import (
-    fields,
-    identifiers,
-    ip_addresses,
-    lists,
-    metadata,
-    selector_rules,
-)
+from dray.validation import fields, identifiers, ip_addresses, lists, metadata, selector_rules
 from dray.validation.dra import claims as claim_rules
 from dray.validation.dra import classes, devices, taints
 
@@ -163,9 +156,7 @@ def _printed_id(device: dra.AllocatedDeviceStatus) -> dra.AllocatedDeviceStatus:
 
 
 def _device(
-    device: dra.AllocatedDeviceStatus,
-    path: fields.Path,
-    allocated: Collection[ids.SharedDeviceId],
+    device: dra.AllocatedDeviceStatus, path: fields.Path, allocated: Collection[ids.SharedDeviceId]
 ) -> fields.Errors:
     yield from identifiers.driver_name(device.driver, path.child("driver"))
     yield from identifiers.pool_name(device.pool, path.child("pool"))

@@ -219,10 +219,7 @@ class _Requests:
         )
 
     def _derived_attributes(
-        self,
-        attributes: tuple[dra.DeviceDerivedAttribute, ...],
-        path: fields.Path,
-        reference: str,
+        self, attributes: tuple[dra.DeviceDerivedAttribute, ...], path: fields.Path, reference: str
     ) -> fields.Errors:
         for index, attribute in enumerate(attributes):
             yield from self._derived_attribute(attribute, path.index(index), reference)
@@ -288,9 +285,7 @@ def _allocation_mode(request: _SomeRequest, path: fields.Path) -> fields.Errors:
     if mode == "All":
         if count != 0:
             yield fields.invalid(
-                path.child("count"),
-                count,
-                "must not be specified when allocationMode is 'All'",
+                path.child("count"), count, "must not be specified when allocationMode is 'All'"
             )
     elif mode == "ExactCount":
         if count <= 0:

@@ -171,10 +171,7 @@ def _consumption(value: dra.DeviceCounterConsumption, path: fields.Path) -> fiel
 
 
 def counters(
-    name: str,
-    name_path: fields.Path,
-    values: dict[str, dra.Counter],
-    values_path: fields.Path,
+    name: str, name_path: fields.Path, values: dict[str, dra.Counter], values_path: fields.Path
 ) -> fields.Errors:
     """Check a shared or consumed counter set: its name and its counters."""
     if name:

@@ -15,9 +15,7 @@ _BIND_MOUNT_OPTIONS = ("nodev", "noexec", "nosuid")
 
 
 def mounts(
-    container: containers.Container,
-    usable: Mapping[str, Volume],
-    path: fields.Path,
+    container: containers.Container, usable: Mapping[str, Volume], path: fields.Path
 ) -> fields.Errors:
     devices = {device.name: device.device_path for device in container.volume_devices}
     seen: set[str] = set()
@@ -90,9 +88,7 @@ def _recursive_read_only(mount: containers.VolumeMount, path: fields.Path) -> fi
 
 
 def devices(
-    container: containers.Container,
-    usable: Mapping[str, Volume],
-    path: fields.Path,
+    container: containers.Container, usable: Mapping[str, Volume], path: fields.Path
 ) -> fields.Errors:
     """Check volumes that a container sees as block devices."""
     mounted = {mount.name: mount.mount_path for mount in container.volume_mounts}

@@ -135,9 +135,7 @@ def _label_keys(
     for index, key in enumerate(match):
         if selector is not None and _is_selected_twice(key, selector):
             yield fields.invalid(
-                path.index(index),
-                key,
-                "exists in both matchLabelKeys and labelSelector",
+                path.index(index), key, "exists in both matchLabelKeys and labelSelector"
             )
     for index, key in enumerate(match):
         if key in mismatch:

@@ -39,9 +39,7 @@ def _claim_source(claim: pods.PodResourceClaim, path: fields.Path) -> fields.Err
         )
     if name is None and template_name is None:
         yield fields.invalid(
-            path,
-            claim,
-            "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            path, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
         )
     if name is not None:
         yield from identifiers.object_name(name, path.child("resourceClaimName"))

@@ -126,9 +126,7 @@ def _claims(pod: pods.Pod) -> fields.Errors:
         name_path = path.index(index).child("name")
         if status.name not in claim_names:
             yield fields.invalid(
-                name_path,
-                status.name,
-                "must match the name of an entry in `spec.resourceClaims`",
+                name_path, status.name, "must match the name of an entry in `spec.resourceClaims`"
             )
         yield from fields.unrepeated(name_path, status.name, seen)
         if status.resource_claim_name is not None:
@@ -238,9 +236,7 @@ def _addresses(status: pods.PodStatus, old: pods.PodStatus) -> fields.Errors:
     yield from _ip_list(ips, {address.ip for address in old.pod_ips}, status.pod_ips, path)
     if bool(status.pod_ip) != bool(ips):
         yield fields.invalid(
-            path,
-            status.pod_ips,
-            "podIP and podIPs must either both be set or both be unset",
+            path, status.pod_ips, "podIP and podIPs must either both be set or both be unset"
         )
     elif ips and status.pod_ip != ips[0]:
         yield fields.invalid(path.index(0).child("ip"), ips[0], "must be equal to `podIP`")
@@ -271,11 +267,7 @@ def _ip_list(
             path, f"failed to check for dual stack with error:invalid IP[{index}]: {ips[index]}"
         )
     if sorted(address.version for address in parsed if address) != [4, 6]:
-        yield fields.invalid(
-            path,
-            shown,
-            "may specify no more than one IP for each IP family",
-        )
+        yield fields.invalid(path, shown, "may specify no more than one IP for each IP family")
 
 
 def _health(pod: pods.Pod) -> fields.Errors:

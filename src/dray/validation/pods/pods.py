@@ -244,17 +244,13 @@ def _narrowed(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
         return
     if len(terms) != len(old_terms):
         yield fields.invalid(
-            path,
-            terms,
-            "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
+            path, terms, "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
         )
         return
     for index, (term, old_term) in enumerate(zip(terms, old_terms, strict=True)):
         if not _has_only_additions(term, old_term):
             yield fields.invalid(
-                path.index(index),
-                term,
-                "only additions are allowed (no mutations or deletions)",
+                path.index(index), term, "only additions are allowed (no mutations or deletions)"
             )
 
 

@@ -127,9 +127,7 @@ def _handler(
         yield fields.forbidden(path.child(other), "may not specify more than 1 handler type")
 
 
-def _actions(
-    handler: containers.Probe | containers.LifecycleHandler,
-) -> Iterator[tuple[str, Any]]:
+def _actions(handler: containers.Probe | containers.LifecycleHandler) -> Iterator[tuple[str, Any]]:
     for attribute, field in (
         ("exec", "exec"),
         ("http_get", "httpGet"),

@@ -48,9 +48,7 @@ def _proc_mount(value: str | None, has_host_users: bool, path: fields.Path) -> f
 def _no_escalation(context: containers.SecurityContext, path: fields.Path) -> fields.Errors:
     if context.privileged:
         yield fields.invalid(
-            path,
-            context,
-            "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
+            path, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
         )
     if context.capabilities and "CAP_SYS_ADMIN" in context.capabilities.add:
         yield fields.invalid(
@@ -72,11 +70,7 @@ def _seccomp(profile: containers.SeccompProfile | None, path: fields.Path) -> fi
         else:
             yield from identifiers.relative(profile.localhost_profile, local)
     elif profile.localhost_profile is not None:
-        yield fields.invalid(
-            local,
-            profile,
-            "can only be set when seccomp type is Localhost",
-        )
+        yield fields.invalid(local, profile, "can only be set when seccomp type is Localhost")
 
 
 def _app_armor(profile: containers.AppArmorProfile | None, path: fields.Path) -> fields.Errors:

@@ -57,9 +57,7 @@ def _failure_rule(
         )
     if rule.on_exit_codes is None and not rule.on_pod_conditions:
         yield fields.invalid(
-            path,
-            fields.NO_VALUE,
-            "specifying one of OnExitCodes and OnPodConditions is required",
+            path, fields.NO_VALUE, "specifying one of OnExitCodes and OnPodConditions is required"
         )
 
 

@@ -131,8 +131,7 @@ def _numbers(spec: workloads.JobSpec) -> fields.Errors:
         yield from workload_rules.nonnegative_if_set(value, _SPEC.child(field))
     if spec.max_failed_indexes is not None and spec.backoff_limit_per_index is None:
         yield fields.required(
-            _SPEC.child("backoffLimitPerIndex"),
-            "when maxFailedIndexes is specified",
+            _SPEC.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"
         )
 
 

@@ -258,10 +258,7 @@ def not_more_than_replicas(status: ReplicatedStatus, *attributes: str) -> fields
             )
 
 
-def available_are_ready(
-    status: ReplicatedStatus,
-    ready_in_words: str,
-) -> fields.Errors:
+def available_are_ready(status: ReplicatedStatus, ready_in_words: str) -> fields.Errors:
     if status.available_replicas > status.ready_replicas:
         yield fields.invalid(
             fields.STATUS.child("availableReplicas"),

@@ -97,9 +97,7 @@ def _stateful_set_strategy(
     elif strategy.type == "OnDelete":
         if rolling is not None:
             yield fields.invalid(
-                rolling_path,
-                rolling,
-                "only allowed for updateStrategy 'RollingUpdate'",
+                rolling_path, rolling, "only allowed for updateStrategy 'RollingUpdate'"
             )
     elif strategy.type != "RollingUpdate":
         yield fields.invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")
