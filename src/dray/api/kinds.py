@@ -130,10 +130,7 @@ class Kind:
         return self.returns_deleted and version not in self.status_of_deleted
 
     def subresource(self, name: str) -> Subresource | None:
-        for subresource in self.subresources:
-            if subresource.name == name:
-                return subresource
-        return None
+        return next((item for item in self.subresources if item.name == name), None)
 
 
 _ALL = ("all",)

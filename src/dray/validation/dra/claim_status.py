@@ -24,23 +24,17 @@ CONFIGURATION_SOURCES: Final = ("FromClaim", "FromClass")
 
 def status_update(new: dra.ResourceClaim, old: dra.ResourceClaim) -> fields.Errors:
     yield from metadata.updated(new.metadata, old.metadata)
-    yield from _reservations(new.status.reserved_for, fields.STATUS.child("reservedFor"))
-    yield from _devices(new.status, fields.STATUS.child("devices"))
-    yield from _reservations_allowed(new, old)
-    yield from _allocation_update(new, old)
-
-
-def _reservations(
-    references: tuple[dra.ResourceClaimConsumerReference, ...], path: fields.Path
-) -> fields.Errors:
     yield from lists.limited_set(
-        references,
+        new.status.reserved_for,
         dra.RESERVED_FOR_MAX_SIZE,
         _consumer,
         lambda reference: reference.uid,
-        path,
+        fields.STATUS.child("reservedFor"),
         covered=True,
     )
+    yield from _devices(new.status, fields.STATUS.child("devices"))
+    yield from _reservations_allowed(new, old)
+    yield from _allocation_update(new, old)
 
 
 def _consumer(reference: dra.ResourceClaimConsumerReference, path: fields.Path) -> fields.Errors:

@@ -129,10 +129,8 @@ def _containers_within_pod(
 ) -> fields.Errors:
     """Check that containers together request no more than the pod and that no limit is higher."""
     pod = pods.Pod(spec=spec)
-    requests, limits = (
-        pod_resources.parse_amounts(requirements.requests),
-        pod_resources.parse_amounts(requirements.limits),
-    )
+    requests = pod_resources.parse_amounts(requirements.requests)
+    limits = pod_resources.parse_amounts(requirements.limits)
     for name, amount in pod_resources.container_requests(pod).items():
         if name in requests and amount > requests[name]:
             yield fields.invalid(

@@ -136,10 +136,8 @@ def _claims(pod: pods.Pod) -> fields.Errors:
 
 
 def _extended_resource_claim(pod: pods.Pod) -> fields.Errors:
-    status, path = (
-        pod.status.extended_resource_claim_status,
-        _STATUS.child("extendedResourceClaimStatus"),
-    )
+    status = pod.status.extended_resource_claim_status
+    path = _STATUS.child("extendedResourceClaimStatus")
     if status is None:
         return
     mappings = path.child("requestMappings")

@@ -77,10 +77,8 @@ def requirements(
     path: fields.Path,
     name_rule: lists.Rule[str] = container_resource_name,
 ) -> fields.Errors:
-    limits, requests = (
-        pod_resources.parse_amounts(value.limits),
-        pod_resources.parse_amounts(value.requests),
-    )
+    limits = pod_resources.parse_amounts(value.limits)
+    requests = pod_resources.parse_amounts(value.requests)
     for name, limit in limits.items():
         yield from _resource(name, limit, path.child("limits").key(name), name_rule)
     for name, request in requests.items():
