@@ -7,23 +7,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dray.api.formats import names
+from dray.api.schema import merge_rules
 from dray.api.types import containers
 from dray.validation import fields, metadata
 
-_SIGNALS = (
-    "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT "
-    "STOP SYS TERM TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ RTMIN RTMAX"
-)
-LINUX_SIGNALS: Final = tuple(
-    sorted(
-        f"SIG{name}"
-        for name in (
-            *_SIGNALS.split(),
-            *(f"RTMIN+{number}" for number in range(1, 16)),
-            *(f"RTMAX-{number}" for number in range(1, 15)),
-        )
-    )
-)
+LINUX_SIGNALS: Final = merge_rules.ENUMS["core.v1.Signal"]
 WINDOWS_SIGNALS: Final = ("SIGKILL", "SIGTERM")
 
 _HEADER_NAME = re.compile("[-A-Za-z0-9]+")

@@ -9,20 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dray.api.formats import quantity
+from dray.api.schema import merge_rules
 from dray.api.types import volumes
 from dray.validation import fields, identifiers, lists
 from dray.validation.pods import environment
 
-HOST_PATH_TYPES: Final = (
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
-    "Socket",
-)
+HOST_PATH_TYPES: Final = merge_rules.ENUMS["core.v1.HostPathType"]
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _TEN_MINUTES_SECONDS = 600
 _TOKEN_MAX_SECONDS = 2**32
