@@ -1,7 +1,7 @@
 """The error tree, to and from `Status`.
 
     StatusError
-    ├── Refusal                     4xx: the server did nothing
+    ├── ClientError                 4xx: the server did nothing
     │   ├── BadRequest              400
     │   ├── Unauthorized            401
     │   ├── Forbidden               403
@@ -16,7 +16,7 @@
     │   ├── UnsupportedMediaType    415
     │   ├── Invalid                 422
     │   └── TooManyRequests         429
-    └── Failure                     5xx: the server may have done it all the same
+    └── ServerError                 5xx: the server may have done it all the same
         ├── InternalError           500
         ├── ServerTimeout           500
         ├── StorageReadError        500
@@ -69,6 +69,13 @@ class StatusError(Exception):
     default_code: ClassVar[int] = 500
     default_reason: ClassVar[str] = ""
 
+    def __init_subclass__(cls, *, code: int | None = None) -> None:
+        """Set the code, and the reason of a leaf of the tree: its name."""
+        if code is not None:
+            cls.default_code = code
+        if StatusError not in cls.__bases__:
+            cls.default_reason = cls.__name__
+
     def __init__(
         self,
         message: str,
@@ -94,85 +101,64 @@ class StatusError(Exception):
         return self.details.retry_after_seconds if self.details else 0
 
 
-class ClientError(StatusError):
+class ClientError(StatusError, code=400):
     """4xx: the server did nothing."""
-
-    default_code = 400
 
 
 class BadRequest(ClientError):
-    default_reason = "BadRequest"
+    """The request is malformed."""
 
 
-class Unauthorized(ClientError):
-    default_code = 401
-    default_reason = "Unauthorized"
+class Unauthorized(ClientError, code=401):
+    """The request has no valid credentials."""
 
 
-class Forbidden(ClientError):
-    default_code = 403
-    default_reason = "Forbidden"
+class Forbidden(ClientError, code=403):
+    """The user may not do this."""
 
 
-class NotFound(ClientError):
-    default_code = 404
-    default_reason = "NotFound"
+class NotFound(ClientError, code=404):
+    """The object or the path does not exist."""
 
 
-class MethodNotAllowed(ClientError):
-    default_code = 405
-    default_reason = "MethodNotAllowed"
+class MethodNotAllowed(ClientError, code=405):
+    """The path does not support the method."""
 
 
-class NotAcceptable(ClientError):
-    default_code = 406
-    default_reason = "NotAcceptable"
+class NotAcceptable(ClientError, code=406):
+    """The server has no representation that the client accepts."""
 
 
-class AlreadyExists(ClientError):
-    default_code = 409
-    default_reason = "AlreadyExists"
+class AlreadyExists(ClientError, code=409):
+    """There is an object of that name already."""
 
 
-class Conflict(ClientError):
+class Conflict(ClientError, code=409):
     """The object has changed since the caller read it, or another field manager owns a field."""
 
-    default_code = 409
-    default_reason = "Conflict"
+
+class Gone(ClientError, code=410):
+    """The resource is no longer available."""
 
 
-class Gone(ClientError):
-    default_code = 410
-    default_reason = "Gone"
-
-
-class Expired(ClientError):
+class Expired(ClientError, code=410):
     """A resource version or continue token is too old; `continue_token` may allow to go on."""
 
-    default_code = 410
-    default_reason = "Expired"
+
+class RequestEntityTooLarge(ClientError, code=413):
+    """The body is larger than the server accepts."""
 
 
-class RequestEntityTooLarge(ClientError):
-    default_code = 413
-    default_reason = "RequestEntityTooLarge"
+class UnsupportedMediaType(ClientError, code=415):
+    """The body has a media type that the server cannot read."""
 
 
-class UnsupportedMediaType(ClientError):
-    default_code = 415
-    default_reason = "UnsupportedMediaType"
-
-
-class Invalid(ClientError):
+class Invalid(ClientError, code=422):
     """The object breaks rules; `causes` has one record for each."""
 
-    default_code = 422
-    default_reason = "Invalid"
 
-
-class TooManyRequests(ClientError):
-    default_code = 429
-    default_reason = "TooManyRequests"
+class TooManyRequests(ClientError, code=429):
+    """The client has to wait before it retries."""
 
 
 class ServerError(StatusError):
@@ -180,25 +166,23 @@ class ServerError(StatusError):
 
 
 class InternalError(ServerError):
-    default_reason = "InternalError"
+    """The server failed."""
 
 
 class ServerTimeout(ServerError):
-    default_reason = "ServerTimeout"
+    """The server did not finish in time; the client may retry."""
 
 
 class StorageReadError(ServerError):
-    default_reason = "StorageReadError"
+    """The server could not read a stored object."""
 
 
-class ServiceUnavailable(ServerError):
-    default_code = 503
-    default_reason = "ServiceUnavailable"
+class ServiceUnavailable(ServerError, code=503):
+    """The server cannot handle requests now."""
 
 
-class Timeout(ServerError):
-    default_code = 504
-    default_reason = "Timeout"
+class Timeout(ServerError, code=504):
+    """The request did not finish in its time."""
 
 
 _LEAVES: tuple[type[StatusError], ...] = (

@@ -143,10 +143,7 @@ GATES: Mapping[str, Gate] = {
         Gate("DRAWorkloadResourceClaims", (_alpha(36), _beta(37, _OFF)), (_DRA, "GenericWorkload")),
         Gate(_DRA, (_alpha(26), _beta(32, _OFF), _ga(34, _UNLOCKED), _ga(35, _LOCKED))),
         Gate("GenericWorkload", (_alpha(35), _beta(37, _OFF))),
-        Gate(
-            "KubeletPodResourcesDynamicResources",
-            (_alpha(27), _beta(34, _ON), _ga(36, _LOCKED)),
-        ),
+        Gate("KubeletPodResourcesDynamicResources", (_alpha(27), _beta(34, _ON), _ga(36, _LOCKED))),
         Gate("NodeDeclaredFeatures", (_alpha(35), _beta(36, _ON), _ga(37, _LOCKED))),
         Gate("ResourceHealthStatus", (_alpha(31), _beta(36, _ON)), (_DRA,)),
         Gate("ResourceHealthStatusMessage", (_beta(36, _ON),), ("ResourceHealthStatus",)),

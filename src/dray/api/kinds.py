@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dray.api import table_columns
-from dray.api.table_columns import Columns
 
 
 class GroupVersionKind(NamedTuple):
@@ -63,9 +62,9 @@ class Subresource(NamedTuple):
     kind: GroupVersionKind | None = None
 
 
-_STATUS = Subresource("status")
+_STATUS = (Subresource("status"),)
 _SCALE = Subresource("scale", kind=GroupVersionKind("autoscaling", "v1", "Scale"))
-_BINDING_KIND = GroupVersionKind("", "v1", "Binding")
+_SCALE_AND_STATUS = (_SCALE, *_STATUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +79,12 @@ class Kind:
     group: str
     kind: str
     plural: str
-    namespaced: bool = field(kw_only=True)
-    versions: tuple[str, ...] = ("v1",)
     short_names: tuple[str, ...] = ()
+    subresources: tuple[Subresource, ...] = ()
+    namespaced: bool = field(default=True, kw_only=True)
+    versions: tuple[str, ...] = ("v1",)
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
-    subresources: tuple[Subresource, ...] = ()
-    columns: Columns = table_columns.DEFAULT
     storage: GroupVersionKind | None = None
     returns_deleted: bool = False
     status_of_deleted: tuple[str, ...] = ()
@@ -98,6 +96,10 @@ class Kind:
     @property
     def singular(self) -> str:
         return self.kind.lower()
+
+    @property
+    def columns(self) -> table_columns.Columns:
+        return table_columns.of_resource(self.plural)
 
     @property
     def list_kind(self) -> str:
@@ -128,379 +130,114 @@ class Kind:
         return self.returns_deleted and version not in self.status_of_deleted
 
     def subresource(self, name: str) -> Subresource | None:
-        for subresource in self.subresources:
-            if subresource.name == name:
-                return subresource
-        return None
+        return next((item for item in self.subresources if item.name == name), None)
 
 
-_DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
 _ALL = ("all",)
+_DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
+
+_AUTHENTICATION = "authentication.k8s.io"
+_AUTHORIZATION = "authorization.k8s.io"
+_COORDINATION = "coordination.k8s.io"
+_EVENTS = "events.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
+_RESOURCE = "resource.k8s.io"
+_SCHEDULING = "scheduling.k8s.io"
+_STORAGE = "storage.k8s.io"
+
+_POD_SUBRESOURCES = (
+    Subresource("attach", ("create", "get"), GroupVersionKind("", "v1", "PodAttachOptions")),
+    Subresource("binding", _CREATE_ONLY, GroupVersionKind("", "v1", "Binding")),
+    Subresource("eviction", _CREATE_ONLY, GroupVersionKind("policy", "v1", "Eviction")),
+    Subresource("exec", ("create", "get"), GroupVersionKind("", "v1", "PodExecOptions")),
+    Subresource("log", ("get",)),
+    *_STATUS,
+)
+_TOKEN = Subresource("token", _CREATE_ONLY, GroupVersionKind(_AUTHENTICATION, "v1", "TokenRequest"))
+
+_cluster_scoped = functools.partial(Kind, namespaced=False)
+_returned = functools.partial(Kind, returns_deleted=True)
+_cluster_returned = functools.partial(Kind, namespaced=False, returns_deleted=True)
+_review = functools.partial(Kind, namespaced=False, verbs=_CREATE_ONLY)
 
 KINDS: tuple[Kind, ...] = (
-    Kind("", "Binding", "bindings", namespaced=True, verbs=_CREATE_ONLY),
-    Kind(
-        "",
-        "ConfigMap",
-        "configmaps",
-        namespaced=True,
-        short_names=("cm",),
-        columns=table_columns.CONFIG_MAPS,
-    ),
-    Kind("", "Event", "events", namespaced=True, short_names=("ev",), columns=table_columns.EVENTS),
-    Kind(
+    Kind("", "Binding", "bindings", verbs=_CREATE_ONLY),
+    Kind("", "ConfigMap", "configmaps", ("cm",)),
+    Kind("", "Event", "events", ("ev",)),
+    _cluster_returned(
         "",
         "Namespace",
         "namespaces",
-        namespaced=False,
-        short_names=("ns",),
+        ("ns",),
+        (Subresource("finalize", ("update",)), *_STATUS),
         verbs=_WITHOUT_DELETECOLLECTION,
-        subresources=(Subresource("finalize", ("update",)), _STATUS),
-        columns=table_columns.NAMESPACES,
-        returns_deleted=True,
     ),
-    Kind(
-        "",
-        "Node",
-        "nodes",
-        namespaced=False,
-        short_names=("no",),
-        subresources=(_STATUS,),
-        columns=table_columns.NODES,
-    ),
-    Kind(
-        "",
-        "PersistentVolumeClaim",
-        "persistentvolumeclaims",
-        namespaced=True,
-        short_names=("pvc",),
-        subresources=(_STATUS,),
-        columns=table_columns.NAME_AND_AGE,
-        returns_deleted=True,
-    ),
-    Kind(
-        "",
-        "PersistentVolume",
-        "persistentvolumes",
-        namespaced=False,
-        short_names=("pv",),
-        subresources=(_STATUS,),
-        columns=table_columns.NAME_AND_AGE,
-        returns_deleted=True,
-    ),
-    Kind(
-        "",
-        "Pod",
-        "pods",
-        namespaced=True,
-        short_names=("po",),
-        categories=_ALL,
-        subresources=(
-            Subresource(
-                "attach", ("create", "get"), GroupVersionKind("", "v1", "PodAttachOptions")
-            ),
-            Subresource("binding", _CREATE_ONLY, _BINDING_KIND),
-            Subresource("eviction", _CREATE_ONLY, GroupVersionKind("policy", "v1", "Eviction")),
-            Subresource("exec", ("create", "get"), GroupVersionKind("", "v1", "PodExecOptions")),
-            Subresource("log", ("get",)),
-            _STATUS,
-        ),
-        columns=table_columns.PODS,
-        returns_deleted=True,
-    ),
+    _cluster_scoped("", "Node", "nodes", ("no",), _STATUS),
+    _returned("", "PersistentVolumeClaim", "persistentvolumeclaims", ("pvc",), _STATUS),
+    _cluster_returned("", "PersistentVolume", "persistentvolumes", ("pv",), _STATUS),
+    _returned("", "Pod", "pods", ("po",), _POD_SUBRESOURCES, categories=_ALL),
     Kind(
         "",
         "ReplicationController",
         "replicationcontrollers",
-        namespaced=True,
-        short_names=("rc",),
+        ("rc",),
+        _SCALE_AND_STATUS,
         categories=_ALL,
-        subresources=(_SCALE, _STATUS),
-        columns=table_columns.NAME_AND_AGE,
     ),
-    Kind(
-        "",
-        "ResourceQuota",
-        "resourcequotas",
-        namespaced=True,
-        short_names=("quota",),
-        subresources=(_STATUS,),
-        columns=table_columns.RESOURCE_QUOTAS,
-        returns_deleted=True,
+    _returned("", "ResourceQuota", "resourcequotas", ("quota",), _STATUS),
+    Kind("", "Secret", "secrets"),
+    _returned("", "ServiceAccount", "serviceaccounts", ("sa",), (_TOKEN,)),
+    _returned("", "Service", "services", ("svc",), _STATUS, categories=_ALL),
+    Kind("apps", "ControllerRevision", "controllerrevisions"),
+    Kind("apps", "DaemonSet", "daemonsets", ("ds",), _STATUS, categories=_ALL),
+    Kind("apps", "Deployment", "deployments", ("deploy",), _SCALE_AND_STATUS, categories=_ALL),
+    Kind("apps", "ReplicaSet", "replicasets", ("rs",), _SCALE_AND_STATUS, categories=_ALL),
+    Kind("apps", "StatefulSet", "statefulsets", ("sts",), _SCALE_AND_STATUS, categories=_ALL),
+    Kind(_EVENTS, "Event", "events", ("ev",), storage=GroupVersionKind("", "v1", "Event")),
+    _review(_AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews"),
+    _review(_AUTHENTICATION, "TokenReview", "tokenreviews"),
+    _review(
+        _AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews", namespaced=True
     ),
-    Kind("", "Secret", "secrets", namespaced=True, columns=table_columns.SECRETS),
-    Kind(
-        "",
-        "ServiceAccount",
-        "serviceaccounts",
-        namespaced=True,
-        short_names=("sa",),
-        subresources=(
-            Subresource(
-                "token",
-                _CREATE_ONLY,
-                GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest"),
-            ),
-        ),
-        columns=table_columns.NAME_AND_AGE,
-        returns_deleted=True,
-    ),
-    Kind(
-        "",
-        "Service",
-        "services",
-        namespaced=True,
-        short_names=("svc",),
-        categories=_ALL,
-        subresources=(_STATUS,),
-        columns=table_columns.NAME_AND_AGE,
-        returns_deleted=True,
-    ),
-    Kind(
-        "apps",
-        "ControllerRevision",
-        "controllerrevisions",
-        namespaced=True,
-        columns=table_columns.CONTROLLER_REVISIONS,
-    ),
-    Kind(
-        "apps",
-        "DaemonSet",
-        "daemonsets",
-        namespaced=True,
-        short_names=("ds",),
-        categories=_ALL,
-        subresources=(_STATUS,),
-        columns=table_columns.DAEMON_SETS,
-    ),
-    Kind(
-        "apps",
-        "Deployment",
-        "deployments",
-        namespaced=True,
-        short_names=("deploy",),
-        categories=_ALL,
-        subresources=(_SCALE, _STATUS),
-        columns=table_columns.DEPLOYMENTS,
-    ),
-    Kind(
-        "apps",
-        "ReplicaSet",
-        "replicasets",
-        namespaced=True,
-        short_names=("rs",),
-        categories=_ALL,
-        subresources=(_SCALE, _STATUS),
-        columns=table_columns.REPLICA_SETS,
-    ),
-    Kind(
-        "apps",
-        "StatefulSet",
-        "statefulsets",
-        namespaced=True,
-        short_names=("sts",),
-        categories=_ALL,
-        subresources=(_SCALE, _STATUS),
-        columns=table_columns.STATEFUL_SETS,
-    ),
-    Kind(
-        "events.k8s.io",
-        "Event",
-        "events",
-        namespaced=True,
-        short_names=("ev",),
-        columns=table_columns.EVENTS,
-        storage=GroupVersionKind("", "v1", "Event"),
-    ),
-    Kind(
-        "authentication.k8s.io",
-        "SelfSubjectReview",
-        "selfsubjectreviews",
-        namespaced=False,
-        verbs=_CREATE_ONLY,
-    ),
-    Kind(
-        "authentication.k8s.io",
-        "TokenReview",
-        "tokenreviews",
-        namespaced=False,
-        verbs=_CREATE_ONLY,
-    ),
-    Kind(
-        "authorization.k8s.io",
-        "LocalSubjectAccessReview",
-        "localsubjectaccessreviews",
-        namespaced=True,
-        verbs=_CREATE_ONLY,
-    ),
-    Kind(
-        "authorization.k8s.io",
-        "SelfSubjectAccessReview",
-        "selfsubjectaccessreviews",
-        namespaced=False,
-        verbs=_CREATE_ONLY,
-    ),
-    Kind(
-        "authorization.k8s.io",
-        "SelfSubjectRulesReview",
-        "selfsubjectrulesreviews",
-        namespaced=False,
-        verbs=_CREATE_ONLY,
-    ),
-    Kind(
-        "authorization.k8s.io",
-        "SubjectAccessReview",
-        "subjectaccessreviews",
-        namespaced=False,
-        verbs=_CREATE_ONLY,
-    ),
-    Kind(
-        "batch",
-        "Job",
-        "jobs",
-        namespaced=True,
-        categories=_ALL,
-        subresources=(_STATUS,),
-        columns=table_columns.JOBS,
-    ),
-    Kind(
-        "policy",
-        "PodDisruptionBudget",
-        "poddisruptionbudgets",
-        namespaced=True,
-        short_names=("pdb",),
-        subresources=(_STATUS,),
-        columns=table_columns.POD_DISRUPTION_BUDGETS,
-    ),
-    Kind(
-        "rbac.authorization.k8s.io",
-        "ClusterRoleBinding",
-        "clusterrolebindings",
-        namespaced=False,
-        columns=table_columns.CLUSTER_ROLE_BINDINGS,
-    ),
-    Kind("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", namespaced=False),
-    Kind(
-        "rbac.authorization.k8s.io",
-        "RoleBinding",
-        "rolebindings",
-        namespaced=True,
-        columns=table_columns.ROLE_BINDINGS,
-    ),
-    Kind("rbac.authorization.k8s.io", "Role", "roles", namespaced=True),
-    Kind(
-        "storage.k8s.io",
-        "CSIDriver",
-        "csidrivers",
-        namespaced=False,
-        columns=table_columns.NAME_AND_AGE,
-        returns_deleted=True,
-    ),
-    Kind(
-        "storage.k8s.io",
-        "CSINode",
-        "csinodes",
-        namespaced=False,
-        subresources=(_STATUS,),
-        columns=table_columns.NAME_AND_AGE,
-        returns_deleted=True,
-    ),
-    Kind("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", namespaced=True),
-    Kind(
-        "storage.k8s.io",
-        "StorageClass",
-        "storageclasses",
-        namespaced=False,
-        short_names=("sc",),
-        columns=table_columns.NAME_AND_AGE,
-        returns_deleted=True,
-    ),
-    Kind(
-        "storage.k8s.io",
-        "VolumeAttachment",
-        "volumeattachments",
-        namespaced=False,
-        subresources=(_STATUS,),
-        columns=table_columns.NAME_AND_AGE,
-        returns_deleted=True,
-    ),
-    Kind(
-        "scheduling.k8s.io",
-        "PriorityClass",
-        "priorityclasses",
-        namespaced=False,
-        short_names=("pc",),
-        columns=table_columns.PRIORITY_CLASSES,
-    ),
-    Kind(
-        "scheduling.k8s.io",
-        "PodGroup",
-        "podgroups",
-        versions=("v1beta1",),
-        namespaced=True,
-        subresources=(_STATUS,),
-        columns=table_columns.POD_GROUPS,
-    ),
-    Kind("coordination.k8s.io", "Lease", "leases", namespaced=True, columns=table_columns.LEASES),
-    Kind(
-        "resource.k8s.io",
-        "DeviceClass",
-        "deviceclasses",
-        versions=_DRA_VERSIONS,
-        namespaced=False,
-        columns=table_columns.NAME_AND_AGE,
-        returns_deleted=True,
-    ),
-    Kind(
-        "resource.k8s.io",
+    _review(_AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews"),
+    _review(_AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews"),
+    _review(_AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews"),
+    Kind("batch", "Job", "jobs", subresources=_STATUS, categories=_ALL),
+    Kind("policy", "PodDisruptionBudget", "poddisruptionbudgets", ("pdb",), _STATUS),
+    _cluster_scoped(_RBAC, "ClusterRoleBinding", "clusterrolebindings"),
+    _cluster_scoped(_RBAC, "ClusterRole", "clusterroles"),
+    Kind(_RBAC, "RoleBinding", "rolebindings"),
+    Kind(_RBAC, "Role", "roles"),
+    _cluster_returned(_STORAGE, "CSIDriver", "csidrivers"),
+    _cluster_returned(_STORAGE, "CSINode", "csinodes", subresources=_STATUS),
+    Kind(_STORAGE, "CSIStorageCapacity", "csistoragecapacities"),
+    _cluster_returned(_STORAGE, "StorageClass", "storageclasses", ("sc",)),
+    _cluster_returned(_STORAGE, "VolumeAttachment", "volumeattachments", subresources=_STATUS),
+    _cluster_scoped(_SCHEDULING, "PriorityClass", "priorityclasses", ("pc",)),
+    Kind(_SCHEDULING, "PodGroup", "podgroups", subresources=_STATUS, versions=("v1beta1",)),
+    Kind(_COORDINATION, "Lease", "leases"),
+    _cluster_returned(_RESOURCE, "DeviceClass", "deviceclasses", versions=_DRA_VERSIONS),
+    _cluster_returned(
+        _RESOURCE,
         "DeviceTaintRule",
         "devicetaintrules",
+        subresources=_STATUS,
         versions=("v1", "v1beta2", "v1alpha3"),
-        namespaced=False,
-        subresources=(_STATUS,),
-        columns=table_columns.DEVICE_TAINT_RULES,
-        storage=GroupVersionKind("resource.k8s.io", "v1beta2", "DeviceTaintRule"),
-        returns_deleted=True,
+        storage=GroupVersionKind(_RESOURCE, "v1beta2", "DeviceTaintRule"),
         status_of_deleted=("v1",),
     ),
-    Kind(
-        "resource.k8s.io",
-        "ResourceClaim",
-        "resourceclaims",
-        versions=_DRA_VERSIONS,
-        namespaced=True,
-        subresources=(_STATUS,),
-        columns=table_columns.RESOURCE_CLAIMS,
-        returns_deleted=True,
+    _returned(
+        _RESOURCE, "ResourceClaim", "resourceclaims", subresources=_STATUS, versions=_DRA_VERSIONS
     ),
-    Kind(
-        "resource.k8s.io",
-        "ResourceClaimTemplate",
-        "resourceclaimtemplates",
-        versions=_DRA_VERSIONS,
-        namespaced=True,
-        columns=table_columns.NAME_AND_AGE,
-        returns_deleted=True,
-    ),
-    Kind(
-        "resource.k8s.io",
+    _returned(_RESOURCE, "ResourceClaimTemplate", "resourceclaimtemplates", versions=_DRA_VERSIONS),
+    _cluster_returned(
+        _RESOURCE,
         "ResourcePoolStatusRequest",
         "resourcepoolstatusrequests",
+        subresources=_STATUS,
         versions=("v1alpha3",),
-        namespaced=False,
-        subresources=(_STATUS,),
-        columns=table_columns.RESOURCE_POOL_STATUS_REQUESTS,
-        returns_deleted=True,
     ),
-    Kind(
-        "resource.k8s.io",
-        "ResourceSlice",
-        "resourceslices",
-        versions=_DRA_VERSIONS,
-        namespaced=False,
-        columns=table_columns.RESOURCE_SLICES,
-        returns_deleted=True,
-    ),
+    _cluster_returned(_RESOURCE, "ResourceSlice", "resourceslices", versions=_DRA_VERSIONS),
 )
 
 _BY_RESOURCE = {
@@ -581,14 +318,14 @@ DEPLOYMENT = served("apps", "Deployment")
 REPLICA_SET = served("apps", "ReplicaSet")
 STATEFUL_SET = served("apps", "StatefulSet")
 JOB = served("batch", "Job")
-LEASE = served("coordination.k8s.io", "Lease")
+LEASE = served(_COORDINATION, "Lease")
 POD_DISRUPTION_BUDGET = served("policy", "PodDisruptionBudget")
-CLUSTER_ROLE_BINDING = served("rbac.authorization.k8s.io", "ClusterRoleBinding")
-DEVICE_CLASS = served("resource.k8s.io", "DeviceClass")
-DEVICE_TAINT_RULE = served("resource.k8s.io", "DeviceTaintRule")
-RESOURCE_CLAIM = served("resource.k8s.io", "ResourceClaim")
-RESOURCE_CLAIM_TEMPLATE = served("resource.k8s.io", "ResourceClaimTemplate")
-RESOURCE_POOL_STATUS_REQUEST = served("resource.k8s.io", "ResourcePoolStatusRequest")
-RESOURCE_SLICE = served("resource.k8s.io", "ResourceSlice")
-POD_GROUP = served("scheduling.k8s.io", "PodGroup")
-PRIORITY_CLASS = served("scheduling.k8s.io", "PriorityClass")
+CLUSTER_ROLE_BINDING = served(_RBAC, "ClusterRoleBinding")
+DEVICE_CLASS = served(_RESOURCE, "DeviceClass")
+DEVICE_TAINT_RULE = served(_RESOURCE, "DeviceTaintRule")
+RESOURCE_CLAIM = served(_RESOURCE, "ResourceClaim")
+RESOURCE_CLAIM_TEMPLATE = served(_RESOURCE, "ResourceClaimTemplate")
+RESOURCE_POOL_STATUS_REQUEST = served(_RESOURCE, "ResourcePoolStatusRequest")
+RESOURCE_SLICE = served(_RESOURCE, "ResourceSlice")
+POD_GROUP = served(_SCHEDULING, "PodGroup")
+PRIORITY_CLASS = served(_SCHEDULING, "PriorityClass")

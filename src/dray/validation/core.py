@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api.formats import names
 from dray.api.types import core, workloads
 from dray.validation import fields, identifiers, metadata, selector_rules
+from dray.validation.pods import pod_specs
 from dray.validation.workloads import replicated as workload_rules
 
 CONFIGURATION_MAX_BYTES: Final = 1024 * 1024
@@ -53,8 +53,7 @@ def config_map_update(new: core.ConfigMap, old: core.ConfigMap) -> fields.Errors
 
 def _keys(data: dict[str, str], path: fields.Path) -> fields.Errors:
     for key in data:
-        for detail in names.config_key_errors(key):
-            yield fields.invalid(path.key(key), key, detail)
+        yield from identifiers.config_key(key, path.key(key))
 
 
 def _decoded_size(text: str) -> int:
@@ -100,8 +99,7 @@ def secret(value: core.Secret) -> fields.Errors:
 
 def secret_update(new: core.Secret, old: core.Secret) -> fields.Errors:
     yield from metadata.updated(new.metadata, old.metadata)
-    unchanged = fields.immutable(fields.Path("type"), new.type, old.type)
-    yield from fields.covered(unchanged, "immutable")
+    yield from fields.immutable(fields.Path("type"), new.type, old.type)
     if old.immutable:
         yield from _still_immutable(new.immutable)
         yield from _frozen("data", new.data, old.data)
@@ -145,19 +143,17 @@ def _lease_spec(spec: core.LeaseSpec) -> fields.Errors:
         )
     if spec.preferred_holder and not spec.strategy:
         yield fields.forbidden(
-            fields.SPEC.child("preferredHolder"),
-            "may only be specified if `strategy` is defined",
+            fields.SPEC.child("preferredHolder"), "may only be specified if `strategy` is defined"
         )
 
 
 def priority_class(value: core.PriorityClass) -> fields.Errors:
     yield from metadata.created(value.metadata, namespaced=False)
     yield from _priority(value)
-    policy, path = value.preemption_policy, fields.Path("preemptionPolicy")
-    if policy == "":
-        yield fields.required(path)
-    elif policy not in (None, "PreemptLowerPriority", "Never"):
-        yield fields.not_supported(path, str(policy), ("PreemptLowerPriority", "Never"))
+    if value.preemption_policy is not None:
+        yield from fields.required_one_of(
+            fields.Path("preemptionPolicy"), value.preemption_policy, pod_specs.PREEMPTION_POLICIES
+        )
 
 
 def _priority(value: core.PriorityClass) -> fields.Errors:
@@ -217,9 +213,7 @@ def disruption_budget_status_update(
 def _budget_spec(spec: core.PodDisruptionBudgetSpec) -> fields.Errors:
     if spec.min_available is not None and spec.max_unavailable is not None:
         yield fields.invalid(
-            fields.SPEC,
-            spec,
-            "minAvailable and maxUnavailable cannot be both set",
+            fields.SPEC, spec, "minAvailable and maxUnavailable cannot be both set"
         )
     for field, value in (
         ("minAvailable", spec.min_available),
@@ -230,12 +224,9 @@ def _budget_spec(spec: core.PodDisruptionBudgetSpec) -> fields.Errors:
             yield from workload_rules.at_most_all(value, fields.SPEC.child(field))
     yield from selector_rules.label_selector(spec.selector, fields.SPEC.child("selector"))
     policy = spec.unhealthy_pod_eviction_policy
-    if policy not in (None, "AlwaysAllow", "IfHealthyBudget"):
-        yield fields.not_supported(
-            fields.SPEC.child("unhealthyPodEvictionPolicy"),
-            str(policy),
-            ("AlwaysAllow", "IfHealthyBudget"),
-        )
+    yield from fields.one_of(
+        fields.SPEC.child("unhealthyPodEvictionPolicy"), policy, ("AlwaysAllow", "IfHealthyBudget")
+    )
 
 
 def pod_group(value: workloads.PodGroup) -> fields.Errors:
@@ -243,10 +234,7 @@ def pod_group(value: workloads.PodGroup) -> fields.Errors:
     spec = value.spec
     if spec.parent_composite_pod_group_name is not None and spec.workload_ref is None:
         yield fields.required(
-            fields.SPEC.child("workloadRef"),
-            "must be set when parentCompositePodGroupName is set",
-            origin="dependentRequired",
-            covered=True,
+            fields.SPEC.child("workloadRef"), "must be set when parentCompositePodGroupName is set"
         )
 
 

@@ -8,13 +8,15 @@ An error keeps the bad value itself; its text is made on demand.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from dray.api.formats import gotext
 from dray.validation import equality
+
+Value = TypeVar("Value")
 
 _KEPT_INDEXES = 8
 _NOTHING: dict[str | int, Path] = {}
@@ -189,6 +191,59 @@ def too_many(
 
 def internal_error(path: Path, detail: str) -> FieldError:
     return FieldError(ErrorType.INTERNAL, path, detail)
+
+
+def invalid_details(path: Path, value: Any, details: Iterable[str], *, origin: str = "") -> Errors:
+    """Yield one error for each detail."""
+    for detail in details:
+        yield invalid(path, value, detail, origin=origin)
+
+
+def one_of(
+    path: Path, value: str | None, supported: Sequence[str], *, covered: bool = False
+) -> Errors:
+    """Reject a value that is not supported; it may be absent."""
+    if value is not None and value not in supported:
+        yield not_supported(path, value, supported, covered=covered)
+
+
+def required_one_of(
+    path: Path, value: str, supported: Sequence[str], detail: str = "", *, covered: bool = False
+) -> Errors:
+    """Require a supported value; `detail` is for a value that is missing."""
+    if value:
+        yield from one_of(path, value, supported, covered=covered)
+    else:
+        yield required(path, detail, covered=covered)
+
+
+def required_text(
+    path: Path, text: str, rule: Callable[[str, Path], Errors] | None = None
+) -> Errors:
+    """Require a text, and apply the rule to it."""
+    if not text:
+        yield required(path)
+    elif rule:
+        yield from rule(text, path)
+
+
+def unrepeated(path: Path, value: Value, seen: set[Value]) -> Errors:
+    """Reject a value that was seen before; add it to those that were seen."""
+    if value in seen:
+        yield duplicate(path, value)
+    seen.add(value)
+
+
+def limited_bytes(
+    path: Path, text: str, maximum: int, *, origin: str = "", covered: bool = False
+) -> Errors:
+    if len(text.encode()) > maximum:
+        yield too_long(path, maximum, origin=origin, covered=covered)
+
+
+def limited_items(path: Path, items: Sized, maximum: int, *, origin: str = "") -> Errors:
+    if len(items) > maximum:
+        yield too_many(path, len(items), maximum, origin=origin)
 
 
 def immutable(path: Path, new: Any, old: Any) -> Errors:

@@ -45,23 +45,19 @@ ATTRIBUTE_NAME_MAX_BYTES: Final = DRIVER_NAME_MAX_BYTES + 1 + ATTRIBUTE_ID_MAX_B
 
 
 def dns_label(value: str, path: fields.Path) -> fields.Errors:
-    for detail in names.dns_label_errors(value):
-        yield fields.invalid(path, value, detail, origin=SHORT_NAME)
+    return fields.invalid_details(path, value, names.dns_label_errors(value), origin=SHORT_NAME)
 
 
 def dns_subdomain(value: str, path: fields.Path) -> fields.Errors:
-    for detail in names.dns_subdomain_errors(value):
-        yield fields.invalid(path, value, detail, origin=LONG_NAME)
+    return fields.invalid_details(path, value, names.dns_subdomain_errors(value), origin=LONG_NAME)
 
 
 def label_name(value: str, path: fields.Path) -> fields.Errors:
-    for detail in names.qualified_name_errors(value):
-        yield fields.invalid(path, value, detail, origin=LABEL_KEY)
+    return fields.invalid_details(path, value, names.qualified_name_errors(value), origin=LABEL_KEY)
 
 
 def label_value(value: str, path: fields.Path) -> fields.Errors:
-    for detail in names.label_value_errors(value):
-        yield fields.invalid(path, value, detail)
+    return fields.invalid_details(path, value, names.label_value_errors(value))
 
 
 def labels(values: dict[str, str], path: fields.Path) -> fields.Errors:
@@ -70,20 +66,21 @@ def labels(values: dict[str, str], path: fields.Path) -> fields.Errors:
         yield from fields.with_origin(label_value(value, path), LABEL_VALUE)
 
 
+def config_key(value: str, path: fields.Path) -> fields.Errors:
+    return fields.invalid_details(path, value, names.config_key_errors(value))
+
+
 def object_name(value: str, path: fields.Path) -> fields.Errors:
     """Check a name that must be a DNS subdomain: of a node, a claim, a secret …"""
-    for detail in names.dns_subdomain_errors(value):
-        yield fields.invalid(path, value, detail)
+    return fields.invalid_details(path, value, names.dns_subdomain_errors(value))
 
 
 def driver_name(value: str, path: fields.Path) -> fields.Errors:
     if not value:
         yield fields.required(path)
         return
-    if len(value.encode()) > DRIVER_NAME_MAX_BYTES:
-        yield fields.too_long(path, DRIVER_NAME_MAX_BYTES)
-    for detail in names.dns_subdomain_errors(value.lower()):
-        yield fields.invalid(path, value, detail)
+    yield from fields.limited_bytes(path, value, DRIVER_NAME_MAX_BYTES)
+    yield from fields.invalid_details(path, value, names.dns_subdomain_errors(value.lower()))
 
 
 _DRIVER_NAME_ORIGINS = {
@@ -103,8 +100,7 @@ def pool_name(value: str, path: fields.Path) -> fields.Errors:
     if not value:
         yield fields.required(path)
         return
-    if len(value.encode()) > POOL_NAME_MAX_BYTES:
-        yield fields.too_long(path, POOL_NAME_MAX_BYTES, origin=POOL_NAME)
+    yield from fields.limited_bytes(path, value, POOL_NAME_MAX_BYTES, origin=POOL_NAME)
     for part in value.split("/"):
         yield from fields.with_origin(dns_subdomain(part, path), POOL_NAME)
 
@@ -147,10 +143,8 @@ def is_node_allocatable(name: str) -> bool:
 
 
 def c_identifier(value: str, path: fields.Path) -> fields.Errors:
-    if len(value.encode()) > ATTRIBUTE_ID_MAX_BYTES:
-        yield fields.too_long(path, ATTRIBUTE_ID_MAX_BYTES)
-    for detail in names.c_identifier_errors(value):
-        yield fields.invalid(path, value, detail)
+    yield from fields.limited_bytes(path, value, ATTRIBUTE_ID_MAX_BYTES)
+    yield from fields.invalid_details(path, value, names.c_identifier_errors(value))
 
 
 _NORMALIZED_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

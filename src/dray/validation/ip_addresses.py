@@ -49,13 +49,12 @@ def canonical_interface_address(text: str) -> str | None:
 
 def address(text: str, path: fields.Path) -> fields.Errors:
     """Check that an address is in canonical form, which all parsers read alike."""
-    origin = "format=ip-sloppy"
     if parse(text) is None:
         detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        yield fields.invalid(path, text, detail, origin=origin)
+        yield fields.invalid(path, text, detail)
         return
     if text != _without_leading_zeros(text):
-        yield fields.invalid(path, text, "must not have leading 0s", origin=origin)
+        yield fields.invalid(path, text, "must not have leading 0s")
     elif ":" in text and ipaddress.IPv6Address(text).ipv4_mapped:
         detail = "must not be an IPv4-mapped IPv6 address"
-        yield fields.invalid(path, text, detail, origin=origin)
+        yield fields.invalid(path, text, detail)

@@ -95,8 +95,7 @@ def _namespace(namespace: str, namespaced: bool, path: fields.Path) -> fields.Er
     elif not namespace:
         yield fields.required(path)
     else:
-        for detail in names.dns_label_errors(namespace):
-            yield fields.invalid(path, namespace, detail)
+        yield from fields.invalid_details(path, namespace, names.dns_label_errors(namespace))
 
 
 def _generation(generation: int, path: fields.Path) -> fields.Errors:
@@ -203,8 +202,7 @@ def _owner_reference(reference: meta.OwnerReference, path: fields.Path) -> field
 
 def finalizers(values: tuple[str, ...], path: fields.Path) -> fields.Errors:
     for finalizer in values:
-        for detail in names.qualified_name_errors(finalizer):
-            yield fields.invalid(path, finalizer, detail)
+        yield from fields.invalid_details(path, finalizer, names.qualified_name_errors(finalizer))
     if _ORPHAN in values and _FOREGROUND_DELETION in values:
         yield fields.invalid(
             path, values, f"finalizer {_ORPHAN} and {_FOREGROUND_DELETION} cannot be both set"
@@ -288,12 +286,9 @@ def _condition(condition: meta.Condition, path: fields.Path) -> fields.Errors:
         yield from identifiers.label_name(condition.type, path.child("type"))
     else:
         yield fields.required(path.child("type"), "is required", covered=True)
-    if not condition.status:
-        yield fields.required(path.child("status"), covered=True)
-    elif condition.status not in _CONDITION_STATUSES:
-        yield fields.not_supported(
-            path.child("status"), condition.status, _CONDITION_STATUSES, covered=True
-        )
+    yield from fields.required_one_of(
+        path.child("status"), condition.status, _CONDITION_STATUSES, covered=True
+    )
     if condition.observed_generation < 0:
         yield fields.invalid(
             path.child("observedGeneration"),
@@ -305,8 +300,7 @@ def _condition(condition: meta.Condition, path: fields.Path) -> fields.Errors:
     if condition.last_transition_time is None:
         yield fields.required(path.child("lastTransitionTime"), covered=True)
     yield from _condition_reason(condition.reason, path.child("reason"))
-    if len(condition.message.encode()) > _MESSAGE_MAX_BYTES:
-        yield fields.too_long(path.child("message"), _MESSAGE_MAX_BYTES)
+    yield from fields.limited_bytes(path.child("message"), condition.message, _MESSAGE_MAX_BYTES)
 
 
 def _condition_reason(reason: str, path: fields.Path) -> fields.Errors:

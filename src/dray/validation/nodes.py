@@ -40,11 +40,7 @@ def _provider_unchanged(new: str, old: str) -> fields.Errors:
     if old and new != old:
         words = "modified" if new else "cleared"
         yield fields.invalid(
-            fields.SPEC.child("providerID"),
-            None,
-            f"field cannot be {words} once set",
-            origin="update",
-            covered=True,
+            fields.SPEC.child("providerID"), None, f"field cannot be {words} once set"
         )
 
 
@@ -57,15 +53,12 @@ def _taints(taints: tuple[nodes.Taint, ...], path: fields.Path) -> fields.Errors
         details = names.label_value_errors(taint.value)
         if details:
             yield fields.invalid(taint_path.child("value"), taint.value, ";".join(details))
-        if taint.effect:
-            yield from placement.taint_effect(taint.effect, taint_path.child("effect"))
-        else:
-            yield fields.required(taint_path.child("effect"))
+        yield from fields.required_one_of(
+            taint_path.child("effect"), taint.effect, placement.TAINT_EFFECTS
+        )
         if (taint.key, taint.effect) in seen:
             yield fields.duplicate(
-                taint_path,
-                taint,
-                detail="taints must be unique by key and effect pair",
+                taint_path, taint, detail="taints must be unique by key and effect pair"
             )
         seen.add((taint.key, taint.effect))
 
@@ -100,6 +93,4 @@ def _feature_complaint(feature: str) -> str:
 def _addresses(addresses: tuple[nodes.NodeAddress, ...]) -> fields.Errors:
     seen: set[nodes.NodeAddress] = set()
     for index, address in enumerate(addresses):
-        if address in seen:
-            yield fields.duplicate(fields.STATUS.child("addresses").index(index), address)
-        seen.add(address)
+        yield from fields.unrepeated(fields.STATUS.child("addresses").index(index), address, seen)

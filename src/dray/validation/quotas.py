@@ -5,22 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from dray.api.formats import quantity
+from dray.api.schema import merge_rules
 from dray.api.semantics import pod_resources
 from dray.api.types import core
 from dray.validation import fields, metadata
 from dray.validation.pods import resources
 
-SCOPES: Final = frozenset(
-    (
-        "BestEffort",
-        "CrossNamespacePodAffinity",
-        "NotBestEffort",
-        "NotTerminating",
-        "PriorityClass",
-        "Terminating",
-        "VolumeAttributesClass",
-    )
-)
+SCOPES: Final = frozenset(merge_rules.ENUMS["core.v1.ResourceQuotaScope"])
 _EXISTING = SCOPES - {"PriorityClass", "VolumeAttributesClass"}
 _CONFLICTS = (
     frozenset(("BestEffort", "NotBestEffort")),

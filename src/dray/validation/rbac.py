@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dray.api.formats import names
 from dray.api.types import rbac
-from dray.validation import fields, metadata, selector_rules
+from dray.validation import fields, identifiers, metadata, selector_rules
 
 GROUP = "rbac.authorization.k8s.io"
 _RULES = fields.Path("rules")
@@ -99,14 +99,11 @@ def _binding_update(new: rbac.RoleBinding, old: rbac.RoleBinding) -> fields.Erro
 
 def _binding(value: rbac.RoleBinding, *, namespaced: bool) -> fields.Errors:
     yield from metadata.any_created(value.metadata, namespaced=namespaced)
-    reference, bindable = (
-        value.role_ref,
-        ("Role", "ClusterRole") if namespaced else ("ClusterRole",),
-    )
+    reference = value.role_ref
+    bindable = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
     if reference.api_group != GROUP:
         yield fields.not_supported(_ROLE_REF.child("apiGroup"), reference.api_group, [GROUP])
-    if reference.kind not in bindable:
-        yield fields.not_supported(_ROLE_REF.child("kind"), reference.kind, bindable)
+    yield from fields.one_of(_ROLE_REF.child("kind"), reference.kind, bindable)
     for detail in names.path_segment_errors(reference.name):
         yield fields.invalid(_ROLE_REF.child("name"), reference.name, detail)
     for number, subject in enumerate(value.subjects):
@@ -115,11 +112,9 @@ def _binding(value: rbac.RoleBinding, *, namespaced: bool) -> fields.Errors:
 
 
 def _names_missing(value: rbac.RoleBinding) -> fields.Errors:
-    if not value.role_ref.name:
-        yield fields.required(_ROLE_REF.child("name"))
+    yield from fields.required_text(_ROLE_REF.child("name"), value.role_ref.name)
     for number, subject in enumerate(value.subjects):
-        if not subject.name:
-            yield fields.required(_SUBJECTS.index(number).child("name"))
+        yield from fields.required_text(_SUBJECTS.index(number).child("name"), subject.name)
 
 
 def _subject(subject: rbac.Subject, path: fields.Path, *, namespaced: bool) -> fields.Errors:
@@ -134,8 +129,7 @@ def _subject(subject: rbac.Subject, path: fields.Path, *, namespaced: bool) -> f
 
 def _account(subject: rbac.Subject, path: fields.Path, *, namespaced: bool) -> fields.Errors:
     if subject.name:
-        for detail in names.dns_subdomain_errors(subject.name):
-            yield fields.invalid(path.child("name"), subject.name, detail)
+        yield from identifiers.object_name(subject.name, path.child("name"))
     if subject.api_group:
         yield fields.not_supported(path.child("apiGroup"), subject.api_group, [""])
     if not namespaced and not subject.namespace:

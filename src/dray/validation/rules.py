@@ -21,27 +21,10 @@ import msgspec
 from dray.api import kinds
 from dray.api.features import Features
 from dray.api.types import core as core_api
-from dray.api.types import meta
-from dray.api.types.dra import (
-    DeviceClass,
-    DeviceTaintRule,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    ResourcePoolStatusRequest,
-    ResourceSlice,
-)
-from dray.api.types.nodes import Node
-from dray.api.types.pods import Pod
-from dray.api.types.rbac import ClusterRole, Role, RoleBinding
-from dray.api.types.workloads import (
-    ControllerRevision,
-    DaemonSet,
-    Deployment,
-    Job,
-    PodGroup,
-    ReplicaSet,
-    StatefulSet,
-)
+from dray.api.types import dra, meta, workloads
+from dray.api.types import nodes as node_api
+from dray.api.types import pods as pod_api
+from dray.api.types import rbac as rbac_api
 from dray.validation import core, fields, metadata, nodes, quotas, rbac
 from dray.validation.declarative import declarations, rule_language
 from dray.validation.dra import claim_status, claims, classes, pool_status, slices, taints
@@ -108,7 +91,7 @@ def validate_status_update(
 
 def _common(kind: str, new: Any, old: Any) -> fields.Errors:
     """Check the metadata of updates of all kinds."""
-    yield from metadata.any_created(new.metadata, namespaced=_is_namespaced(kind))
+    yield from metadata.any_created(new.metadata, namespaced=_NAMESPACED[kind])
     yield from metadata.any_updated(new.metadata, old.metadata)
 
 
@@ -131,10 +114,7 @@ def _declared(rules: Rules, new: Any, old: Any, features: Features) -> list[fiel
 
 
 def _merged(
-    rules: Rules,
-    errors: list[fields.FieldError],
-    declared: list[fields.FieldError],
-    version: str,
+    rules: Rules, errors: list[fields.FieldError], declared: list[fields.FieldError], version: str
 ) -> list[fields.FieldError]:
     if declared and rules.replaces:
         subjects = {_subject(error) for error in declared if _has_subject(error)}
@@ -168,17 +148,9 @@ def _has_subject(error: fields.FieldError) -> bool:
     return error.type is not fields.ErrorType.INVALID or bool(error.origin)
 
 
-def _new(rule: Callable[[Any], fields.Errors]) -> Creation:
+def _change(rule: Callable[[Any, Any], fields.Errors]) -> Change:
     """Wrap a rule that does not depend on features."""
-    return lambda value, _features: rule(value)
-
-
-def _change(*rules: Callable[[Any, Any], fields.Errors]) -> Change:
-    def apply(new: Any, old: Any, _features: Features) -> fields.Errors:
-        for rule in rules:
-            yield from rule(new, old)
-
-    return apply
+    return lambda new, old, _features: rule(new, old)
 
 
 def _metadata_updated(new: Any, old: Any) -> fields.Errors:
@@ -188,9 +160,24 @@ def _metadata_updated(new: Any, old: Any) -> fields.Errors:
 _metadata_only = _change(_metadata_updated)
 
 
-def _again(rule: Callable[[Any], fields.Errors]) -> Callable[[Any, Any], fields.Errors]:
-    """Apply a rule for new objects to changed ones."""
-    return lambda new, _old: rule(new)
+def _without_features(
+    struct: type[meta.Wire],
+    created: Callable[[Any], fields.Errors],
+    updated: Callable[[Any, Any], fields.Errors] = _metadata_updated,
+    status_updated: Callable[[Any, Any], fields.Errors] = _metadata_updated,
+    declared: rule_language.Rule | None = None,
+    *,
+    replaces: bool = True,
+) -> Rules:
+    """Return rules of which the hand-written ones do not depend on features."""
+    return Rules(
+        struct,
+        lambda value, _features: created(value),
+        _change(updated),
+        _change(status_updated),
+        declared,
+        replaces,
+    )
 
 
 def _template_updated(new: Any, old: Any, features: Features) -> fields.Errors:
@@ -198,169 +185,140 @@ def _template_updated(new: Any, old: Any, features: Features) -> fields.Errors:
     yield from claims.claim_template_update(new, old)
 
 
+def _node_updated(new: Any, old: Any) -> fields.Errors:
+    yield from nodes.node(new)
+    yield from nodes.node_update(new, old)
+
+
+def _namespace_updated(new: Any, old: Any) -> fields.Errors:
+    yield from core.namespace(new)
+    yield from _metadata_updated(new, old)
+
+
 _RULES: dict[str, Rules] = {
     "ResourceClaim": Rules(
-        ResourceClaim,
+        dra.ResourceClaim,
         claims.resource_claim,
         _change(claims.resource_claim_update),
         _change(claim_status.status_update),
         declarations.RESOURCE_CLAIM,
     ),
     "ResourceClaimTemplate": Rules(
-        ResourceClaimTemplate,
+        dra.ResourceClaimTemplate,
         claims.claim_template,
         _template_updated,
         _metadata_only,
         declarations.RESOURCE_CLAIM_TEMPLATE,
     ),
     "ResourceSlice": Rules(
-        ResourceSlice,
+        dra.ResourceSlice,
         slices.resource_slice,
         slices.resource_slice_update,
         _metadata_only,
         declarations.RESOURCE_SLICE,
     ),
     "DeviceClass": Rules(
-        DeviceClass,
+        dra.DeviceClass,
         classes.device_class,
         classes.device_class_update,
         _metadata_only,
         declarations.DEVICE_CLASS,
     ),
-    "DeviceTaintRule": Rules(
-        DeviceTaintRule,
-        _new(taints.taint_rule),
-        _change(taints.taint_rule_update),
-        _change(taints.taint_rule_status_update),
+    "DeviceTaintRule": _without_features(
+        dra.DeviceTaintRule,
+        taints.taint_rule,
+        taints.taint_rule_update,
+        taints.taint_rule_status_update,
         declarations.DEVICE_TAINT_RULE,
     ),
-    "ResourcePoolStatusRequest": Rules(
-        ResourcePoolStatusRequest,
-        _new(pool_status.pool_status_request),
-        _change(pool_status.pool_status_request_update),
-        _change(pool_status.pool_status_request_status_update),
+    "ResourcePoolStatusRequest": _without_features(
+        dra.ResourcePoolStatusRequest,
+        pool_status.pool_status_request,
+        pool_status.pool_status_request_update,
+        pool_status.pool_status_request_status_update,
         declarations.RESOURCE_POOL_STATUS_REQUEST,
         replaces=False,
     ),
-    "Pod": Rules(
-        Pod,
-        _new(pods.pod),
-        _change(pods.pod_update),
-        _change(pod_status.pod_status_update),
+    "Pod": _without_features(
+        pod_api.Pod,
+        pods.pod,
+        pods.pod_update,
+        pod_status.pod_status_update,
         declarations.POD,
         replaces=False,
     ),
-    "PodGroup": Rules(
-        PodGroup,
-        _new(core.pod_group),
-        _metadata_only,
-        _change(core.pod_group_status_update),
-        declarations.POD_GROUP,
+    "PodGroup": _without_features(
+        workloads.PodGroup,
+        core.pod_group,
+        status_updated=core.pod_group_status_update,
+        declared=declarations.POD_GROUP,
         replaces=False,
     ),
-    "Deployment": Rules(
-        Deployment,
-        _new(replicated.deployment),
-        _change(replicated.deployment_update),
-        _change(replicated.deployment_status_update),
+    "Deployment": _without_features(
+        workloads.Deployment,
+        replicated.deployment,
+        replicated.deployment_update,
+        replicated.deployment_status_update,
     ),
-    "ReplicaSet": Rules(
-        ReplicaSet,
-        _new(replicated.replica_set),
-        _change(replicated.replica_set_update),
-        _change(replicated.replica_set_status_update),
+    "ReplicaSet": _without_features(
+        workloads.ReplicaSet,
+        replicated.replica_set,
+        replicated.replica_set_update,
+        replicated.replica_set_status_update,
     ),
-    "StatefulSet": Rules(
-        StatefulSet,
-        _new(statefulsets.stateful_set),
-        _change(statefulsets.stateful_set_update),
-        _change(statefulsets.stateful_set_status_update),
+    "StatefulSet": _without_features(
+        workloads.StatefulSet,
+        statefulsets.stateful_set,
+        statefulsets.stateful_set_update,
+        statefulsets.stateful_set_status_update,
     ),
-    "DaemonSet": Rules(
-        DaemonSet,
-        _new(daemonsets.daemon_set),
-        _change(daemonsets.daemon_set_update),
-        _change(daemonsets.daemon_set_status_update),
+    "DaemonSet": _without_features(
+        workloads.DaemonSet,
+        daemonsets.daemon_set,
+        daemonsets.daemon_set_update,
+        daemonsets.daemon_set_status_update,
     ),
-    "Job": Rules(
-        Job,
-        _new(jobs.job),
-        _change(jobs.job_update),
-        _change(jobs.job_status_update),
-    ),
-    "Node": Rules(
-        Node,
-        _new(nodes.node),
-        _change(_again(nodes.node), nodes.node_update),
-        _change(nodes.node_update),
-    ),
-    "Namespace": Rules(
-        core_api.Namespace,
-        _new(core.namespace),
-        _change(_again(core.namespace), _metadata_updated),
-        _metadata_only,
-    ),
-    "ResourceQuota": Rules(
+    "Job": _without_features(workloads.Job, jobs.job, jobs.job_update, jobs.job_status_update),
+    "Node": _without_features(node_api.Node, nodes.node, _node_updated, nodes.node_update),
+    "Namespace": _without_features(core_api.Namespace, core.namespace, _namespace_updated),
+    "ResourceQuota": _without_features(
         core_api.ResourceQuota,
-        _new(quotas.resource_quota),
-        _change(quotas.resource_quota_update),
-        _change(quotas.resource_quota_status_update),
+        quotas.resource_quota,
+        quotas.resource_quota_update,
+        quotas.resource_quota_status_update,
     ),
-    "ConfigMap": Rules(
-        core_api.ConfigMap,
-        _new(core.config_map),
-        _change(core.config_map_update),
-        _metadata_only,
+    "ConfigMap": _without_features(core_api.ConfigMap, core.config_map, core.config_map_update),
+    "Secret": _without_features(core_api.Secret, core.secret, core.secret_update),
+    "Binding": _without_features(core_api.Binding, core.binding),
+    "ControllerRevision": _without_features(
+        workloads.ControllerRevision,
+        replicated.controller_revision,
+        replicated.controller_revision_update,
     ),
-    "Secret": Rules(
-        core_api.Secret,
-        _new(core.secret),
-        _change(core.secret_update),
-        _metadata_only,
+    "Lease": _without_features(core_api.Lease, core.lease, core.lease_update),
+    "PriorityClass": _without_features(
+        core_api.PriorityClass, core.priority_class, core.priority_class_update
     ),
-    "Binding": Rules(core_api.Binding, _new(core.binding), _metadata_only, _metadata_only),
-    "ControllerRevision": Rules(
-        ControllerRevision,
-        _new(replicated.controller_revision),
-        _change(replicated.controller_revision_update),
-        _metadata_only,
+    "Role": _without_features(rbac_api.Role, rbac.role, rbac.role_update),
+    "ClusterRole": _without_features(
+        rbac_api.ClusterRole, rbac.cluster_role, rbac.cluster_role_update
     ),
-    "Lease": Rules(core_api.Lease, _new(core.lease), _change(core.lease_update), _metadata_only),
-    "PriorityClass": Rules(
-        core_api.PriorityClass,
-        _new(core.priority_class),
-        _change(core.priority_class_update),
-        _metadata_only,
+    "RoleBinding": _without_features(
+        rbac_api.RoleBinding, rbac.role_binding, rbac.role_binding_update
     ),
-    "Role": Rules(Role, _new(rbac.role), _change(rbac.role_update), _metadata_only),
-    "ClusterRole": Rules(
-        ClusterRole, _new(rbac.cluster_role), _change(rbac.cluster_role_update), _metadata_only
+    "ClusterRoleBinding": _without_features(
+        rbac_api.RoleBinding, rbac.cluster_role_binding, rbac.cluster_role_binding_update
     ),
-    "RoleBinding": Rules(
-        RoleBinding, _new(rbac.role_binding), _change(rbac.role_binding_update), _metadata_only
-    ),
-    "ClusterRoleBinding": Rules(
-        RoleBinding,
-        _new(rbac.cluster_role_binding),
-        _change(rbac.cluster_role_binding_update),
-        _metadata_only,
-    ),
-    "PodDisruptionBudget": Rules(
+    "PodDisruptionBudget": _without_features(
         core_api.PodDisruptionBudget,
-        _new(core.disruption_budget),
-        _change(core.disruption_budget_update),
-        _change(core.disruption_budget_status_update),
+        core.disruption_budget,
+        core.disruption_budget_update,
+        core.disruption_budget_status_update,
     ),
 }
 
-_NAME_RULES: dict[str, metadata.NameRule] = {
-    "Service": metadata.label_name,
-}
+_NAME_RULES: dict[str, metadata.NameRule] = {"Service": metadata.label_name}
 _NAMESPACED = {kind.kind: kind.namespaced for kind in kinds.KINDS}
-
-
-def _is_namespaced(kind: str) -> bool:
-    return _NAMESPACED[kind]
 
 
 def _rules_for(kind: str) -> Rules:
@@ -370,10 +328,10 @@ def _rules_for(kind: str) -> Rules:
 @functools.cache
 def _bare_rules(kind: str) -> Rules:
     """Return the rules for a kind whose metadata alone is checked."""
-    namespaced = _is_namespaced(kind)
+    namespaced = _NAMESPACED[kind]
     name_rule = _NAME_RULES.get(kind, metadata.subdomain_name)
 
-    def created(value: Any, _features: Features) -> fields.Errors:
+    def created(value: Any) -> fields.Errors:
         return metadata.created(value.metadata, namespaced=namespaced, name_rule=name_rule)
 
-    return Rules(Bare, created, _metadata_only, _metadata_only)
+    return _without_features(Bare, created)

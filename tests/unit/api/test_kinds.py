@@ -117,15 +117,8 @@ def test_reviews_are_not_stored() -> None:
 
 
 def _all_columns() -> list[table_columns.Column]:
-    return [
-        column
-        for table in (
-            *(kind.columns for kind in kinds.KINDS),
-            table_columns.SCALE,
-            table_columns.STATUS,
-        )
-        for column in table
-    ]
+    tables = (*(kind.columns for kind in kinds.KINDS), table_columns.of_resource("scales"))
+    return [column for table in tables for column in table]
 
 
 def test_every_field_that_describes_a_column_exists() -> None:

@@ -57,9 +57,6 @@ class _FieldWriter(NamedTuple):
     """The writer of one field.
 
     `write` is None if the value does not change, `absent` if a field without a value is left out.
-
-    `write` is None where a value is written as it is, `absent` where a field without a value is
-    left out.
     """
 
     write: Writer | None

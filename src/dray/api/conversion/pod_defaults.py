@@ -1,8 +1,7 @@
 """API defaults of pods and pod templates, on dicts.
 
 Called by `defaults`. A pod gets all of them, a template only those of its spec: as the two passes
-SetDefaults_Pod and SetDefaults_PodSpec of pkg/apis/core/v1/defaults.go. What a pod requests as a
-whole follows from its containers, so `fill_pod_level_resources` waits until admission is done.
+SetDefaults_Pod and SetDefaults_PodSpec of pkg/apis/core/v1/defaults.go.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from dray.api.formats import image_references, quantity
-from dray.api.semantics import pod_resources
 from dray.api.types.meta import JsonObject
 
 
@@ -118,12 +116,7 @@ def fill_spec(spec: JsonObject) -> None:
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
-    zero(
-        spec,
-        dnsPolicy="ClusterFirst",
-        restartPolicy="Always",
-        schedulerName="default-scheduler",
-    )
+    zero(spec, dnsPolicy="ClusterFirst", restartPolicy="Always", schedulerName="default-scheduler")
     absent(spec, securityContext={}, terminationGracePeriodSeconds=30)
     for volume in items(spec, "volumes"):
         _fill_volume(volume)
@@ -244,57 +237,3 @@ def _downward_files(volume: JsonObject) -> Iterator[JsonObject]:
 def fill_volume_claim_spec(spec: JsonObject) -> None:
     absent(spec, volumeMode="Filesystem")
     round_resources(spec.get("resources"), "limits", "requests")
-
-
-def fill_pod_level_resources(pod: JsonObject) -> None:
-    """Complete the pod-level resources of a new pod that states some of them.
-
-    As pkg/api/pod/util.go, DefaultPodLevelResources. The pod must be in canonical form.
-    """
-    spec = pod["spec"]
-    resources = spec.get("resources") or {}
-    if not resources.get("requests") and not resources.get("limits"):
-        return
-    requests, limits = child(resources, "requests"), child(resources, "limits")
-    container_limits = _sum_of_containers(spec, "limits")
-    for name, amount in container_limits.items():
-        if pod_resources.is_huge_page_resource(name) and name not in requests:
-            limits.setdefault(name, str(amount))
-    for name, amount in _sum_of_containers(spec, "requests").items():
-        if pod_resources.is_pod_level_resource(name) and pod_resources.is_overcommittable_resource(
-            name
-        ):
-            requests.setdefault(name, str(amount))
-    for name, text in limits.items():
-        if pod_resources.is_pod_level_resource(name):
-            requests.setdefault(name, text)
-    for name, text in requests.items():
-        if pod_resources.is_pod_level_resource(name) and _is_limited_everywhere(spec, name):
-            limits.setdefault(name, str(max(quantity.parse(text), container_limits[name])))
-    _drop_empty(resources, "requests", "limits")
-
-
-def _sum_of_containers(spec: JsonObject, field: str) -> pod_resources.Amounts:
-    def amounts(container: JsonObject) -> pod_resources.Amounts:
-        return pod_resources.parse_amounts((container.get("resources") or {}).get(field) or {})
-
-    return pod_resources.sum_of_containers(
-        map(amounts, items(spec, "containers")),
-        (
-            (amounts(container), container.get("restartPolicy") == "Always")
-            for container in items(spec, "initContainers")
-        ),
-    )
-
-
-def _is_limited_everywhere(spec: JsonObject, name: str) -> bool:
-    containers = (*items(spec, "containers"), *items(spec, "initContainers"))
-    return bool(containers) and all(
-        name in ((container.get("resources") or {}).get("limits") or {}) for container in containers
-    )
-
-
-def _drop_empty(target: JsonObject, *names: str) -> None:
-    for name in names:
-        if not target[name]:
-            del target[name]

@@ -9,9 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from dray.api.formats import gotext, names
-from dray.api.types.meta import (
-    LabelSelector,
-)
+from dray.api.types.meta import LabelSelector
 
 Labels = Mapping[str, str]
 LabelTest = Callable[[Labels], bool]

@@ -22,11 +22,7 @@ from dray.api.selectors.label_selectors import (
     _requirement_errors,
     exact_labels,
 )
-from dray.api.types.meta import (
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-)
+from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dray.api.types.pods import PreferredSchedulingTerm
 
 NodeTest = Callable[[Labels, str], bool]

@@ -91,7 +91,7 @@ def elementwise_maximum(*several: Mapping[str, Quantity]) -> Amounts:
     return result
 
 
-def sum_of_containers(
+def _sum_of_containers(
     containers: Iterable[Mapping[str, Quantity]],
     init_containers: Iterable[tuple[Mapping[str, Quantity], bool]],
 ) -> Amounts:
@@ -250,7 +250,7 @@ def _sum(
             resources = {} if is_asked_in_vain else specified(container)
         return {**counting.assumed, **parse_amounts(resources)}
 
-    return sum_of_containers(
+    return _sum_of_containers(
         map(amounts_of, pod.spec.containers),
         ((amounts_of(container), is_sidecar(container)) for container in pod.spec.init_containers),
     )

@@ -72,10 +72,8 @@ def pod_charges(pod: Pod, now: datetime.datetime) -> Amounts:
     if pod.status.phase in ("Failed", "Succeeded") or _is_overdue(pod, now):
         return {"count/pods": _ONE}
     counting = pod_resources.ResourceCountOptions(resized=True)
-    requests, limits = (
-        pod_resources.pod_requests(pod, counting),
-        pod_resources.pod_limits(pod, counting),
-    )
+    requests = pod_resources.pod_requests(pod, counting)
+    limits = pod_resources.pod_limits(pod, counting)
     return {"count/pods": _ONE, **_compute_charges(requests, limits)}
 
 

@@ -31,10 +31,7 @@ def _claim_spec(root: str) -> tuple[tuple[Gate, tuple[Path, ...]], ...]:
     return (
         (lambda f: f.prioritized_list, _paths(f"{requests}.firstAvailable")),
         (lambda f: f.admin_access, _paths(f"{exact}.adminAccess")),
-        (
-            lambda f: f.device_taints,
-            _paths(f"{exact}.tolerations", f"{alternative}.tolerations"),
-        ),
+        (lambda f: f.device_taints, _paths(f"{exact}.tolerations", f"{alternative}.tolerations")),
         (
             lambda f: f.consumable_capacity,
             _paths(
@@ -95,18 +92,14 @@ GATED: Mapping[str, tuple[tuple[Gate, tuple[Path, ...]], ...]] = {
         (
             lambda f: f.consumable_capacity,
             _paths(
-                f"{_DEVICES}.allowMultipleAllocations",
-                f"{_DEVICES}.capacity.{{}}.requestPolicy",
+                f"{_DEVICES}.allowMultipleAllocations", f"{_DEVICES}.capacity.{{}}.requestPolicy"
             ),
         ),
         (
             lambda f: f.device_compatibility_groups,
             _paths(f"{_DEVICES}.consumesCounters.[].compatibilityGroups"),
         ),
-        (
-            lambda f: f.node_allocatable_resources,
-            _paths(f"{_DEVICES}.nodeAllocatableResources"),
-        ),
+        (lambda f: f.node_allocatable_resources, _paths(f"{_DEVICES}.nodeAllocatableResources")),
         (
             lambda f: f.list_type_attributes,
             _paths(

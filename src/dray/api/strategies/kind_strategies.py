@@ -270,9 +270,7 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("apps", "ReplicaSet"): _COUNTED,
     ("apps", "StatefulSet"): _COUNTED,
     ("apps", "DaemonSet"): Strategy(
-        counts_generation=True,
-        prepare_create=_daemon_set_create,
-        prepare_update=_daemon_set_update,
+        counts_generation=True, prepare_create=_daemon_set_create, prepare_update=_daemon_set_update
     ),
     ("batch", "Job"): Strategy(counts_generation=True, prepare_create=_job_create),
     ("policy", "PodDisruptionBudget"): Strategy(

@@ -17,13 +17,7 @@ JsonObject: TypeAlias = dict[str, Any]
 """An object as it is on the wire: decoded JSON that no struct describes."""
 
 
-class Wire(
-    msgspec.Struct,
-    frozen=True,
-    omit_defaults=True,
-    rename="camel",
-    gc=False,
-):
+class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
     """A frozen piece of an API object. Fields that dray does not read are dropped on decoding."""
 
 

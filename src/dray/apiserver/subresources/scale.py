@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from dray.api import errors, table_columns
+from dray.api import errors
 from dray.api.conversion import canonical
 from dray.api.http_messages import Response
 from dray.api.ids import GroupKind
@@ -26,7 +26,7 @@ from dray.apiserver.verbs import reads, write_checks, writes
 from dray.apiserver.verbs.writes import PendingWrite, Writer
 from dray.store.store import Store
 
-SCALE = Kind("autoscaling", "Scale", "scales", namespaced=True, columns=table_columns.SCALE)
+SCALE = Kind("autoscaling", "Scale", "scales")
 _GUARDS = ("uid", "resourceVersion")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 

@@ -14,16 +14,7 @@ from dray.api.types.dra import (
     RESERVED_FOR_MAX_SIZE,
     AllocatedDeviceStatus,
 )
-from dray.validation.declarative.formats import (
-    extended_resource_name,
-    fully_qualified_name,
-    label_key,
-    long_name,
-    long_name_caseless,
-    pool_name,
-    short_name,
-    uuid,
-)
+from dray.validation.declarative import formats
 from dray.validation.declarative.rule_language import (
     Repeating,
     Struct,
@@ -55,12 +46,12 @@ from dray.validation.dra.devices import ATTRIBUTE_FORMS
 _taint_effect = one_of(*taints.EFFECTS)
 _taint = Struct(required("effect", _taint_effect))
 _toleration = Struct(
-    optional("key", label_key),
+    optional("key", formats.label_key),
     required("operator", one_of("Equal", "Exists")),
     optional("effect", _taint_effect),
 )
 
-_driver = required("driver", long_name_caseless, max_characters(63))
+_driver = required("driver", formats.long_name_caseless, max_characters(63))
 _configuration = optional_pointer("opaque", Struct(_driver))
 _configured_requests = optional("requests", unique(), stops=(max_items(32),))
 _selectors = optional("selectors", stops=(max_items(32),))
@@ -69,12 +60,12 @@ _allocation_mode = optional("allocation_mode", one_of("All", "ExactCount"))
 _tolerations = optional("tolerations", each_item(_toleration))
 _derived_attributes = optional(
     "derived_attributes",
-    each_item(Struct(required("name", fully_qualified_name), required("expression"))),
+    each_item(Struct(required("name", formats.fully_qualified_name), required("expression"))),
     stops=(max_items(32),),
 )
 _exact_request = Struct(_selectors, _allocation_mode, _tolerations, _derived_attributes)
 _alternative = Struct(
-    required("device_class_name", long_name),
+    required("device_class_name", formats.long_name),
     _selectors,
     _allocation_mode,
     _tolerations,
@@ -91,8 +82,8 @@ _request = Struct(
 )
 _constraint = Struct(
     _configured_requests,
-    optional_pointer("match_attribute", fully_qualified_name),
-    optional_pointer("distinct_attribute", fully_qualified_name),
+    optional_pointer("match_attribute", formats.fully_qualified_name),
+    optional_pointer("distinct_attribute", formats.fully_qualified_name),
 )
 _claim_spec = Repeating(
     field(
@@ -120,11 +111,11 @@ _skip_node_operations = optional(
 )
 _binding_conditions = optional("binding_conditions", stops=(max_items(4),))
 _binding_failure_conditions = optional("binding_failure_conditions", stops=(max_items(4),))
-_share_id = optional_pointer("share_id", uuid)
+_share_id = optional_pointer("share_id", formats.uuid)
 
 _result = Struct(
     _driver,
-    required("pool", pool_name),
+    required("pool", formats.pool_name),
     _tolerations,
     _binding_conditions,
     _binding_failure_conditions,
@@ -184,19 +175,19 @@ RESOURCE_CLAIM: Final = Struct(
 )
 RESOURCE_CLAIM_TEMPLATE: Final = Struct(field("spec", Struct(field("spec", _claim_spec))))
 DEVICE_CLASS: Final = Struct(
-    field("metadata", Struct(optional("name", long_name))),
+    field("metadata", Struct(optional("name", formats.long_name))),
     field(
         "spec",
         Struct(
             _selectors,
             optional("config", each_item(Struct(_configuration)), stops=(max_items(32),)),
-            optional_pointer("extended_resource_name", extended_resource_name),
+            optional_pointer("extended_resource_name", formats.extended_resource_name),
         ),
     ),
 )
 DEVICE_TAINT_RULE: Final = Struct(field("spec", Struct(field("taint", _taint))))
 
-_counters = required("counters", each_key(short_name))
+_counters = required("counters", each_key(formats.short_name))
 _attribute = Struct(union(*ATTRIBUTE_FORMS))
 _mapping = Struct(union(("capacity_key", "capacityKey"), ("device_multiplier", "deviceMultiplier")))
 _device = Struct(
@@ -206,11 +197,11 @@ _device = Struct(
         unique(lambda consumption: consumption.counter_set),
         each_item(
             Struct(
-                required("counter_set", short_name),
+                required("counter_set", formats.short_name),
                 _counters,
                 optional(
                     "compatibility_groups",
-                    each_item(short_name, lambda group: group),
+                    each_item(formats.short_name, lambda group: group),
                     unique(),
                     stops=(max_items(2),),
                 ),
@@ -235,14 +226,14 @@ RESOURCE_SLICE: Final = Struct(
                 "shared_counters",
                 unique(lambda counter_set: counter_set.name),
                 each_item(
-                    Struct(required("name", short_name), _counters),
+                    Struct(required("name", formats.short_name), _counters),
                     lambda counter_set: counter_set.name,
                 ),
                 stops=(max_items(8),),
             ),
             optional_pointer(
                 "partition_type_attribute",
-                fully_qualified_name,
+                formats.fully_qualified_name,
                 stops=(allowed_with("partitionable_devices_type"),),
             ),
             _skip_node_operations,
@@ -269,15 +260,15 @@ _shareable_summary = Struct(
     optional("capacity", each_item(_shareable_capacity), stops=(max_items(32),)),
 )
 _pool = Struct(
-    required("driver", long_name_caseless),
-    required("pool_name", pool_name),
+    required("driver", formats.long_name_caseless),
+    required("pool_name", formats.pool_name),
     required("generation", *_count),
     optional_pointer("resource_slice_count", minimum(1)),
     optional_pointer("total_devices", *_count),
     optional_pointer("allocated_devices", *_count),
     optional_pointer("available_devices", *_count),
     optional_pointer("unavailable_devices", *_count),
-    optional_pointer("node_name", long_name),
+    optional_pointer("node_name", formats.long_name),
     optional_pointer("validation_error", max_bytes(256)),
     optional(
         "partition_summary",
@@ -291,12 +282,12 @@ RESOURCE_POOL_STATUS_REQUEST: Final = Struct(
     field(
         "spec",
         Struct(
-            required("driver", long_name_caseless),
-            optional_pointer("pool_name", pool_name),
+            required("driver", formats.long_name_caseless),
+            optional_pointer("pool_name", formats.pool_name),
             required_pointer("limit", maximum(1000), minimum(1)),
             optional_pointer(
                 "default_partition_type_attribute",
-                fully_qualified_name,
+                formats.fully_qualified_name,
                 stops=(allowed_with("partitionable_devices_type"),),
             ),
         ),
@@ -319,27 +310,30 @@ _group_claim = Struct(
         ("resource_claim_name", "resourceClaimName"),
         ("resource_claim_template_name", "resourceClaimTemplateName"),
     ),
-    required("name", short_name),
-    optional_pointer("resource_claim_name", long_name),
-    optional_pointer("resource_claim_template_name", long_name),
+    required("name", formats.short_name),
+    optional_pointer("resource_claim_name", formats.long_name),
+    optional_pointer("resource_claim_template_name", formats.long_name),
 )
 _group_policy = Struct(
     union(("basic", "basic"), ("gang", "gang")),
     optional_pointer("basic", stops=(immutable,)),
     optional_pointer(
-        "gang",
-        Struct(required("min_count", minimum(1))),
-        stops=(no_setting, no_clearing),
+        "gang", Struct(required("min_count", minimum(1))), stops=(no_setting, no_clearing)
     ),
 )
 POD_GROUP: Final = Struct(
     field(
         "spec",
         Struct(
-            optional_pointer("parent_composite_pod_group_name", long_name, stops=(immutable,)),
+            optional_pointer(
+                "parent_composite_pod_group_name", formats.long_name, stops=(immutable,)
+            ),
             optional_pointer(
                 "workload_ref",
-                Struct(required("workload_name", long_name), required("template_name", short_name)),
+                Struct(
+                    required("workload_name", formats.long_name),
+                    required("template_name", formats.short_name),
+                ),
                 stops=(immutable,),
             ),
             field("scheduling_policy", _group_policy),
@@ -348,7 +342,7 @@ POD_GROUP: Final = Struct(
                 Struct(
                     optional(
                         "topology",
-                        each_item(Struct(required("key", label_key))),
+                        each_item(Struct(required("key", formats.label_key))),
                         stops=(max_items(1),),
                     )
                 ),
@@ -365,12 +359,10 @@ POD_GROUP: Final = Struct(
                 Struct(union(("single", "single"), ("all", "all"))),
                 stops=(immutable,),
             ),
-            optional("priority_class_name", long_name, stops=(immutable,)),
+            optional("priority_class_name", formats.long_name, stops=(immutable,)),
             optional_pointer("priority", maximum(1_000_000_000), stops=(immutable,)),
             optional_pointer(
-                "preemption_policy",
-                one_of("PreemptLowerPriority", "Never"),
-                stops=(immutable,),
+                "preemption_policy", one_of("PreemptLowerPriority", "Never"), stops=(immutable,)
             ),
         ),
     ),
@@ -381,7 +373,7 @@ POD_GROUP: Final = Struct(
                 "resource_claim_statuses",
                 unique(lambda status: status.name),
                 each_item(
-                    Struct(optional_pointer("resource_claim_name", long_name)),
+                    Struct(optional_pointer("resource_claim_name", formats.long_name)),
                     lambda status: status.name,
                 ),
                 stops=(max_items(4),),

@@ -15,11 +15,9 @@ from dray.validation.declarative.rule_language import Operation, Rule
 
 
 def formatted(errors_of: Callable[[str], Collection[str]], origin: str) -> Rule:
-    def rule(value: str, _old: Any, path: fields.Path, _operation: Operation) -> fields.Errors:
-        for detail in errors_of(value):
-            yield fields.invalid(path, value, detail, origin=origin)
-
-    return rule
+    return lambda value, _old, path, _operation: fields.invalid_details(
+        path, value, errors_of(value), origin=origin
+    )
 
 
 short_name = formatted(lambda value: names.dns_label_errors(value, "bytes"), identifiers.SHORT_NAME)
@@ -38,8 +36,7 @@ def uuid(value: str, _old: Any, path: fields.Path, _operation: Operation) -> fie
 
 def pool_name(value: str, _old: Any, path: fields.Path, _operation: Operation) -> fields.Errors:
     origin = identifiers.POOL_NAME
-    if len(value.encode()) > identifiers.POOL_NAME_MAX_BYTES:
-        yield fields.too_long(path, identifiers.POOL_NAME_MAX_BYTES, origin=origin)
+    yield from fields.limited_bytes(path, value, identifiers.POOL_NAME_MAX_BYTES, origin=origin)
     for index, part in enumerate(value.split("/")):
         if not part:
             detail = f"segment {index}: must not be empty"
@@ -71,8 +68,7 @@ def _domain(domain: str, path: fields.Path) -> fields.Errors:
     if not domain:
         yield fields.invalid(path, "", "prefix must not be empty")
         return
-    if len(domain.encode()) > identifiers.DRIVER_NAME_MAX_BYTES:
-        yield fields.too_long(path, identifiers.DRIVER_NAME_MAX_BYTES)
+    yield from fields.limited_bytes(path, domain, identifiers.DRIVER_NAME_MAX_BYTES)
     for detail in names.dns_subdomain_errors(domain, "bytes"):
         yield fields.invalid(path, domain, f"prefix: {detail}")
 
@@ -88,5 +84,6 @@ def extended_resource_name(
     if value.startswith("requests."):
         details.append('must not have "requests." prefix')
     details += names.qualified_name_errors(f"requests.{value}")
-    for detail in details:
-        yield fields.invalid(path, value, detail, origin=identifiers.EXTENDED_RESOURCE_NAME)
+    yield from fields.invalid_details(
+        path, value, details, origin=identifiers.EXTENDED_RESOURCE_NAME
+    )

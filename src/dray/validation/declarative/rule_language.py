@@ -172,19 +172,15 @@ def allowed_with(gate: str) -> Rule:
 
 
 def max_items(maximum: int) -> Rule:
-    def rule(value: Any, _old: Any, path: fields.Path, _operation: Operation) -> fields.Errors:
-        if len(value) > maximum:
-            yield fields.too_many(path, len(value), maximum, origin="maxItems")
-
-    return rule
+    return lambda value, _old, path, _operation: fields.limited_items(
+        path, value, maximum, origin="maxItems"
+    )
 
 
 def max_bytes(maximum: int) -> Rule:
-    def rule(value: str, _old: Any, path: fields.Path, _operation: Operation) -> fields.Errors:
-        if len(value.encode()) > maximum:
-            yield fields.too_long(path, maximum, origin="maxBytes")
-
-    return rule
+    return lambda value, _old, path, _operation: fields.limited_bytes(
+        path, value, maximum, origin="maxBytes"
+    )
 
 
 def max_characters(maximum: int) -> Rule:
@@ -215,12 +211,7 @@ def maximum(most: int) -> Rule:
 
 def one_of(*values: str) -> Rule:
     supported = sorted(values)
-
-    def rule(value: str, _old: Any, path: fields.Path, _operation: Operation) -> fields.Errors:
-        if value not in supported:
-            yield fields.not_supported(path, value, supported)
-
-    return rule
+    return lambda value, _old, path, _operation: fields.one_of(path, value, supported)
 
 
 def unique(key: Callable[[Any], Hashable] | None = None) -> Rule:

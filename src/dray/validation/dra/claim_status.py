@@ -10,14 +10,7 @@ import msgspec
 from dray.api import ids
 from dray.api.formats import gotext
 from dray.api.types import dra
-from dray.validation import (
-    fields,
-    identifiers,
-    ip_addresses,
-    lists,
-    metadata,
-    selector_rules,
-)
+from dray.validation import fields, identifiers, ip_addresses, lists, metadata, selector_rules
 from dray.validation.dra import claims as claim_rules
 from dray.validation.dra import classes, devices, taints
 
@@ -31,23 +24,17 @@ CONFIGURATION_SOURCES: Final = ("FromClaim", "FromClass")
 
 def status_update(new: dra.ResourceClaim, old: dra.ResourceClaim) -> fields.Errors:
     yield from metadata.updated(new.metadata, old.metadata)
-    yield from _reservations(new.status.reserved_for, fields.STATUS.child("reservedFor"))
-    yield from _devices(new.status, fields.STATUS.child("devices"))
-    yield from _reservations_allowed(new, old)
-    yield from _allocation_update(new, old)
-
-
-def _reservations(
-    references: tuple[dra.ResourceClaimConsumerReference, ...], path: fields.Path
-) -> fields.Errors:
     yield from lists.limited_set(
-        references,
+        new.status.reserved_for,
         dra.RESERVED_FOR_MAX_SIZE,
         _consumer,
         lambda reference: reference.uid,
-        path,
+        fields.STATUS.child("reservedFor"),
         covered=True,
     )
+    yield from _devices(new.status, fields.STATUS.child("devices"))
+    yield from _reservations_allowed(new, old)
+    yield from _allocation_update(new, old)
 
 
 def _consumer(reference: dra.ResourceClaimConsumerReference, path: fields.Path) -> fields.Errors:
@@ -56,8 +43,7 @@ def _consumer(reference: dra.ResourceClaimConsumerReference, path: fields.Path) 
         ("name", reference.name),
         ("uid", reference.uid),
     ):
-        if not value:
-            yield fields.required(path.child(field))
+        yield from fields.required_text(path.child(field), value)
 
 
 def _reservations_allowed(new: dra.ResourceClaim, old: dra.ResourceClaim) -> fields.Errors:
@@ -130,12 +116,9 @@ def _result(
 def _configuration(
     config: dra.DeviceAllocationConfiguration, path: fields.Path, references: Collection[str]
 ) -> fields.Errors:
-    if not config.source:
-        yield fields.required(path.child("source"), covered=True)
-    elif config.source not in CONFIGURATION_SOURCES:
-        yield fields.not_supported(
-            path.child("source"), config.source, CONFIGURATION_SOURCES, covered=True
-        )
+    yield from fields.required_one_of(
+        path.child("source"), config.source, CONFIGURATION_SOURCES, covered=True
+    )
     yield from claim_rules.configured_requests(config.requests, path.child("requests"), references)
     yield from classes.opaque_configuration(config.opaque, path, is_stored=False)
 
@@ -167,9 +150,7 @@ def _printed_id(device: dra.AllocatedDeviceStatus) -> dra.AllocatedDeviceStatus:
 
 
 def _device(
-    device: dra.AllocatedDeviceStatus,
-    path: fields.Path,
-    allocated: Collection[ids.SharedDeviceId],
+    device: dra.AllocatedDeviceStatus, path: fields.Path, allocated: Collection[ids.SharedDeviceId]
 ) -> fields.Errors:
     yield from identifiers.driver_name(device.driver, path.child("driver"))
     yield from identifiers.pool_name(device.pool, path.child("pool"))
@@ -178,8 +159,7 @@ def _device(
     if _shared_id(device) not in allocated:
         yield fields.invalid(path, _printed_id(device), "must be an allocated device in the claim")
     conditions = path.child("conditions")
-    if len(device.conditions) > DEVICE_CONDITIONS_MAX_ITEMS:
-        yield fields.too_many(conditions, len(device.conditions), DEVICE_CONDITIONS_MAX_ITEMS)
+    yield from fields.limited_items(conditions, device.conditions, DEVICE_CONDITIONS_MAX_ITEMS)
     yield from metadata.conditions(device.conditions, conditions)
     if device.data is not msgspec.UNSET and device.data is not None:
         yield from classes.raw_object(device.data, path.child("data"), DEVICE_DATA_MAX_BYTES)

@@ -17,6 +17,8 @@ CONSTRAINTS_MAX_ITEMS: Final = 32
 DERIVED_ATTRIBUTES_MAX_COST: Final = 1_000_000
 ALLOCATION_MODES: Final = ("All", "ExactCount")
 
+_SomeRequest = dra.ExactDeviceRequest | dra.DeviceSubRequest
+
 _REFERENCE_COMPLAINT = (
     "must be the name of a request in the claim or the name of a request and a subrequest "
     "separated by '/'"
@@ -197,23 +199,16 @@ class _Requests:
         self, request: dra.DeviceSubRequest, path: fields.Path, parent: str
     ) -> fields.Errors:
         yield from identifiers.dns_label(request.name, path.child("name"))
-        yield from fields.covered(
-            _class_name(request.device_class_name, path.child("deviceClassName"))
-        )
+        yield from fields.covered(_class_name(request, path))
         yield from self._devices(request, path, f"{parent}/{request.name}")
 
     def _exact(
         self, request: dra.ExactDeviceRequest, path: fields.Path, name: str
     ) -> fields.Errors:
-        yield from _class_name(request.device_class_name, path.child("deviceClassName"))
+        yield from _class_name(request, path)
         yield from self._devices(request, path, name)
 
-    def _devices(
-        self,
-        request: dra.ExactDeviceRequest | dra.DeviceSubRequest,
-        path: fields.Path,
-        reference: str,
-    ) -> fields.Errors:
+    def _devices(self, request: _SomeRequest, path: fields.Path, reference: str) -> fields.Errors:
         yield from classes.selectors(request.selectors, path.child("selectors"), self._features)
         yield from self._derived_attributes(
             request.derived_attributes, path.child("derivedAttributes"), reference
@@ -224,10 +219,7 @@ class _Requests:
         )
 
     def _derived_attributes(
-        self,
-        attributes: tuple[dra.DeviceDerivedAttribute, ...],
-        path: fields.Path,
-        reference: str,
+        self, attributes: tuple[dra.DeviceDerivedAttribute, ...], path: fields.Path, reference: str
     ) -> fields.Errors:
         for index, attribute in enumerate(attributes):
             yield from self._derived_attribute(attribute, path.index(index), reference)
@@ -282,23 +274,18 @@ def _constrained_attributes(
     return frozenset(attributes)
 
 
-def _class_name(name: str, path: fields.Path) -> fields.Errors:
-    if name:
-        yield from identifiers.dns_subdomain(name, path)
-    else:
-        yield fields.required(path)
+def _class_name(request: _SomeRequest, path: fields.Path) -> fields.Errors:
+    return fields.required_text(
+        path.child("deviceClassName"), request.device_class_name, identifiers.dns_subdomain
+    )
 
 
-def _allocation_mode(
-    request: dra.ExactDeviceRequest | dra.DeviceSubRequest, path: fields.Path
-) -> fields.Errors:
+def _allocation_mode(request: _SomeRequest, path: fields.Path) -> fields.Errors:
     mode, count = request.allocation_mode, request.count
     if mode == "All":
         if count != 0:
             yield fields.invalid(
-                path.child("count"),
-                count,
-                "must not be specified when allocationMode is 'All'",
+                path.child("count"), count, "must not be specified when allocationMode is 'All'"
             )
     elif mode == "ExactCount":
         if count <= 0:

@@ -132,8 +132,7 @@ def forms_used(attribute: dra.DeviceAttribute) -> list[str]:
 
 
 def _string(text: str, path: fields.Path) -> fields.Errors:
-    if len(text.encode()) > ATTRIBUTE_VALUE_MAX_BYTES:
-        yield fields.too_long(path, ATTRIBUTE_VALUE_MAX_BYTES)
+    yield from fields.limited_bytes(path, text, ATTRIBUTE_VALUE_MAX_BYTES)
 
 
 _NUMBER = r"(0|[1-9]\d*)"
@@ -172,10 +171,7 @@ def _consumption(value: dra.DeviceCounterConsumption, path: fields.Path) -> fiel
 
 
 def counters(
-    name: str,
-    name_path: fields.Path,
-    values: dict[str, dra.Counter],
-    values_path: fields.Path,
+    name: str, name_path: fields.Path, values: dict[str, dra.Counter], values_path: fields.Path
 ) -> fields.Errors:
     """Check a shared or consumed counter set: its name and its counters."""
     if name:

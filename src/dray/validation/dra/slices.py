@@ -62,9 +62,7 @@ def _pool(pool: dra.ResourcePool, path: fields.Path) -> fields.Errors:
     yield from identifiers.pool_name(pool.name, path.child("name"))
     if pool.resource_slice_count <= 0:
         yield fields.invalid(
-            path.child("resourceSliceCount"),
-            pool.resource_slice_count,
-            "must be greater than zero",
+            path.child("resourceSliceCount"), pool.resource_slice_count, "must be greater than zero"
         )
     if pool.generation < 0:
         yield fields.invalid(
@@ -103,9 +101,7 @@ def _reachable(spec: dra.ResourceSliceSpec, path: fields.Path) -> fields.Errors:
         yield fields.required(path, _REACHABLE)
     elif len(chosen) > 1:
         yield fields.invalid(
-            path,
-            f"{{{', '.join(chosen)}}}",
-            f"{_REACHABLE}, but multiple fields are set",
+            path, f"{{{', '.join(chosen)}}}", f"{_REACHABLE}, but multiple fields are set"
         )
 
 

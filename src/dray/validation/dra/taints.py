@@ -28,8 +28,7 @@ def taint_rule_status_update(new: dra.DeviceTaintRule, old: dra.DeviceTaintRule)
     conditions = new.status.conditions
     yield from metadata.updated(new.metadata, old.metadata)
     yield from metadata.conditions(conditions, path)
-    if len(conditions) > RULE_CONDITIONS_MAX_ITEMS:
-        yield fields.too_many(path, len(conditions), RULE_CONDITIONS_MAX_ITEMS)
+    yield from fields.limited_items(path, conditions, RULE_CONDITIONS_MAX_ITEMS)
 
 
 def _rule_spec(spec: dra.DeviceTaintRuleSpec, old: dra.DeviceTaintRuleSpec | None) -> fields.Errors:
@@ -54,15 +53,7 @@ def taint(
     if value.value:
         yield from identifiers.label_value(value.value, path.child("value"))
     if old is None or old.effect != value.effect:
-        if value.effect:
-            yield from _effect(value.effect, path.child("effect"))
-        else:
-            yield fields.required(path.child("effect"), covered=True)
-
-
-def _effect(effect: str, path: fields.Path) -> fields.Errors:
-    if effect not in EFFECTS:
-        yield fields.not_supported(path, effect, EFFECTS, covered=True)
+        yield from fields.required_one_of(path.child("effect"), value.effect, EFFECTS, covered=True)
 
 
 def toleration(value: dra.DeviceToleration, path: fields.Path) -> fields.Errors:
@@ -75,9 +66,9 @@ def toleration(value: dra.DeviceToleration, path: fields.Path) -> fields.Errors:
             )
     elif value.operator == "Equal":
         yield from identifiers.label_value(value.value, path.child("value"))
-    elif value.operator:
-        yield fields.not_supported(path.child("operator"), value.operator, OPERATORS, covered=True)
     else:
-        yield fields.required(path.child("operator"), covered=True)
+        yield from fields.required_one_of(
+            path.child("operator"), value.operator, OPERATORS, covered=True
+        )
     if value.effect:
-        yield from _effect(value.effect, path.child("effect"))
+        yield from fields.one_of(path.child("effect"), value.effect, EFFECTS, covered=True)

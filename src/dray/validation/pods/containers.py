@@ -96,19 +96,17 @@ def _name_is_new(name: str, seen: set[str], path: fields.Path) -> fields.Errors:
 def _common(
     container: containers.Container, pod: ContainerContext, path: fields.Path
 ) -> fields.Errors:
-    if container.name:
-        yield from identifiers.dns_label(container.name, path.child("name"))
-    else:
-        yield fields.required(path.child("name"))
-    if not container.image:
-        yield fields.required(path.child("image"))
+    yield from fields.required_text(path.child("name"), container.name, identifiers.dns_label)
+    yield from fields.required_text(path.child("image"), container.image)
     yield from _termination_message_policy(container, path.child("terminationMessagePolicy"))
     yield from _ports(container.ports, path.child("ports"))
     yield from environment.variables(container.env, path.child("env"))
     yield from environment.sources(container.env_from, path.child("envFrom"))
     yield from mounts.mounts(container, pod.volumes, path.child("volumeMounts"))
     yield from mounts.devices(container, pod.volumes, path.child("volumeDevices"))
-    yield from volumes.pull_policy(container.image_pull_policy, path.child("imagePullPolicy"))
+    yield from fields.required_one_of(
+        path.child("imagePullPolicy"), container.image_pull_policy, volumes.PULL_POLICIES
+    )
     yield from resources.requirements(container.resources, pod.claim_names, path.child("resources"))
     yield from _resize_policy(container, pod, path.child("resizePolicy"))
     yield from security.container_context(
@@ -120,10 +118,7 @@ def _termination_message_policy(
     container: containers.Container, path: fields.Path
 ) -> fields.Errors:
     policy = container.termination_message_policy
-    if not policy:
-        yield fields.required(path)
-    elif policy not in _TERMINATION_MESSAGE_POLICIES:
-        yield fields.not_supported(path, policy, _TERMINATION_MESSAGE_POLICIES)
+    yield from fields.required_one_of(path, policy, _TERMINATION_MESSAGE_POLICIES)
 
 
 def trimmed_image(container: containers.Container, path: fields.Path) -> fields.Errors:
@@ -212,20 +207,14 @@ def _ports(ports: tuple[containers.ContainerPort, ...], path: fields.Path) -> fi
             yield from probes.port_number(port.container_port, port_path.child("containerPort"))
         if port.host_port != 0:
             yield from probes.port_number(port.host_port, port_path.child("hostPort"))
-        if not port.protocol:
-            yield fields.required(port_path.child("protocol"))
-        elif port.protocol not in PROTOCOLS:
-            yield fields.not_supported(port_path.child("protocol"), port.protocol, PROTOCOLS)
+        yield from fields.required_one_of(port_path.child("protocol"), port.protocol, PROTOCOLS)
 
 
 def _port_name(name: str, seen: set[str], path: fields.Path) -> fields.Errors:
     details = names.port_name_errors(name)
-    for detail in details:
-        yield fields.invalid(path, name, detail)
+    yield from fields.invalid_details(path, name, details)
     if not details:
-        if name in seen:
-            yield fields.duplicate(path, name)
-        seen.add(name)
+        yield from fields.unrepeated(path, name, seen)
 
 
 def _host_ports(values: Iterable[containers.Container], path: fields.Path) -> fields.Errors:
@@ -247,17 +236,12 @@ def _resize_policy(
 ) -> fields.Errors:
     seen: set[str] = set()
     for index, policy in enumerate(container.resize_policy):
-        if policy.resource_name in seen:
-            yield fields.duplicate(path.index(index), policy.resource_name)
-        seen.add(policy.resource_name)
+        yield from fields.unrepeated(path.index(index), policy.resource_name, seen)
         for value, supported in (
             (policy.resource_name, _RESIZED_RESOURCES),
             (policy.restart_policy, _RESIZE_POLICIES),
         ):
-            if not value:
-                yield fields.required(path)
-            elif value not in supported:
-                yield fields.not_supported(path, value, supported)
+            yield from fields.required_one_of(path, value, supported)
         if pod.restart_policy == "Never" and policy.restart_policy != "NotRequired":
             yield fields.invalid(
                 path,
@@ -277,20 +261,16 @@ def _restart_policy(container: containers.Container, path: fields.Path) -> field
     elif policy not in RESTART_POLICIES:
         yield fields.not_supported(path.child("restartPolicy"), policy, RESTART_POLICIES)
     rules_path = path.child("restartPolicyRules")
-    if len(rules) > _RESTART_RULES_MAX_ITEMS:
-        yield fields.too_many(rules_path, len(rules), _RESTART_RULES_MAX_ITEMS)
+    yield from fields.limited_items(rules_path, rules, _RESTART_RULES_MAX_ITEMS)
     for index, rule in enumerate(rules):
         yield from _restart_rule(rule, rules_path.index(index))
 
 
 def _restart_rule(rule: containers.ContainerRestartRule, path: fields.Path) -> fields.Errors:
-    if rule.action not in RESTART_ACTIONS:
-        yield fields.not_supported(path.child("action"), rule.action, RESTART_ACTIONS)
+    yield from fields.one_of(path.child("action"), rule.action, RESTART_ACTIONS)
     codes, codes_path = rule.exit_codes, path.child("exitCodes")
     if codes is None:
         yield fields.required(codes_path, "must be specified")
         return
-    if codes.operator not in ("In", "NotIn"):
-        yield fields.not_supported(codes_path.child("operator"), codes.operator, ("In", "NotIn"))
-    if len(codes.values) > _EXIT_CODES_MAX_ITEMS:
-        yield fields.too_many(codes_path.child("values"), len(codes.values), _EXIT_CODES_MAX_ITEMS)
+    yield from fields.one_of(codes_path.child("operator"), codes.operator, ("In", "NotIn"))
+    yield from fields.limited_items(codes_path.child("values"), codes.values, _EXIT_CODES_MAX_ITEMS)

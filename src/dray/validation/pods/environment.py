@@ -50,10 +50,7 @@ _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", *(f"1{unit}i" for uni
 def variables(values: tuple[containers.EnvVar, ...], path: fields.Path) -> fields.Errors:
     for index, variable in enumerate(values):
         variable_path = path.index(index)
-        if variable.name:
-            yield from _variable_name(variable.name, variable_path.child("name"))
-        else:
-            yield fields.required(variable_path.child("name"))
+        yield from fields.required_text(variable_path.child("name"), variable.name, _variable_name)
         if variable.value_from is not None:
             yield from _source(
                 variable.value_from, variable.value, variable_path.child("valueFrom")
@@ -61,8 +58,7 @@ def variables(values: tuple[containers.EnvVar, ...], path: fields.Path) -> field
 
 
 def _variable_name(name: str, path: fields.Path) -> fields.Errors:
-    for detail in names.relaxed_environment_variable_errors(name):
-        yield fields.invalid(path, name, detail)
+    yield from fields.invalid_details(path, name, names.relaxed_environment_variable_errors(name))
 
 
 def _source(source: containers.EnvVarSource, value: str, path: fields.Path) -> fields.Errors:
@@ -177,26 +173,15 @@ def _key_selector(
     selector: containers.ConfigMapKeySelector | containers.SecretKeySelector, path: fields.Path
 ) -> fields.Errors:
     yield from identifiers.object_name(selector.name, path.child("name"))
-    if not selector.key:
-        yield fields.required(path.child("key"))
-        return
-    for detail in names.config_key_errors(selector.key):
-        yield fields.invalid(path.child("key"), selector.key, detail)
+    yield from fields.required_text(path.child("key"), selector.key, identifiers.config_key)
 
 
 def _file_selector(selector: containers.FileKeySelector, path: fields.Path) -> fields.Errors:
-    if selector.key:
-        yield from _variable_name(selector.key, path.child("key"))
-    else:
-        yield fields.required(path.child("key"))
-    if selector.volume_name:
-        yield from identifiers.dns_label(selector.volume_name, path.child("volumeName"))
-    else:
-        yield fields.required(path.child("volumeName"))
-    if selector.path:
-        yield from identifiers.no_backsteps(selector.path, path.child("path"))
-    else:
-        yield fields.required(path.child("path"))
+    yield from fields.required_text(path.child("key"), selector.key, _variable_name)
+    yield from fields.required_text(
+        path.child("volumeName"), selector.volume_name, identifiers.dns_label
+    )
+    yield from fields.required_text(path.child("path"), selector.path, identifiers.no_backsteps)
 
 
 def sources(values: tuple[containers.EnvFromSource, ...], path: fields.Path) -> fields.Errors:
@@ -223,5 +208,4 @@ def _source_name(name: str, path: fields.Path) -> fields.Errors:
     if not name:
         yield fields.required(path)
         return
-    for detail in metadata.subdomain_name(name, True):
-        yield fields.invalid(path, name, detail)
+    yield from fields.invalid_details(path, name, metadata.subdomain_name(name, True))

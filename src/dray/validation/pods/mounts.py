@@ -15,32 +15,25 @@ _BIND_MOUNT_OPTIONS = ("nodev", "noexec", "nosuid")
 
 
 def mounts(
-    container: containers.Container,
-    usable: Mapping[str, Volume],
-    path: fields.Path,
+    container: containers.Container, usable: Mapping[str, Volume], path: fields.Path
 ) -> fields.Errors:
     devices = {device.name: device.device_path for device in container.volume_devices}
     seen: set[str] = set()
     for index, mount in enumerate(container.volume_mounts):
-        mount_path = path.index(index)
-        yield from _given(mount.name, mount_path.child("name"))
+        name_path, file_path = path.index(index).child("name"), path.index(index).child("mountPath")
+        yield from fields.required_text(name_path, mount.name)
         if mount.name not in usable:
-            yield fields.not_found(mount_path.child("name"), mount.name)
-        yield from _given(mount.mount_path, mount_path.child("mountPath"))
+            yield fields.not_found(name_path, mount.name)
+        yield from fields.required_text(file_path, mount.mount_path)
         if mount.mount_path in seen:
-            yield fields.invalid(mount_path.child("mountPath"), mount.mount_path, "must be unique")
+            yield fields.invalid(file_path, mount.mount_path, "must be unique")
         seen.add(mount.mount_path)
         if mount.name in devices:
-            yield fields.invalid(
-                mount_path.child("name"), mount.name, "must not already exist in volumeDevices"
-            )
+            yield fields.invalid(name_path, mount.name, "must not already exist in volumeDevices")
         if mount.mount_path in devices.values():
-            yield fields.invalid(
-                mount_path.child("mountPath"),
-                mount.mount_path,
-                "must not already exist as a path in volumeDevices",
-            )
-        yield from _mount_options(mount, container, mount_path, path)
+            detail = "must not already exist as a path in volumeDevices"
+            yield fields.invalid(file_path, mount.mount_path, detail)
+        yield from _mount_options(mount, container, path.index(index), path)
 
 
 def _mount_options(
@@ -64,18 +57,14 @@ def _mount_options(
     yield from _recursive_read_only(mount, list_path.child("recursiveReadOnly"))
     options = path.child("bindMountOptions")
     for index, option in enumerate(mount.bind_mount_options):
-        if option not in _BIND_MOUNT_OPTIONS:
-            yield fields.not_supported(options.index(index), option, _BIND_MOUNT_OPTIONS)
+        yield from fields.one_of(options.index(index), option, _BIND_MOUNT_OPTIONS)
     yield from lists.distinct(mount.bind_mount_options, lists.itself, options)
 
 
 def _mount_propagation(
     mount: containers.VolumeMount, container: containers.Container, path: fields.Path
 ) -> fields.Errors:
-    if mount.mount_propagation is None:
-        return
-    if mount.mount_propagation not in _MOUNT_PROPAGATIONS:
-        yield fields.not_supported(path, mount.mount_propagation, _MOUNT_PROPAGATIONS)
+    yield from fields.one_of(path, mount.mount_propagation, _MOUNT_PROPAGATIONS)
     context = container.security_context
     if mount.mount_propagation == "Bidirectional" and not (context and context.privileged):
         yield fields.forbidden(
@@ -99,42 +88,31 @@ def _recursive_read_only(mount: containers.VolumeMount, path: fields.Path) -> fi
 
 
 def devices(
-    container: containers.Container,
-    usable: Mapping[str, Volume],
-    path: fields.Path,
+    container: containers.Container, usable: Mapping[str, Volume], path: fields.Path
 ) -> fields.Errors:
     """Check volumes that a container sees as block devices."""
     mounted = {mount.name: mount.mount_path for mount in container.volume_mounts}
     seen_names: set[str] = set()
     seen_paths: set[str] = set()
     for index, device in enumerate(container.volume_devices):
-        device_path = path.index(index)
-        yield from _given(device.name, device_path.child("name"))
+        name_path = path.index(index).child("name")
+        file, file_path = device.device_path, path.index(index).child("devicePath")
+        yield from fields.required_text(name_path, device.name)
         if device.name in seen_names:
-            yield fields.invalid(device_path.child("name"), device.name, "must be unique")
+            yield fields.invalid(name_path, device.name, "must be unique")
         seen_names.add(device.name)
-        yield from _device_volume(device.name, usable, device_path.child("name"))
-        yield from _given(device.device_path, device_path.child("devicePath"))
-        if device.device_path in seen_paths:
-            yield fields.invalid(
-                device_path.child("devicePath"), device.device_path, "must be unique"
-            )
-        if ".." in device.device_path.split("/"):
-            yield fields.invalid(
-                device_path.child("devicePath"),
-                device.device_path,
-                "can not contain backsteps ('..')",
-            )
-        seen_paths.add(device.device_path)
+        yield from _device_volume(device.name, usable, name_path)
+        yield from fields.required_text(file_path, file)
+        if file in seen_paths:
+            yield fields.invalid(file_path, file, "must be unique")
+        if ".." in file.split("/"):
+            yield fields.invalid(file_path, file, "can not contain backsteps ('..')")
+        seen_paths.add(file)
         if device.name in mounted:
+            yield fields.invalid(name_path, device.name, "must not already exist in volumeMounts")
+        if file in mounted.values():
             yield fields.invalid(
-                device_path.child("name"), device.name, "must not already exist in volumeMounts"
-            )
-        if device.device_path in mounted.values():
-            yield fields.invalid(
-                device_path.child("devicePath"),
-                device.device_path,
-                "must not already exist as a path in volumeMounts",
+                file_path, file, "must not already exist as a path in volumeMounts"
             )
 
 
@@ -148,8 +126,3 @@ def _device_volume(name: str, usable: Mapping[str, Volume], path: fields.Path) -
             name,
             "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
         )
-
-
-def _given(text: str, path: fields.Path) -> fields.Errors:
-    if not text:
-        yield fields.required(path)

@@ -14,11 +14,6 @@ _WEIGHT_RANGE = "must be in the range 1-100"
 _INCLUSION_POLICIES = ("Honor", "Ignore")
 
 
-def taint_effect(effect: str, path: fields.Path) -> fields.Errors:
-    if effect not in TAINT_EFFECTS:
-        yield fields.not_supported(path, effect, TAINT_EFFECTS)
-
-
 def toleration(value: pods.Toleration, path: fields.Path) -> fields.Errors:
     if value.key:
         yield from identifiers.label_name(value.key, path.child("key"))
@@ -37,7 +32,7 @@ def toleration(value: pods.Toleration, path: fields.Path) -> fields.Errors:
         )
     yield from _toleration_operator(value, path.child("operator"))
     if value.effect:
-        yield from taint_effect(value.effect, path.child("effect"))
+        yield from fields.one_of(path.child("effect"), value.effect, TAINT_EFFECTS)
 
 
 def _toleration_operator(value: pods.Toleration, path: fields.Path) -> fields.Errors:
@@ -114,8 +109,7 @@ def _pod_term(term: pods.PodAffinityTerm, path: fields.Path) -> fields.Errors:
         term.namespace_selector, path.child("namespaceSelector")
     )
     for namespace in term.namespaces:
-        for detail in names.dns_label_errors(namespace):
-            yield fields.invalid(path.child("namespace"), namespace, detail)
+        yield from identifiers.dns_label(namespace, path.child("namespace"))
     yield from _label_keys(
         term.match_label_keys, term.mismatch_label_keys, term.label_selector, path
     )
@@ -141,10 +135,7 @@ def _label_keys(
     for index, key in enumerate(match):
         if selector is not None and _is_selected_twice(key, selector):
             yield fields.invalid(
-                path.index(index),
-                key,
-                "exists in both matchLabelKeys and labelSelector",
-                origin="duplicatedLabelKeys",
+                path.index(index), key, "exists in both matchLabelKeys and labelSelector"
             )
     for index, key in enumerate(match):
         if key in mismatch:
@@ -152,7 +143,6 @@ def _label_keys(
                 path.child("matchLabelKeys").index(index),
                 key,
                 "exists in both matchLabelKeys and mismatchLabelKeys",
-                origin="duplicatedMismatchLabelKeys",
             )
 
 
@@ -185,10 +175,9 @@ def _spread_constraint(
     if not constraint.topology_key:
         yield fields.required(path.child("topologyKey"), "can not be empty")
     action = constraint.when_unsatisfiable
-    if action not in ("DoNotSchedule", "ScheduleAnyway"):
-        yield fields.not_supported(
-            path.child("whenUnsatisfiable"), action, ("DoNotSchedule", "ScheduleAnyway")
-        )
+    yield from fields.one_of(
+        path.child("whenUnsatisfiable"), action, ("DoNotSchedule", "ScheduleAnyway")
+    )
     if constraint.min_domains is not None:
         yield from _positive(constraint.min_domains, path.child("minDomains"))
         if action != "DoNotSchedule":
@@ -196,18 +185,16 @@ def _spread_constraint(
                 path.child("minDomains"),
                 constraint.min_domains,
                 f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}",
-                origin="dependsOn",
             )
     for field, policy in (
         ("nodeAffinityPolicy", constraint.node_affinity_policy),
         ("nodeTaintsPolicy", constraint.node_taints_policy),
     ):
-        if policy is not None and policy not in _INCLUSION_POLICIES:
-            yield fields.not_supported(path.child(field), policy, _INCLUSION_POLICIES)
+        yield from fields.one_of(path.child(field), policy, _INCLUSION_POLICIES)
     yield from _label_keys(constraint.match_label_keys, (), constraint.label_selector, path)
     yield from selector_rules.label_selector(constraint.label_selector, path.child("labelSelector"))
 
 
 def _positive(value: int, path: fields.Path) -> fields.Errors:
     if value <= 0:
-        yield fields.invalid(path, value, "must be greater than zero", origin="minimum")
+        yield fields.invalid(path, value, "must be greater than zero")

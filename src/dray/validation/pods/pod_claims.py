@@ -6,8 +6,6 @@ from dray.api import well_known
 from dray.api.types import meta, pods
 from dray.validation import fields, identifiers
 
-"""The annotation of a static pod, which is known to its node only."""
-
 
 def resource_claims(
     claims: tuple[pods.PodResourceClaim, ...], path: fields.Path, owner: meta.ObjectMeta | None
@@ -41,9 +39,7 @@ def _claim_source(claim: pods.PodResourceClaim, path: fields.Path) -> fields.Err
         )
     if name is None and template_name is None:
         yield fields.invalid(
-            path,
-            claim,
-            "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            path, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
         )
     if name is not None:
         yield from identifiers.object_name(name, path.child("resourceClaimName"))

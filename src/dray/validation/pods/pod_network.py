@@ -59,13 +59,8 @@ def _dns_searches(searches: tuple[str, ...], path: fields.Path) -> fields.Errors
     for index, search in enumerate(searches):
         domain = search.removesuffix(".")
         if search != ".":
-            for detail in names.underscore_dns_subdomain_errors(domain):
-                yield fields.invalid(
-                    path.index(index),
-                    domain,
-                    detail,
-                    origin="format=k8s-dns-subdomain-with-underscore",
-                )
+            details = names.underscore_dns_subdomain_errors(domain)
+            yield from fields.invalid_details(path.index(index), domain, details)
 
 
 def hostname_override(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
@@ -76,8 +71,7 @@ def hostname_override(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
         yield fields.forbidden(path, "may not be specified when setHostnameAsFQDN is true")
     if spec.host_network:
         yield fields.forbidden(path, "may not be specified when hostNetwork is true")
-    if len(name.encode()) > _HOSTNAME_MAX_BYTES:
-        yield fields.too_long(path, _HOSTNAME_MAX_BYTES)
+    yield from fields.limited_bytes(path, name, _HOSTNAME_MAX_BYTES)
     yield from identifiers.dns_subdomain(name, path)
 
 

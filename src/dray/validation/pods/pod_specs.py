@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from dray.api.formats import quantity
 from dray.api.semantics import pod_resources
 from dray.api.types import meta, pods
-from dray.api.types.containers import ResourceRequirements
+from dray.api.types.containers import Container, ResourceRequirements
 from dray.api.types.volumes import Volume
 from dray.validation import fields, identifiers, memo
 from dray.validation.pods import (
@@ -23,6 +24,7 @@ from dray.validation.pods import (
 )
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
+PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
 DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 _MAXIMUM_INT32 = 2**31 - 1
@@ -58,8 +60,10 @@ def _rest(
     if spec.resources is not None:
         yield from _pod_resources(spec, path.child("resources"))
     yield from pod_network.host_ports(spec, path.child("containers"), is_pod=is_pod)
-    yield from _choice(spec.restart_policy, RESTART_POLICIES, path.child("restartPolicy"))
-    yield from _choice(spec.dns_policy, DNS_POLICIES, path.child("dnsPolicy"))
+    yield from fields.required_one_of(
+        path.child("restartPolicy"), spec.restart_policy, RESTART_POLICIES
+    )
+    yield from fields.required_one_of(path.child("dnsPolicy"), spec.dns_policy, DNS_POLICIES)
     yield from identifiers.labels(spec.node_selector, path.child("nodeSelector"))
     yield from security.pod_context(spec, path.child("securityContext"))
     if spec.share_process_namespace and spec.host_pid:
@@ -103,13 +107,6 @@ def _containers(
     )
 
 
-def _choice(value: str, supported: tuple[str, ...], path: fields.Path) -> fields.Errors:
-    if not value:
-        yield fields.required(path)
-    elif value not in supported:
-        yield fields.not_supported(path, value, supported)
-
-
 def _pod_resources(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
     """Check pod-level requirements; claims belong to containers."""
     assert spec.resources is not None
@@ -132,10 +129,8 @@ def _containers_within_pod(
 ) -> fields.Errors:
     """Check that containers together request no more than the pod and that no limit is higher."""
     pod = pods.Pod(spec=spec)
-    requests, limits = (
-        pod_resources.parse_amounts(requirements.requests),
-        pod_resources.parse_amounts(requirements.limits),
-    )
+    requests = pod_resources.parse_amounts(requirements.requests)
+    limits = pod_resources.parse_amounts(requirements.limits)
     for name, amount in pod_resources.container_requests(pod).items():
         if name in requests and amount > requests[name]:
             yield fields.invalid(
@@ -169,9 +164,7 @@ def _gates(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
     for index, scheduling_gate in enumerate(spec.scheduling_gates):
         gate_path = path.child("schedulingGates").index(index)
         yield from identifiers.label_name(scheduling_gate.name, gate_path)
-        if scheduling_gate.name in seen:
-            yield fields.duplicate(gate_path, scheduling_gate.name)
-        seen.add(scheduling_gate.name)
+        yield from fields.unrepeated(gate_path, scheduling_gate.name, seen)
 
 
 def _host_users(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
@@ -185,17 +178,23 @@ def _host_users(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
     ):
         if is_shared:
             yield fields.forbidden(path.child(field), "when `hostUsers` is false")
+    for container, container_path in _all_containers(spec, path):
+        if container.volume_devices:
+            yield fields.forbidden(
+                container_path.child("volumeDevices"), "when `hostUsers` is false"
+            )
+
+
+def _all_containers(
+    spec: pods.PodSpec, path: fields.Path
+) -> Iterator[tuple[Container, fields.Path]]:
     for field, values in (
         ("initContainers", spec.init_containers),
         ("containers", spec.containers),
         ("ephemeralContainers", spec.ephemeral_containers),
     ):
         for index, container in enumerate(values):
-            if container.volume_devices:
-                yield fields.forbidden(
-                    path.child(field).index(index).child("volumeDevices"),
-                    "when `hostUsers` is false",
-                )
+            yield container, path.child(field).index(index)
 
 
 def _names(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
@@ -226,10 +225,8 @@ def _numbers_and_policies(spec: pods.PodSpec, path: fields.Path) -> fields.Error
         yield from placement.toleration(toleration, path.child("tolerations").index(index))
     yield from pod_network.host_aliases(spec.host_aliases, path.child("hostAliases"))
     if spec.preemption_policy is not None:
-        yield from _choice(
-            spec.preemption_policy,
-            ("PreemptLowerPriority", "Never"),
-            path.child("preemptionPolicy"),
+        yield from fields.required_one_of(
+            path.child("preemptionPolicy"), spec.preemption_policy, PREEMPTION_POLICIES
         )
     for name, text in spec.overhead.items():
         overhead_path = path.child("overhead").child("limits").key(name)
@@ -259,31 +256,16 @@ def _scheduling_group(group: pods.PodSchedulingGroup, path: fields.Path) -> fiel
 def _file_volumes(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
     """Require an `emptyDir` volume for a variable that is read from a file."""
     by_name = {volume.name: volume for volume in spec.volumes}
-    for field, values in (
-        ("initContainers", spec.init_containers),
-        ("containers", spec.containers),
-        ("ephemeralContainers", spec.ephemeral_containers),
-    ):
-        for index, container in enumerate(values):
-            for variable_index, variable in enumerate(container.env):
-                source = variable.value_from and variable.value_from.file_key_ref
-                if not source:
-                    continue
-                name_path = (
-                    path.child(field)
-                    .index(index)
-                    .child("env")
-                    .index(variable_index)
-                    .child("valueFrom")
-                    .child("fileKeyRef")
-                    .child("volumeName")
-                )
-                volume = by_name.get(source.volume_name)
-                if volume is None:
-                    yield fields.not_found(name_path, source.volume_name)
-                elif volume.empty_dir is None:
-                    yield fields.invalid(
-                        name_path,
-                        source.volume_name,
-                        "referenced volume must be of type emptyDir",
-                    )
+    for container, container_path in _all_containers(spec, path):
+        for index, variable in enumerate(container.env):
+            source = variable.value_from and variable.value_from.file_key_ref
+            if not source:
+                continue
+            source_path = container_path.child("env").index(index).child("valueFrom.fileKeyRef")
+            name_path = source_path.child("volumeName")
+            volume = by_name.get(source.volume_name)
+            if volume is None:
+                yield fields.not_found(name_path, source.volume_name)
+            elif volume.empty_dir is None:
+                detail = "referenced volume must be of type emptyDir"
+                yield fields.invalid(name_path, source.volume_name, detail)

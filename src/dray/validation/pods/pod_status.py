@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from dray.api.formats import names, quantity
+from dray.api.formats import quantity
 from dray.api.types import containers, pods
 from dray.validation import fields, identifiers, ip_addresses, lists, metadata
 from dray.validation.pods import pods as pod_rules
@@ -46,8 +46,7 @@ def _condition(condition: pods.PodCondition, path: fields.Path) -> fields.Errors
             "must be a non-negative integer",
         )
     if condition.type not in SYSTEM_CONDITIONS:
-        for detail in names.qualified_name_errors(condition.type):
-            yield fields.invalid(path.child("Type"), condition.type, detail)
+        yield from identifiers.label_name(condition.type, path.child("Type"))
 
 
 def _node_names(new: pods.Pod, old: pods.Pod) -> fields.Errors:
@@ -127,13 +126,9 @@ def _claims(pod: pods.Pod) -> fields.Errors:
         name_path = path.index(index).child("name")
         if status.name not in claim_names:
             yield fields.invalid(
-                name_path,
-                status.name,
-                "must match the name of an entry in `spec.resourceClaims`",
+                name_path, status.name, "must match the name of an entry in `spec.resourceClaims`"
             )
-        if status.name in seen:
-            yield fields.duplicate(name_path, status.name)
-        seen.add(status.name)
+        yield from fields.unrepeated(name_path, status.name, seen)
         if status.resource_claim_name is not None:
             yield from identifiers.object_name(
                 status.resource_claim_name, path.index(index).child("resourceClaimName")
@@ -141,10 +136,8 @@ def _claims(pod: pods.Pod) -> fields.Errors:
 
 
 def _extended_resource_claim(pod: pods.Pod) -> fields.Errors:
-    status, path = (
-        pod.status.extended_resource_claim_status,
-        _STATUS.child("extendedResourceClaimStatus"),
-    )
+    status = pod.status.extended_resource_claim_status
+    path = _STATUS.child("extendedResourceClaimStatus")
     if status is None:
         return
     mappings = path.child("requestMappings")
@@ -161,12 +154,9 @@ def _extended_resource_claim(pod: pods.Pod) -> fields.Errors:
         if mapping in seen:
             yield from _duplicate_mapping(mapping, mappings.index(index))
         seen.add(mapping)
-    if status.resource_claim_name:
-        yield from identifiers.object_name(
-            status.resource_claim_name, path.child("resourceClaimName")
-        )
-    else:
-        yield fields.required(path.child("resourceClaimName"))
+    yield from fields.required_text(
+        path.child("resourceClaimName"), status.resource_claim_name, identifiers.object_name
+    )
 
 
 def _request_mapping(
@@ -244,9 +234,7 @@ def _addresses(status: pods.PodStatus, old: pods.PodStatus) -> fields.Errors:
     yield from _ip_list(ips, {address.ip for address in old.pod_ips}, status.pod_ips, path)
     if bool(status.pod_ip) != bool(ips):
         yield fields.invalid(
-            path,
-            status.pod_ips,
-            "podIP and podIPs must either both be set or both be unset",
+            path, status.pod_ips, "podIP and podIPs must either both be set or both be unset"
         )
     elif ips and status.pod_ip != ips[0]:
         yield fields.invalid(path.index(0).child("ip"), ips[0], "must be equal to `podIP`")
@@ -277,11 +265,7 @@ def _ip_list(
             path, f"failed to check for dual stack with error:invalid IP[{index}]: {ips[index]}"
         )
     if sorted(address.version for address in parsed if address) != [4, 6]:
-        yield fields.invalid(
-            path,
-            shown,
-            "may specify no more than one IP for each IP family",
-        )
+        yield fields.invalid(path, shown, "may specify no more than one IP for each IP family")
 
 
 def _health(pod: pods.Pod) -> fields.Errors:
@@ -340,12 +324,9 @@ def _resource_health(resource: pods.ResourceStatus, path: fields.Path) -> fields
     seen: set[str] = set()
     for index, device in enumerate(resource.resources):
         device_path = path.index(index)
-        if device.health not in HEALTHS:
-            yield fields.not_supported(device_path.child("health"), device.health, HEALTHS)
+        yield from fields.one_of(device_path.child("health"), device.health, HEALTHS)
         if device.message == "":
             yield fields.required(device_path.child("message"), "must be non-empty if specified")
         elif device.message and len(device.message.encode()) > HEALTH_MESSAGE_MAX_BYTES:
             yield fields.too_long(device_path.child("message"), HEALTH_MESSAGE_MAX_BYTES)
-        if device.resource_id in seen:
-            yield fields.duplicate(device_path.child("resourceID"), device.resource_id)
-        seen.add(device.resource_id)
+        yield from fields.unrepeated(device_path.child("resourceID"), device.resource_id, seen)

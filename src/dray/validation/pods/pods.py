@@ -144,8 +144,7 @@ def _spec_updated(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
 
 
 def _image_updated(container: containers.Container, path: fields.Path) -> fields.Errors:
-    if not container.image:
-        yield fields.required(path.child("image"))
+    yield from fields.required_text(path.child("image"), container.image)
     yield from container_rules.trimmed_image(container, path)
 
 
@@ -245,17 +244,13 @@ def _narrowed(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
         return
     if len(terms) != len(old_terms):
         yield fields.invalid(
-            path,
-            terms,
-            "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
+            path, terms, "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
         )
         return
     for index, (term, old_term) in enumerate(zip(terms, old_terms, strict=True)):
         if not _has_only_additions(term, old_term):
             yield fields.invalid(
-                path.index(index),
-                term,
-                "only additions are allowed (no mutations or deletions)",
+                path.index(index), term, "only additions are allowed (no mutations or deletions)"
             )
 
 

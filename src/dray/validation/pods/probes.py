@@ -7,23 +7,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dray.api.formats import names
+from dray.api.schema import merge_rules
 from dray.api.types import containers
 from dray.validation import fields, metadata
 
-_SIGNALS = (
-    "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT "
-    "STOP SYS TERM TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ RTMIN RTMAX"
-)
-LINUX_SIGNALS: Final = tuple(
-    sorted(
-        f"SIG{name}"
-        for name in (
-            *_SIGNALS.split(),
-            *(f"RTMIN+{number}" for number in range(1, 16)),
-            *(f"RTMAX-{number}" for number in range(1, 15)),
-        )
-    )
-)
+LINUX_SIGNALS: Final = merge_rules.ENUMS["core.v1.Signal"]
 WINDOWS_SIGNALS: Final = ("SIGKILL", "SIGTERM")
 
 _HEADER_NAME = re.compile("[-A-Za-z0-9]+")
@@ -43,8 +31,7 @@ def port_number_or_name(port: int | str, path: fields.Path) -> fields.Errors:
     if isinstance(port, int):
         yield from port_number(port, path)
         return
-    for detail in names.port_name_errors(port):
-        yield fields.invalid(path, port, detail)
+    yield from fields.invalid_details(path, port, names.port_name_errors(port))
 
 
 def liveness_probe(
@@ -110,8 +97,7 @@ def _stop_signal(signal: str, operating_system: str | None, path: fields.Path) -
         yield fields.forbidden(path, "may not be set for containers with empty `spec.os.name`")
         return
     supported = WINDOWS_SIGNALS if operating_system == "windows" else LINUX_SIGNALS
-    if signal not in supported:
-        yield fields.not_supported(path, signal, supported)
+    yield from fields.one_of(path, signal, supported)
 
 
 def _handler(
@@ -129,9 +115,7 @@ def _handler(
         yield fields.forbidden(path.child(other), "may not specify more than 1 handler type")
 
 
-def _actions(
-    handler: containers.Probe | containers.LifecycleHandler,
-) -> Iterator[tuple[str, Any]]:
+def _actions(handler: containers.Probe | containers.LifecycleHandler) -> Iterator[tuple[str, Any]]:
     for attribute, field in (
         ("exec", "exec"),
         ("http_get", "httpGet"),
@@ -164,11 +148,9 @@ def _action(action: Any, grace_period: int | None, path: fields.Path) -> fields.
 
 
 def _http_get(action: containers.HTTPGetAction, path: fields.Path) -> fields.Errors:
-    if not action.path:
-        yield fields.required(path.child("path"))
+    yield from fields.required_text(path.child("path"), action.path)
     yield from port_number_or_name(action.port, path.child("port"))
-    if action.scheme not in ("HTTP", "HTTPS"):
-        yield fields.not_supported(path.child("scheme"), action.scheme, ("HTTP", "HTTPS"))
+    yield from fields.one_of(path.child("scheme"), action.scheme, ("HTTP", "HTTPS"))
     for header in action.http_headers:
         if not _HEADER_NAME.fullmatch(header.name):
             yield fields.invalid(path.child("httpHeaders"), header.name, _HEADER_NAME_COMPLAINT)

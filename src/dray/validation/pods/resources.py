@@ -35,8 +35,7 @@ _HUGE_PAGES = "hugepages-"
 
 def resource_name(name: str, path: fields.Path) -> fields.Errors:
     details = names.qualified_name_errors(name)
-    for detail in details:
-        yield fields.invalid(path, name, detail)
+    yield from fields.invalid_details(path, name, details)
     is_standard = name in _STANDARD or pod_resources.is_huge_page_resource(
         name.removeprefix("requests.")
     )
@@ -78,10 +77,8 @@ def requirements(
     path: fields.Path,
     name_rule: lists.Rule[str] = container_resource_name,
 ) -> fields.Errors:
-    limits, requests = (
-        pod_resources.parse_amounts(value.limits),
-        pod_resources.parse_amounts(value.requests),
-    )
+    limits = pod_resources.parse_amounts(value.limits)
+    requests = pod_resources.parse_amounts(value.requests)
     for name, limit in limits.items():
         yield from _resource(name, limit, path.child("limits").key(name), name_rule)
     for name, request in requests.items():

@@ -40,10 +40,7 @@ def container_context(
 
 
 def _proc_mount(value: str | None, has_host_users: bool, path: fields.Path) -> fields.Errors:
-    if value is None:
-        return
-    if value not in ("Default", "Unmasked"):
-        yield fields.not_supported(path, value, ("Default", "Unmasked"))
+    yield from fields.one_of(path, value, ("Default", "Unmasked"))
     if has_host_users and value == "Unmasked":
         yield fields.invalid(path, value, "`hostUsers` must be false to use `Unmasked`")
 
@@ -51,9 +48,7 @@ def _proc_mount(value: str | None, has_host_users: bool, path: fields.Path) -> f
 def _no_escalation(context: containers.SecurityContext, path: fields.Path) -> fields.Errors:
     if context.privileged:
         yield fields.invalid(
-            path,
-            context,
-            "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
+            path, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
         )
     if context.capabilities and "CAP_SYS_ADMIN" in context.capabilities.add:
         yield fields.invalid(
@@ -66,10 +61,8 @@ def _no_escalation(context: containers.SecurityContext, path: fields.Path) -> fi
 def _seccomp(profile: containers.SeccompProfile | None, path: fields.Path) -> fields.Errors:
     if profile is None:
         return
-    if not profile.type:
-        yield fields.required(path.child("type"), "type is required when seccompProfile is set")
-    elif profile.type not in _PROFILES:
-        yield fields.not_supported(path.child("type"), profile.type, _PROFILES)
+    missing = "type is required when seccompProfile is set"
+    yield from fields.required_one_of(path.child("type"), profile.type, _PROFILES, missing)
     local = path.child("localhostProfile")
     if profile.type == "Localhost":
         if profile.localhost_profile is None:
@@ -77,11 +70,7 @@ def _seccomp(profile: containers.SeccompProfile | None, path: fields.Path) -> fi
         else:
             yield from identifiers.relative(profile.localhost_profile, local)
     elif profile.localhost_profile is not None:
-        yield fields.invalid(
-            local,
-            profile,
-            "can only be set when seccomp type is Localhost",
-        )
+        yield fields.invalid(local, profile, "can only be set when seccomp type is Localhost")
 
 
 def _app_armor(profile: containers.AppArmorProfile | None, path: fields.Path) -> fields.Errors:
@@ -96,10 +85,9 @@ def _app_armor(profile: containers.AppArmorProfile | None, path: fields.Path) ->
     elif profile.type in ("RuntimeDefault", "Unconfined"):
         if name is not None:
             yield fields.invalid(local, name, "can only be set when AppArmor type is Localhost")
-    elif profile.type:
-        yield fields.not_supported(path.child("type"), profile.type, _PROFILES)
     else:
-        yield fields.required(path.child("type"), "type is required when appArmorProfile is set")
+        missing = "type is required when appArmorProfile is set"
+        yield from fields.required_one_of(path.child("type"), profile.type, _PROFILES, missing)
 
 
 def _app_armor_name(name: str, path: fields.Path) -> fields.Errors:
@@ -108,8 +96,7 @@ def _app_armor_name(name: str, path: fields.Path) -> fields.Errors:
         yield fields.invalid(path, name, "must not be padded with whitespace")
     elif not stripped:
         yield fields.required(path, "must be set when AppArmor type is Localhost")
-    if len(name.encode()) > _APP_ARMOR_NAME_MAX_BYTES:
-        yield fields.too_long(path, _APP_ARMOR_NAME_MAX_BYTES)
+    yield from fields.limited_bytes(path, name, _APP_ARMOR_NAME_MAX_BYTES)
 
 
 def pod_context(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
@@ -123,23 +110,18 @@ def pod_context(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
         context.supplemental_groups, _identity, path.child("supplementalGroups")
     )
     yield from _sysctls(context.sysctls, spec, path.child("sysctls"))
-    yield from _one_of(
+    yield from fields.one_of(
+        path.child("fsGroupChangePolicy"),
         context.fs_group_change_policy,
         ("Always", "OnRootMismatch"),
-        path.child("fsGroupChangePolicy"),
     )
     yield from _seccomp(context.seccomp_profile, path.child("seccompProfile"))
     yield from _app_armor(context.app_armor_profile, path.child("appArmorProfile"))
-    yield from _one_of(
+    yield from fields.one_of(
+        path.child("supplementalGroupsPolicy"),
         context.supplemental_groups_policy,
         ("Merge", "Strict"),
-        path.child("supplementalGroupsPolicy"),
     )
-
-
-def _one_of(value: str | None, supported: tuple[str, ...], path: fields.Path) -> fields.Errors:
-    if value is not None and value not in supported:
-        yield fields.not_supported(path, value, supported)
 
 
 def _sysctls(

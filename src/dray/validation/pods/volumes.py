@@ -9,20 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dray.api.formats import quantity
+from dray.api.schema import merge_rules
 from dray.api.types import volumes
 from dray.validation import fields, identifiers, lists
 from dray.validation.pods import environment
 
-HOST_PATH_TYPES: Final = (
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
-    "Socket",
-)
+HOST_PATH_TYPES: Final = merge_rules.ENUMS["core.v1.HostPathType"]
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _TEN_MINUTES_SECONDS = 600
 _TOKEN_MAX_SECONDS = 2**32
@@ -46,10 +38,7 @@ def _volume(
     volume: volumes.Volume, path: fields.Path, others: Mapping[str, volumes.Volume]
 ) -> fields.Errors:
     yield from _source(volume, path)
-    if volume.name:
-        yield from identifiers.dns_label(volume.name, path.child("name"))
-    else:
-        yield fields.required(path.child("name"))
+    yield from fields.required_text(path.child("name"), volume.name, identifiers.dns_label)
     if volume.name in others:
         yield fields.duplicate(path.child("name"), volume.name)
 
@@ -75,7 +64,9 @@ def _sources(volume: volumes.Volume, path: fields.Path) -> Iterator[tuple[str, f
         claim_path = path.child("persistentVolumeClaim")
         yield (
             "persistentVolumeClaim",
-            _named(volume.persistent_volume_claim.claim_name, claim_path.child("claimName")),
+            fields.required_text(
+                claim_path.child("claimName"), volume.persistent_volume_claim.claim_name
+            ),
         )
     if volume.downward_api is not None:
         yield "downwarAPI", _downward_api(volume.downward_api, path.child("downwardAPI"))
@@ -89,11 +80,6 @@ def _sources(volume: volumes.Volume, path: fields.Path) -> Iterator[tuple[str, f
 
 def has_source(volume: volumes.Volume) -> bool:
     return any(_sources(volume, fields.ROOT))
-
-
-def _named(name: str, path: fields.Path) -> fields.Errors:
-    if not name:
-        yield fields.required(path)
 
 
 def _empty_dir(source: volumes.EmptyDirVolumeSource, path: fields.Path) -> fields.Errors:
@@ -114,18 +100,17 @@ def _host_path(source: volumes.HostPathVolumeSource, path: fields.Path) -> field
         yield fields.required(path.child("path"))
         return
     yield from identifiers.no_backsteps(source.path, path.child("path"))
-    if source.type is not None and source.type not in HOST_PATH_TYPES:
-        yield fields.not_supported(path.child("type"), source.type, HOST_PATH_TYPES)
+    yield from fields.one_of(path.child("type"), source.type, HOST_PATH_TYPES)
 
 
 def _secret(source: volumes.SecretVolumeSource, path: fields.Path) -> fields.Errors:
-    yield from _named(source.secret_name, path.child("secretName"))
+    yield from fields.required_text(path.child("secretName"), source.secret_name)
     yield from _mode(source.default_mode, path.child("defaultMode"))
     yield from lists.each_item(source.items, _key_to_path, path.child("items"))
 
 
 def _config_map(source: volumes.ConfigMapVolumeSource, path: fields.Path) -> fields.Errors:
-    yield from _named(source.name, path.child("name"))
+    yield from fields.required_text(path.child("name"), source.name)
     yield from _mode(source.default_mode, path.child("defaultMode"))
     yield from lists.each_item(source.items, _key_to_path, path.child("items"))
 
@@ -138,8 +123,8 @@ def _mode(mode: int | None, path: fields.Path) -> fields.Errors:
 
 
 def _key_to_path(item: volumes.KeyToPath, path: fields.Path) -> fields.Errors:
-    yield from _named(item.key, path.child("key"))
-    yield from _named(item.path, path.child("path"))
+    yield from fields.required_text(path.child("key"), item.key)
+    yield from fields.required_text(path.child("path"), item.path)
     yield from identifiers.relative_and_not_reserved(item.path, path.child("path"))
     yield from _mode(item.mode, path.child("mode"))
 
@@ -151,7 +136,7 @@ def _downward_api(source: volumes.DownwardAPIVolumeSource, path: fields.Path) ->
 
 
 def _downward_file(item: volumes.DownwardAPIVolumeFile, path: fields.Path) -> fields.Errors:
-    yield from _named(item.path, path.child("path"))
+    yield from fields.required_text(path.child("path"), item.path)
     yield from identifiers.relative_and_not_reserved(item.path, path.child("path"))
     if item.field_ref is not None:
         yield from environment.field_selector(
@@ -211,7 +196,7 @@ def _projection(
 def _projected_keys(
     source: volumes.SecretProjection | volumes.ConfigMapProjection, path: fields.Path
 ) -> fields.Errors:
-    yield from _named(source.name, path.child("name"))
+    yield from fields.required_text(path.child("name"), source.name)
     yield from lists.each_item(source.items, _key_to_path, path.child("items"))
 
 
@@ -230,10 +215,9 @@ def _token(
         yield fields.invalid(
             seconds_path, seconds, "may not specify a duration larger than 2^32 seconds"
         )
-    if token.path:
-        yield from identifiers.relative_and_not_reserved(token.path, volume_path.child("path"))
-    else:
-        yield fields.required(volume_path.child("path"))
+    yield from fields.required_text(
+        volume_path.child("path"), token.path, identifiers.relative_and_not_reserved
+    )
 
 
 def _projected_paths(projection: volumes.VolumeProjection) -> Iterator[tuple[str, str]]:
@@ -248,12 +232,5 @@ def _projected_paths(projection: volumes.VolumeProjection) -> Iterator[tuple[str
 
 
 def _image(source: volumes.ImageVolumeSource, path: fields.Path) -> fields.Errors:
-    yield from _named(source.reference, path.child("reference"))
-    yield from pull_policy(source.pull_policy, path.child("pullPolicy"))
-
-
-def pull_policy(policy: str, path: fields.Path) -> fields.Errors:
-    if not policy:
-        yield fields.required(path)
-    elif policy not in PULL_POLICIES:
-        yield fields.not_supported(path, policy, PULL_POLICIES)
+    yield from fields.required_text(path.child("reference"), source.reference)
+    yield from fields.required_one_of(path.child("pullPolicy"), source.pull_policy, PULL_POLICIES)

@@ -74,10 +74,8 @@ def _daemon_set_strategy(
         yield fields.required(rolling_path)
         return
     unavailable, surge = rolling.max_unavailable or 0, rolling.max_surge or 0
-    unavailable_path, surge_path = (
-        rolling_path.child("maxUnavailable"),
-        rolling_path.child("maxSurge"),
-    )
+    unavailable_path = rolling_path.child("maxUnavailable")
+    surge_path = rolling_path.child("maxSurge")
     yield from workload_rules.number_or_percent(unavailable, unavailable_path)
     yield from workload_rules.number_or_percent(surge, surge_path)
     yield from workload_rules.at_most_all(unavailable, unavailable_path)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from dray.api.formats import gotext, names
+from dray.api.formats import gotext
 from dray.api.types import workloads
-from dray.validation import fields, metadata
+from dray.validation import fields, identifiers, metadata
 
 _RULES_MAX_ITEMS = 20
 _EXIT_CODES_MAX_ITEMS = 255
@@ -26,8 +26,7 @@ def at_most(
 
 def failure_policy(spec: workloads.JobSpec, policy: workloads.PodFailurePolicy) -> fields.Errors:
     path = fields.SPEC.child("podFailurePolicy").child("rules")
-    if len(policy.rules) > _RULES_MAX_ITEMS:
-        yield fields.too_many(path, len(policy.rules), _RULES_MAX_ITEMS)
+    yield from fields.limited_items(path, policy.rules, _RULES_MAX_ITEMS)
     template = spec.template.spec
     container_names = {
         container.name for container in (*template.containers, *template.init_containers)
@@ -58,18 +57,13 @@ def _failure_rule(
         )
     if rule.on_exit_codes is None and not rule.on_pod_conditions:
         yield fields.invalid(
-            path,
-            fields.NO_VALUE,
-            "specifying one of OnExitCodes and OnPodConditions is required",
+            path, fields.NO_VALUE, "specifying one of OnExitCodes and OnPodConditions is required"
         )
 
 
 def _one_of(value: str, supported: tuple[str, ...], path: fields.Path) -> fields.Errors:
-    if not value:
-        listed = " ".join(map(gotext.quote, supported))
-        yield fields.required(path, f"valid values: [{listed}]")
-    elif value not in supported:
-        yield fields.not_supported(path, value, supported)
+    listed = " ".join(map(gotext.quote, supported))
+    yield from fields.required_one_of(path, value, supported, f"valid values: [{listed}]")
 
 
 def _exit_codes(
@@ -104,12 +98,10 @@ def _exit_codes(
 def _failure_conditions(
     patterns: tuple[workloads.PodFailurePolicyOnPodConditionsPattern, ...], path: fields.Path
 ) -> fields.Errors:
-    if len(patterns) > _RULES_MAX_ITEMS:
-        yield fields.too_many(path, len(patterns), _RULES_MAX_ITEMS)
+    yield from fields.limited_items(path, patterns, _RULES_MAX_ITEMS)
     for index, pattern in enumerate(patterns):
         pattern_path = path.index(index)
-        for detail in names.qualified_name_errors(pattern.type):
-            yield fields.invalid(pattern_path.child("type"), pattern.type, detail)
+        yield from identifiers.label_name(pattern.type, pattern_path.child("type"))
         yield from _one_of(pattern.status, _CONDITION_STATUSES, pattern_path.child("status"))
 
 
@@ -123,8 +115,7 @@ def success_policy(spec: workloads.JobSpec, policy: workloads.SuccessPolicy) -> 
         yield fields.required(
             path, "at least one rules must be specified when the successPolicy is specified"
         )
-    if len(policy.rules) > _RULES_MAX_ITEMS:
-        yield fields.too_many(path, len(policy.rules), _RULES_MAX_ITEMS)
+    yield from fields.limited_items(path, policy.rules, _RULES_MAX_ITEMS)
     for index, rule in enumerate(policy.rules):
         yield from _success_rule(rule, spec.completions or 0, path.index(index))
 
@@ -139,8 +130,7 @@ def _success_rule(
     available = 0
     if rule.succeeded_indexes is not None:
         indexes = path.child("succeededIndexes")
-        if len(rule.succeeded_indexes.encode()) > _INDEXES_MAX_BYTES:
-            yield fields.too_long(indexes, _INDEXES_MAX_BYTES)
+        yield from fields.limited_bytes(indexes, rule.succeeded_indexes, _INDEXES_MAX_BYTES)
         try:
             available = _count_indexes(rule.succeeded_indexes, completions)
         except ValueError as error:

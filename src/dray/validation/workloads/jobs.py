@@ -65,8 +65,7 @@ def _generated_selector(value: workloads.Job) -> fields.Errors:
     """Check the labels and selector that the server generates unless `manualSelector` is set."""
     if value.spec.manual_selector or value.spec.selector is None:
         return
-    if not value.metadata.uid:
-        yield fields.required(fields.METADATA.child("uid"))
+    yield from fields.required_text(fields.METADATA.child("uid"), value.metadata.uid)
     labels = value.spec.template.metadata.labels
     expected = {
         label: value.metadata.uid if source == "uid" else value.metadata.name
@@ -132,10 +131,7 @@ def _numbers(spec: workloads.JobSpec) -> fields.Errors:
         yield from workload_rules.nonnegative_if_set(value, _SPEC.child(field))
     if spec.max_failed_indexes is not None and spec.backoff_limit_per_index is None:
         yield fields.required(
-            _SPEC.child("backoffLimitPerIndex"),
-            "when maxFailedIndexes is specified",
-            origin="dependentRequired",
-            covered=True,
+            _SPEC.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"
         )
 
 
@@ -146,20 +142,14 @@ def _manager(value: str, path: fields.Path) -> fields.Errors:
     elif not (domain and name):
         yield fields.invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')
     else:
-        for detail in names.dns_subdomain_errors(domain):
-            yield fields.invalid(path, domain, detail)
-        for detail in names.http_path_errors(name):
-            yield fields.invalid(path, name, detail)
-    if len(value.encode()) > _MANAGER_MAX_BYTES:
-        yield fields.too_long(path, _MANAGER_MAX_BYTES)
+        yield from fields.invalid_details(path, domain, names.dns_subdomain_errors(domain))
+        yield from fields.invalid_details(path, name, names.http_path_errors(name))
+    yield from fields.limited_bytes(path, value, _MANAGER_MAX_BYTES)
 
 
 def _completion_mode(spec: workloads.JobSpec) -> fields.Errors:
     mode = spec.completion_mode
-    if mode not in (None, "NonIndexed", _INDEXED):
-        yield fields.not_supported(
-            _SPEC.child("completionMode"), str(mode), ("NonIndexed", _INDEXED)
-        )
+    yield from fields.one_of(_SPEC.child("completionMode"), mode, ("NonIndexed", _INDEXED))
     if mode == _INDEXED:
         yield from _indexed(spec)
     elif mode in (None, "NonIndexed"):
@@ -203,8 +193,7 @@ def _replacement_policy(spec: workloads.JobSpec, path: fields.Path) -> fields.Er
     supported: tuple[str, ...] = ("Failed", "TerminatingOrFailed")
     if spec.pod_failure_policy is not None:
         supported = ("Failed",)
-    if spec.pod_replacement_policy not in (None, *supported):
-        yield fields.not_supported(path, str(spec.pod_replacement_policy), supported)
+    yield from fields.one_of(path, spec.pod_replacement_policy, supported)
 
 
 def _restart_policy(spec: workloads.JobSpec, path: fields.Path) -> fields.Errors:

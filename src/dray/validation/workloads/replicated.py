@@ -218,8 +218,7 @@ def number_or_percent(value: int | str, path: fields.Path) -> fields.Errors:
     if isinstance(value, int):
         yield from metadata.nonnegative(value, path)
         return
-    for detail in names.percent_errors(value):
-        yield fields.invalid(path, value, detail)
+    yield from fields.invalid_details(path, value, names.percent_errors(value))
 
 
 def number(value: int | str) -> int:
@@ -259,10 +258,7 @@ def not_more_than_replicas(status: ReplicatedStatus, *attributes: str) -> fields
             )
 
 
-def available_are_ready(
-    status: ReplicatedStatus,
-    ready_in_words: str,
-) -> fields.Errors:
+def available_are_ready(status: ReplicatedStatus, ready_in_words: str) -> fields.Errors:
     if status.available_replicas > status.ready_replicas:
         yield fields.invalid(
             fields.STATUS.child("availableReplicas"),

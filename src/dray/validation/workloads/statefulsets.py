@@ -27,8 +27,7 @@ def stateful_set_update(new: workloads.StatefulSet, old: workloads.StatefulSet) 
         ("serviceName", new.spec.service_name, old.spec.service_name),
         ("podManagementPolicy", new.spec.pod_management_policy, old.spec.pod_management_policy),
     ):
-        unchanged = fields.immutable(_SPEC.child(field), value, old_value)
-        yield from fields.covered(unchanged, "immutable")
+        yield from fields.immutable(_SPEC.child(field), value, old_value)
 
 
 def stateful_set_status_update(
@@ -98,9 +97,7 @@ def _stateful_set_strategy(
     elif strategy.type == "OnDelete":
         if rolling is not None:
             yield fields.invalid(
-                rolling_path,
-                rolling,
-                "only allowed for updateStrategy 'RollingUpdate'",
+                rolling_path, rolling, "only allowed for updateStrategy 'RollingUpdate'"
             )
     elif strategy.type != "RollingUpdate":
         yield fields.invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")

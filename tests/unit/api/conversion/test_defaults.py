@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dray.api.conversion import defaults, pod_defaults
+from dray.api.conversion import defaults
 
 NOW = "2026-11-15T01:24:49Z"
 RESOURCE = "resource.k8s.io/v1"
@@ -356,60 +356,3 @@ def test_kinds_without_defaults_stay_as_they_are() -> None:
         "kind": "Widget",
         "spec": {},
     }
-
-
-@pytest.mark.parametrize(
-    ("resources", "containers", "expected"),
-    [
-        pytest.param(
-            {"limits": {"cpu": "4"}},
-            [{"requests": {"cpu": "1", "memory": "1Gi"}}, {"requests": {"cpu": "1"}}],
-            {"limits": {"cpu": "4"}, "requests": {"cpu": "2", "memory": "1Gi"}},
-            id="requests are those of the containers",
-        ),
-        pytest.param(
-            {"limits": {"memory": "4Gi"}},
-            [{}],
-            {"limits": {"memory": "4Gi"}, "requests": {"memory": "4Gi"}},
-            id="requests are the limits where containers say nothing",
-        ),
-        pytest.param(
-            {"requests": {"cpu": "1"}},
-            [{"limits": {"cpu": "2"}}, {"limits": {"cpu": "3"}}],
-            {"requests": {"cpu": "1"}, "limits": {"cpu": "5"}},
-            id="limits are those of the containers if all have one",
-        ),
-        pytest.param(
-            {"requests": {"cpu": "9"}},
-            [{"limits": {"cpu": "2"}}],
-            {"requests": {"cpu": "9"}, "limits": {"cpu": "9"}},
-            id="limits are never below requests",
-        ),
-        pytest.param(
-            {"requests": {"cpu": "1"}},
-            [{"limits": {"cpu": "2"}}, {}],
-            {"requests": {"cpu": "1"}},
-            id="no limit if one container has none",
-        ),
-        pytest.param(
-            {"requests": {"cpu": "1"}},
-            [{"limits": {"hugepages-2Mi": "4Mi"}, "requests": {"hugepages-2Mi": "4Mi"}}],
-            {
-                "requests": {"cpu": "1", "hugepages-2Mi": "4Mi"},
-                "limits": {"hugepages-2Mi": "4Mi"},
-            },
-            id="huge pages are limited and requested alike",
-        ),
-        pytest.param({}, [{"requests": {"cpu": "1"}}], {}, id="nothing stated, nothing filled"),
-    ],
-)
-def test_pod_level_resources(
-    resources: dict[str, Any], containers: list[dict[str, Any]], expected: dict[str, Any]
-) -> None:
-    spec = {
-        "resources": resources,
-        "containers": [{"resources": container} for container in containers],
-    }
-    pod = {"spec": spec}
-    pod_defaults.fill_pod_level_resources(pod)
-    assert pod["spec"]["resources"] == expected
