@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from dray.cel import types
-from dray.cel.functions import cost_estimates, dispatching, runtime_costs
-from dray.cel.functions.overloads import Function, Library, Overload
+from dray.cel.functions import cost_estimates, prices, runtime_costs
+from dray.cel.functions.dispatching import charged
+from dray.cel.functions.overloads import Library, Overload, member
 from dray.cel.functions.standard import arithmetic
 from dray.cel.runtime import values
 from dray.cel.runtime.values import Duration, EvaluationError, UInt
-from dray.cel.types import Type
+from dray.cel.types import BOOL, DYN, INT, Type, list_of
 
 _A = types.parameter("A")
 _SUMMABLE: dict[str, tuple[Type, Any]] = {
@@ -107,81 +108,51 @@ def includes(target: Any, value: Any) -> bool:
     return any(values.is_equal(element, value) for element in values.bounded(target))
 
 
-def _traversing(
-    id: str,
-    arguments: tuple[Type, ...],
-    result: Type,
-    call: Callable[..., Any],
-    estimate: cost_estimates.Estimate = cost_estimates.traversal,
-) -> Overload:
-    return Overload(id, arguments, result, call, True, estimate, runtime_costs.traversal)
+def _aggregate(id: str, element: Type, result: Type, call: Callable[..., Any]) -> Overload:
+    return member(id, (list_of(element),), result, call, *prices.TRAVERSAL)
 
 
-def _aggregate(name: str, *overloads: Overload) -> Function:
-    return dispatching.function(name, *overloads, dispatch_cost=runtime_costs.traversal)
+def _search(id: str, call: Callable[..., int]) -> Overload:
+    return member(id, (list_of(_A), _A), INT, call, *prices.TRAVERSAL)
 
 
-LIBRARY = Library(
-    "aggregates",
-    (
-        _aggregate(
-            "isSorted",
-            *(
-                _traversing(
-                    f"list_{name}_is_sorted_bool", (types.list_of(type),), types.BOOL, is_sorted
-                )
-                for name, type in _COMPARABLE.items()
-            ),
-        ),
-        _aggregate(
-            "sum",
-            *(
-                _traversing(
-                    f"list_{name}_sum_{name}", (types.list_of(type),), type, _sum_from(zero)
-                )
-                for name, (type, zero) in _SUMMABLE.items()
-            ),
-        ),
-        _aggregate(
-            "max",
-            *(
-                _traversing(f"list_{name}_max_{name}", (types.list_of(type),), type, largest)
-                for name, type in _COMPARABLE.items()
-            ),
-        ),
-        _aggregate(
-            "min",
-            *(
-                _traversing(f"list_{name}_min_{name}", (types.list_of(type),), type, smallest)
-                for name, type in _COMPARABLE.items()
-            ),
-        ),
-        _aggregate(
-            "indexOf",
-            _traversing("list_a_index_of_int", (types.list_of(_A), _A), types.INT, index_of),
-        ),
-        _aggregate(
-            "lastIndexOf",
-            _traversing(
-                "list_a_last_index_of_int", (types.list_of(_A), _A), types.INT, last_index_of
-            ),
+LIBRARY: Library = (
+    charged(
+        "isSorted",
+        *(
+            _aggregate(f"list_{name}_is_sorted_bool", type, BOOL, is_sorted)
+            for name, type in _COMPARABLE.items()
         ),
     ),
+    charged(
+        "sum",
+        *(
+            _aggregate(f"list_{name}_sum_{name}", type, type, _sum_from(zero))
+            for name, (type, zero) in _SUMMABLE.items()
+        ),
+    ),
+    charged(
+        "max",
+        *(
+            _aggregate(f"list_{name}_max_{name}", type, type, largest)
+            for name, type in _COMPARABLE.items()
+        ),
+    ),
+    charged(
+        "min",
+        *(
+            _aggregate(f"list_{name}_min_{name}", type, type, smallest)
+            for name, type in _COMPARABLE.items()
+        ),
+    ),
+    charged("indexOf", _search("list_a_index_of_int", index_of)),
+    charged("lastIndexOf", _search("list_a_last_index_of_int", last_index_of)),
 )
 
-INCLUDES = Library(
-    "includes",
-    (
-        _aggregate(
-            "includes",
-            _traversing(
-                "list_includes_dyn_dyn",
-                (types.DYN, types.DYN),
-                types.BOOL,
-                includes,
-                cost_estimates.traversal_of_list,
-            ),
-        ),
+_INCLUDES_PRICE = (cost_estimates.traversal_of_list, runtime_costs.traversal)
+INCLUDES: Library = (
+    charged(
+        "includes", member("list_includes_dyn_dyn", (DYN, DYN), BOOL, includes, *_INCLUDES_PRICE)
     ),
 )
 """Apart from the rest: new expressions may use it only under a feature gate."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from dray.cel.functions import dispatching
-from dray.cel.functions.overloads import Library, Overload
+from dray.cel.functions.overloads import Library, Overload, member
 from dray.cel.runtime import values
 from dray.cel.types import BOOL, STRING, Type, object_type
 
@@ -47,14 +47,10 @@ def _unavailable(*arguments: Any) -> NoReturn:
 def _overloads(name: str) -> Iterator[Overload]:
     for function, receiver, strings, result, id in _SIGNATURES:
         if function == name:
-            arguments = (receiver, *[STRING] * strings)
-            yield Overload(id, arguments, result, _unavailable, member=True)
+            yield member(id, (receiver, *[STRING] * strings), result, _unavailable)
 
 
-LIBRARY = Library(
-    "authorizers",
-    tuple(
-        dispatching.function(name, *_overloads(name))
-        for name in dict.fromkeys(signature[0] for signature in _SIGNATURES)
-    ),
+LIBRARY: Library = tuple(
+    dispatching.function(name, *_overloads(name))
+    for name in dict.fromkeys(signature[0] for signature in _SIGNATURES)
 )
