@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from dray.cel.functions.overloads import Cost, Function, Overload
 from dray.cel.runtime import values
@@ -121,6 +121,24 @@ def takes(type: Type, value: Any) -> bool:
         key, entry = next(iter(value.items()))
         return takes(type.parameters[0], values.key_value(key)) and takes(type.parameters[1], entry)
     return True
+
+
+def refuse(*operands: Any) -> NoReturn:
+    """Take the place of a function where no operands are acceptable. Raises EvaluationError."""
+    raise values.no_such_overload()
+
+
+def accepts(parse: Call) -> Callable[..., bool]:
+    """Return a function that tells whether `parse` raises no EvaluationError."""
+
+    def is_accepted(*arguments: Any) -> bool:
+        try:
+            parse(*arguments)
+        except EvaluationError:
+            return False
+        return True
+
+    return is_accepted
 
 
 def missing_operation(name: str, operand: Any) -> EvaluationError:

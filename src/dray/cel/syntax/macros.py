@@ -68,11 +68,8 @@ class _Expansion:
     def accumulator(self) -> Node:
         return self.name(ACCUMULATOR)
 
-    def call(self, function: str, *arguments: Node) -> Node:
-        return self.nodes.call(self.position, function, *arguments)
-
-    def member_call(self, function: str, target: Node, *arguments: Node) -> Node:
-        return self.nodes.member_call(self.position, function, target, *arguments)
+    def call(self, function: str, *arguments: Node, target: Node | None = None) -> Node:
+        return self.nodes.call(self.position, function, *arguments, target=target)
 
     def new_list(self, *elements: Node) -> Node:
         return self.nodes.list(self.position, *elements)
@@ -235,12 +232,12 @@ def _optional_flat_map(expansion: _Expansion, arguments: Sequence[Node]) -> Node
 
 
 def _bind_value(expansion: _Expansion, name: str, result: Node) -> Node:
-    value = expansion.member_call("value", expansion.nodes.copy(expansion.target))
+    value = expansion.call("value", target=expansion.nodes.copy(expansion.target))
     return expansion.bind(name, value, result)
 
 
 def _when_present(expansion: _Expansion, mapped: Node) -> Node:
-    present = expansion.member_call("hasValue", expansion.target)
+    present = expansion.call("hasValue", target=expansion.target)
     return expansion.call("_?_:_", present, mapped, expansion.call("optional.none"))
 
 
@@ -262,7 +259,7 @@ def _sort_by(expansion: _Expansion, arguments: Sequence[Node]) -> Node:
         raise MacroError(target.position, message)
     over_input = _Expansion(expansion.nodes, expansion.position, expansion.name(_SORT_INPUT))
     keys = _map(over_input, arguments)
-    ordered = expansion.member_call("@sortByAssociatedKeys", expansion.name(_SORT_INPUT), keys)
+    ordered = expansion.call("@sortByAssociatedKeys", keys, target=expansion.name(_SORT_INPUT))
     return expansion.bind(_SORT_INPUT, target, ordered)
 
 

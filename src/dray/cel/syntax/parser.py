@@ -15,7 +15,7 @@ from dray.cel.issues import CompilationFailed, Issue
 from dray.cel.syntax import lexer, literals, macros, traversal
 from dray.cel.syntax.factory import Factory, TooManyNodes
 from dray.cel.syntax.lexer import Token
-from dray.cel.syntax.nodes import Constant, FieldEntry, FunctionCall, MapEntry, Node
+from dray.cel.syntax.nodes import Constant, FieldEntry, MapEntry, Node
 from dray.cel.syntax.traversal import Step
 
 MAX_CODE_POINTS = 100_000
@@ -444,7 +444,7 @@ class _Parser:
             return self._note(problem.position, problem)
         if expanded is not None:
             return expanded
-        return FunctionCall(self._nodes.next_id(), position, function, target, tuple(arguments))
+        return self._nodes.call(position, function, *arguments, target=target)
 
 
 def _field_name(token: Token) -> str:

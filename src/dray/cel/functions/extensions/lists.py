@@ -28,7 +28,7 @@ from dray.cel.types import INT, Kind, Type, list_of
 _T = types.parameter("T")
 _LIST = list_of(_T)
 _DYNAMIC_LIST = list_of(types.DYN)
-_COMPARABLE = (
+COMPARABLE = (
     types.INT,
     types.UINT,
     types.DOUBLE,
@@ -206,7 +206,7 @@ def _quadratic_cost(keys: int) -> Cost:
 def _sorting(name: str, id: str, keys: int, call: Callable[..., Any]) -> Function:
     """Return a function with an overload for each ordered type; `keys` is the argument of keys."""
     overloads = []
-    for type in _COMPARABLE:
+    for type in COMPARABLE:
         factor = 2.0 + runtime_costs.STRING_FACTOR if type.kind in _TEXTUAL else 2.0
         price = (_quadratic_estimate(factor, keys), _quadratic_cost(keys))
         ordered = list_of(type)

@@ -156,12 +156,6 @@ def _format_clause(
         raise EvaluationError(message) from None
 
 
-def _decimal(value: Any, clause: Clause) -> str:
-    if value.__class__ is int or value.__class__ is UInt:
-        return str(int(value))
-    raise _Refused
-
-
 def _in_base(value: Any, clause: Clause) -> str:
     if value.__class__ is int or value.__class__ is UInt:
         # Python names the bases by the same letters.
@@ -224,7 +218,7 @@ def _special(number: float) -> str:
 
 
 _VERBS: dict[str, Callable[[Any, Clause], str]] = {
-    "d": _decimal,
+    "d": _in_base,
     "f": _fixed,
     "e": _scientific,
     "b": _binary,

@@ -9,32 +9,28 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from dray.cel import types
 from dray.cel.functions import cost_estimates, prices, runtime_costs
 from dray.cel.functions.dispatching import charged
+from dray.cel.functions.extensions.lists import COMPARABLE
 from dray.cel.functions.overloads import Library, Overload, member
 from dray.cel.functions.standard import arithmetic
 from dray.cel.runtime import values
 from dray.cel.runtime.values import Duration, EvaluationError, UInt
-from dray.cel.types import BOOL, DYN, INT, Type, list_of
+from dray.cel.types import (
+    BOOL,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    UINT,
+    Type,
+    display_name,
+    list_of,
+    parameter,
+)
 
-_A = types.parameter("A")
-_SUMMABLE: dict[str, tuple[Type, Any]] = {
-    "int": (types.INT, 0),
-    "uint": (types.UINT, UInt(0)),
-    "double": (types.DOUBLE, 0.0),
-    "duration": (types.DURATION, Duration(0)),
-}
-_COMPARABLE = {
-    "int": types.INT,
-    "uint": types.UINT,
-    "double": types.DOUBLE,
-    "bool": types.BOOL,
-    "duration": types.DURATION,
-    "timestamp": types.TIMESTAMP,
-    "string": types.STRING,
-    "bytes": types.BYTES,
-}
+_A = parameter("A")
+_ZEROS = {INT: 0, UINT: UInt(0), DOUBLE: 0.0, DURATION: Duration(0)}
 
 
 def _comes_after(one: Any, other: Any) -> bool:
@@ -108,8 +104,15 @@ def includes(target: Any, value: Any) -> bool:
     return any(values.is_equal(element, value) for element in values.bounded(target))
 
 
-def _aggregate(id: str, element: Type, result: Type, call: Callable[..., Any]) -> Overload:
-    return member(id, (list_of(element),), result, call, *prices.TRAVERSAL)
+def _aggregate(id: str, element: Type, call: Callable[..., Any]) -> Overload:
+    """Return an overload for a list that returns a value of the elements' type."""
+    id = id.format(display_name(element))
+    return member(id, (list_of(element),), element, call, *prices.TRAVERSAL)
+
+
+def _sortedness(element: Type) -> Overload:
+    id = f"list_{display_name(element)}_is_sorted_bool"
+    return member(id, (list_of(element),), BOOL, is_sorted, *prices.TRAVERSAL)
 
 
 def _search(id: str, call: Callable[..., int]) -> Overload:
@@ -117,34 +120,13 @@ def _search(id: str, call: Callable[..., int]) -> Overload:
 
 
 LIBRARY: Library = (
-    charged(
-        "isSorted",
-        *(
-            _aggregate(f"list_{name}_is_sorted_bool", type, BOOL, is_sorted)
-            for name, type in _COMPARABLE.items()
-        ),
-    ),
+    charged("isSorted", *map(_sortedness, COMPARABLE)),
     charged(
         "sum",
-        *(
-            _aggregate(f"list_{name}_sum_{name}", type, type, _sum_from(zero))
-            for name, (type, zero) in _SUMMABLE.items()
-        ),
+        *(_aggregate("list_{0}_sum_{0}", type, _sum_from(zero)) for type, zero in _ZEROS.items()),
     ),
-    charged(
-        "max",
-        *(
-            _aggregate(f"list_{name}_max_{name}", type, type, largest)
-            for name, type in _COMPARABLE.items()
-        ),
-    ),
-    charged(
-        "min",
-        *(
-            _aggregate(f"list_{name}_min_{name}", type, type, smallest)
-            for name, type in _COMPARABLE.items()
-        ),
-    ),
+    charged("max", *(_aggregate("list_{0}_max_{0}", type, largest) for type in COMPARABLE)),
+    charged("min", *(_aggregate("list_{0}_min_{0}", type, smallest) for type in COMPARABLE)),
     charged("indexOf", _search("list_a_index_of_int", index_of)),
     charged("lastIndexOf", _search("list_a_last_index_of_int", last_index_of)),
 )

@@ -7,11 +7,9 @@ Kubernetes declares them: using one is "no matching overload", not "undeclared r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
 
 from dray.cel.functions import dispatching
 from dray.cel.functions.overloads import Library, Overload, member
-from dray.cel.runtime import values
 from dray.cel.types import BOOL, STRING, Type, object_type
 
 _AUTHORIZER = object_type("kubernetes.authorization.Authorizer")
@@ -40,14 +38,10 @@ _SIGNATURES: tuple[tuple[str, Type, int, Type, str], ...] = (
 )
 
 
-def _unavailable(*arguments: Any) -> NoReturn:
-    raise values.no_such_overload()
-
-
 def _overloads(name: str) -> Iterator[Overload]:
     for function, receiver, strings, result, id in _SIGNATURES:
         if function == name:
-            yield member(id, (receiver, *[STRING] * strings), result, _unavailable)
+            yield member(id, (receiver, *[STRING] * strings), result, dispatching.refuse)
 
 
 LIBRARY: Library = tuple(

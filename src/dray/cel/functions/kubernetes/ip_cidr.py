@@ -9,7 +9,7 @@ from typing import Any
 
 from dray.api.formats import gotext
 from dray.cel.functions import cost_estimates, prices, runtime_costs
-from dray.cel.functions.dispatching import charged, function
+from dray.cel.functions.dispatching import accepts, charged, function
 from dray.cel.functions.overloads import (
     CallEstimate,
     Cost,
@@ -44,14 +44,6 @@ def parse_ip(text: str) -> Address:
     return address
 
 
-def is_ip(text: str) -> bool:
-    try:
-        parse_ip(text)
-    except EvaluationError:
-        return False
-    return True
-
-
 def is_canonical(text: str) -> bool:
     return str(parse_ip(text)) == text
 
@@ -71,14 +63,6 @@ def parse_cidr(text: str) -> Prefix:
         mapped = f"IPv4-mapped IPv6 address {gotext.quote(text)} is not allowed"
         raise EvaluationError(f"{words}: {mapped}")
     return prefix
-
-
-def is_cidr(text: str) -> bool:
-    try:
-        parse_cidr(text)
-    except EvaluationError:
-        return False
-    return True
 
 
 def contains_ip_text(prefix: Prefix, text: str) -> bool:
@@ -144,7 +128,7 @@ _CIDR_TEXT_PRICE = _with_parsing(*_CIDR_PRICE)
 
 IP_LIBRARY: Library = (
     _from_text("ip", "string_to_ip", IP, parse_ip),
-    _from_text("isIP", "is_ip", BOOL, is_ip),
+    _from_text("isIP", "is_ip", BOOL, accepts(parse_ip)),
     charged(
         "ip.isCanonical",
         Overload("ip_is_canonical", (STRING,), BOOL, is_canonical, *prices.SCAN_TWICE),
@@ -160,7 +144,7 @@ IP_LIBRARY: Library = (
 
 CIDR_LIBRARY: Library = (
     _from_text("cidr", "string_to_cidr", CIDR, parse_cidr),
-    _from_text("isCIDR", "is_cidr", BOOL, is_cidr),
+    _from_text("isCIDR", "is_cidr", BOOL, accepts(parse_cidr)),
     function(
         "containsIP",
         _containment("cidr_contains_ip_string", STRING, contains_ip_text, *_IP_TEXT_PRICE),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from dray.api.formats import names
@@ -34,14 +34,8 @@ class NamedFormat:
     cel_type: ClassVar[Type] = NAMED_FORMAT
 
     name: str
-    errors: Callable[[str], list[str]]
-    regex_size: int
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NamedFormat) and self.name == other.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+    errors: Callable[[str], list[str]] = field(compare=False)
+    regex_size: int = field(compare=False)
 
 
 def _of_prefix(errors: Callable[[str], list[str]]) -> Callable[[str], list[str]]:

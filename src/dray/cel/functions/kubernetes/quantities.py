@@ -8,7 +8,7 @@ from typing import Any
 from dray.api.formats import quantity
 from dray.api.formats.quantity import Quantity, QuantityFormat
 from dray.cel.functions import prices
-from dray.cel.functions.dispatching import charged, function
+from dray.cel.functions.dispatching import accepts, charged, function
 from dray.cel.functions.overloads import Library, Overload, member
 from dray.cel.runtime.values import ComputedQuantity, EvaluationError
 from dray.cel.types import BOOL, DOUBLE, INT, QUANTITY, STRING, Type
@@ -19,14 +19,6 @@ def parse(text: str) -> Quantity:
         return quantity.parse(text)
     except quantity.QuantityError as error:
         raise EvaluationError(str(error)) from None
-
-
-def is_quantity(text: str) -> bool:
-    try:
-        quantity.parse(text)
-    except quantity.QuantityError:
-        return False
-    return True
 
 
 def as_integer(quantity: Quantity) -> int:
@@ -71,7 +63,7 @@ def _member(id: str, result: Type, call: Callable[..., Any], *others: Type) -> O
 LIBRARY: Library = (
     charged("quantity", Overload("string_to_quantity", (STRING,), QUANTITY, parse, *prices.SCAN)),
     charged(
-        "isQuantity", Overload("is_quantity_string", (STRING,), BOOL, is_quantity, *prices.SCAN)
+        "isQuantity", Overload("is_quantity_string", (STRING,), BOOL, accepts(parse), *prices.SCAN)
     ),
     function("isInteger", _member("quantity_is_integer", BOOL, Quantity.is_integer)),
     function("asInteger", _member("quantity_get_int", INT, as_integer)),

@@ -8,7 +8,7 @@ from typing import Any
 from dray.api.formats import semver
 from dray.api.formats.semver import Version
 from dray.cel.functions import prices
-from dray.cel.functions.dispatching import charged, function
+from dray.cel.functions.dispatching import accepts, charged, function
 from dray.cel.functions.overloads import Function, Library, Overload, member
 from dray.cel.runtime.values import MAXIMUM_INT, EvaluationError
 from dray.cel.types import BOOL, INT, SEMVER, STRING, Type
@@ -20,14 +20,6 @@ def parse(text: str, is_normalized: bool = False) -> Version:
         return semver.parse_normalized(text) if is_normalized else semver.parse(text)
     except semver.VersionError as error:
         raise EvaluationError(str(error)) from None
-
-
-def is_semver(text: str, is_normalized: bool = False) -> bool:
-    try:
-        parse(text, is_normalized)
-    except EvaluationError:
-        return False
-    return True
 
 
 def major(version: Version) -> int:
@@ -70,8 +62,8 @@ LIBRARY: Library = (
     ),
     charged(
         "isSemver",
-        _from_text("is_semver_string", BOOL, is_semver),
-        _from_text("is_semver_string_bool", BOOL, is_semver, BOOL),
+        _from_text("is_semver_string", BOOL, accepts(parse)),
+        _from_text("is_semver_string_bool", BOOL, accepts(parse), BOOL),
     ),
     _member("major", "semver_major", INT, major),
     _member("minor", "semver_minor", INT, minor),

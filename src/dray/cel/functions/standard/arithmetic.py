@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from dray.cel import types
 from dray.cel.functions import cost_estimates, dispatching, prices
@@ -129,10 +129,6 @@ def negate_duration(span: Duration) -> Duration:
     return Duration(_checked_int(-span.nanoseconds))
 
 
-def _refuse(*operands: Any) -> NoReturn:
-    raise values.no_such_overload()
-
-
 _CLASSES: dict[Type, frozenset[type]] = {
     types.INT: frozenset({int}),
     types.UINT: frozenset({UInt}),
@@ -158,7 +154,7 @@ def _operator(name: str, *overloads: Overload) -> Function:
         by_right = operations.get(left.__class__)
         if by_right is None:
             raise dispatching.missing_operation(name, left)
-        return by_right.get(right.__class__, _refuse)(left, right)
+        return by_right.get(right.__class__, dispatching.refuse)(left, right)
 
     return dispatching.operator(name, apply, *overloads)
 
@@ -167,7 +163,7 @@ _NEGATIONS: dict[type, Callable[[Any], Any]] = {
     int: negate_int,
     float: operator.neg,
     Duration: negate_duration,
-    bool: _refuse,
+    bool: dispatching.refuse,
 }
 
 

@@ -36,16 +36,12 @@ def _identity(value: Any) -> Any:
     return value
 
 
-def _conversion_error(target: Type) -> EvaluationError:
-    return EvaluationError(f"type conversion error from 'string' to '{target}'")
-
-
 def string_to_bool(text: str) -> bool:
     if text in _TRUE:
         return True
     if text in _FALSE:
         return False
-    raise _conversion_error(BOOL)
+    raise values.conversion_error(BOOL)
 
 
 def string_to_bytes(text: str) -> bytes:
@@ -61,9 +57,9 @@ def string_to_double(text: str) -> float:
     elif _HEXADECIMAL.fullmatch(text):
         number = _hexadecimal(text)
     else:
-        raise _conversion_error(DOUBLE)
+        raise values.conversion_error(DOUBLE)
     if math.isinf(number):
-        raise _conversion_error(DOUBLE)
+        raise values.conversion_error(DOUBLE)
     return number
 
 
@@ -77,14 +73,14 @@ def _hexadecimal(text: str) -> float:
 def string_to_int(text: str) -> int:
     number = _integer(text)
     if number is None or not values.MINIMUM_INT <= number <= values.MAXIMUM_INT:
-        raise _conversion_error(INT)
+        raise values.conversion_error(INT)
     return number
 
 
 def string_to_uint(text: str) -> UInt:
     number = _integer(text) if text[:1] not in ("+", "-") else None
     if number is None or number > values.MAXIMUM_UINT:
-        raise _conversion_error(UINT)
+        raise values.conversion_error(UINT)
     return UInt(number)
 
 

@@ -7,11 +7,11 @@ declared here only says their types.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from dray.cel import types
 from dray.cel.functions import cost_estimates, dispatching, runtime_costs
-from dray.cel.functions.dispatching import operator
+from dray.cel.functions.dispatching import operator, refuse
 from dray.cel.functions.overloads import Function, Library, Overload, member
 from dray.cel.runtime import operations, values
 from dray.cel.types import BOOL, BYTES, DYN, INT, STRING, Type
@@ -26,10 +26,6 @@ _OPTIONAL_LIST = types.optional_of(_LIST_V)
 _OPTIONAL_MAP = types.optional_of(_MAP_KV)
 
 _SIZED: frozenset[Any] = values.LIST_CLASSES | values.MAP_CLASSES | {str, bytes}
-
-
-def _special_form(*operands: Any) -> NoReturn:
-    raise values.no_such_overload()
 
 
 def logical_not(operand: Any) -> bool:
@@ -87,7 +83,7 @@ def _unary(name: str, id: str, call: Any) -> Function:
 
 
 def _special(name: str, id: str, arguments: tuple[Type, ...], result: Type) -> Function:
-    return operator(name, _special_form, Overload(id, arguments, result, _special_form))
+    return operator(name, refuse, Overload(id, arguments, result, refuse))
 
 
 def _size() -> Function:
