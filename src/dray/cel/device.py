@@ -206,13 +206,7 @@ class _Compiled:
         try:
             return self._code(device.fields if fields is None else fields)
         except RecursionError:
-            raise _too_deep() from None
-
-    def _evaluate_counted(self, device: DeviceView) -> tuple[Any, int]:
-        try:
-            return self.program.evaluate_counted(device.fields)
-        except RecursionError:
-            raise _too_deep() from None
+            raise EvaluationError("values nest too deep") from None
 
 
 Compiled = TypeVar("Compiled", bound=_Compiled)
@@ -252,20 +246,11 @@ class Selector(_Compiled):
         except (EvaluationError, CostExceeded):
             return False
 
-    def matches_counted(self, device: DeviceView) -> tuple[bool, int]:
-        """Evaluate as `matches` does. Returns the run-time cost too."""
-        result, cost = self._evaluate_counted(device)
-        return _as_bool(result), cost
-
 
 def _significant(path: Path) -> Path:
     """Return a path without the variable and without what is inside an attribute."""
     _, *keys = path
     return tuple(keys[:3] if keys and keys[0] in _NAMED else keys[:1])
-
-
-def _too_deep() -> EvaluationError:
-    return EvaluationError("values nest too deep")
 
 
 # The texts of cel-go's ConvertToNative(bool), which differ from type to type.
@@ -304,11 +289,6 @@ class DerivedAttribute(_Compiled):
     def evaluate(self, device: DeviceView) -> dra.DeviceAttribute:
         """Return the attribute's value on a device. Raises EvaluationError or CostExceeded."""
         return _as_attribute(self._evaluate(device))
-
-    def evaluate_counted(self, device: DeviceView) -> tuple[dra.DeviceAttribute, int]:
-        """Evaluate as `evaluate` does. Returns the run-time cost too."""
-        result, cost = self._evaluate_counted(device)
-        return _as_attribute(result), cost
 
 
 _SCALAR_FIELDS: dict[type, tuple[str, str]] = {

@@ -45,8 +45,10 @@ def expand(
         if function == "has" and len(arguments) == 1:
             return _has(nodes, position, arguments[0])
         return None
-    expander = _MEMBER_MACROS.get((function, len(arguments)))
-    if expander is None:
+    if function not in _MEMBER_MACROS:
+        return None
+    argument_counts, expander = _MEMBER_MACROS[function]
+    if len(arguments) not in argument_counts:
         return None
     return expander(_Expansion(nodes, position, target), arguments)
 
@@ -263,25 +265,19 @@ def _sort_by(expansion: _Expansion, arguments: Sequence[Node]) -> Node:
     return expansion.bind(_SORT_INPUT, target, ordered)
 
 
-_MEMBER_MACROS: dict[tuple[str, int], Expander] = {
-    ("all", 2): _all,
-    ("all", 3): _all,
-    ("exists", 2): _exists,
-    ("exists", 3): _exists,
-    ("exists_one", 2): _exists_one,
-    ("exists_one", 3): _exists_one,
-    ("existsOne", 3): _exists_one,
-    ("map", 2): _map,
-    ("map", 3): _map,
-    ("filter", 2): _filter,
-    ("transformList", 3): _transform_list,
-    ("transformList", 4): _transform_list,
-    ("transformMap", 3): _transform_map,
-    ("transformMap", 4): _transform_map,
-    ("transformMapEntry", 3): _transform_map_entry,
-    ("transformMapEntry", 4): _transform_map_entry,
-    ("optMap", 2): _optional_map,
-    ("optFlatMap", 2): _optional_flat_map,
-    ("bind", 3): _bind,
-    ("sortBy", 2): _sort_by,
+# The numbers of arguments and the expansion of each.
+_MEMBER_MACROS: dict[str, tuple[tuple[int, ...], Expander]] = {
+    "all": ((2, 3), _all),
+    "exists": ((2, 3), _exists),
+    "exists_one": ((2, 3), _exists_one),
+    "existsOne": ((3,), _exists_one),
+    "map": ((2, 3), _map),
+    "filter": ((2,), _filter),
+    "transformList": ((3, 4), _transform_list),
+    "transformMap": ((3, 4), _transform_map),
+    "transformMapEntry": ((3, 4), _transform_map_entry),
+    "optMap": ((2,), _optional_map),
+    "optFlatMap": ((2,), _optional_flat_map),
+    "bind": ((3,), _bind),
+    "sortBy": ((2,), _sort_by),
 }

@@ -61,6 +61,10 @@ def add_timestamp_duration(left: Timestamp, right: Duration) -> Timestamp:
     return times.timestamp_at(left.nanoseconds + right.nanoseconds, left.offset_seconds)
 
 
+def add_duration_timestamp(left: Duration, right: Timestamp) -> Timestamp:
+    return add_timestamp_duration(right, left)
+
+
 def subtract_ints(left: int, right: int) -> int:
     return _checked_int(left - right)
 
@@ -188,12 +192,7 @@ _ADDITION = _operator(
     _joining("add_bytes", types.BYTES),
     _same("add_double", types.DOUBLE, operator.add),
     _same("add_duration_duration", _SPAN, add_durations),
-    Overload(
-        "add_duration_timestamp",
-        (_SPAN, _TIME),
-        _TIME,
-        lambda span, time: add_timestamp_duration(time, span),
-    ),
+    Overload("add_duration_timestamp", (_SPAN, _TIME), _TIME, add_duration_timestamp),
     Overload("add_timestamp_duration", (_TIME, _SPAN), _TIME, add_timestamp_duration),
     _same("add_int64", types.INT, add_ints),
     Overload("add_list", (_LIST, _LIST), _LIST, add_lists, cost_estimates.list_concatenation),
