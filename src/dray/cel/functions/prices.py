@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from dray.cel.functions import cost_estimates, runtime_costs
+from dray.cel.functions.overloads import Cost, Estimate
+
+Price: TypeAlias = tuple[Estimate, Cost]
 
 SCAN = (cost_estimates.scan, runtime_costs.scan)
 SCAN_KEEPING_SIZE = (cost_estimates.scan_keeping_size, runtime_costs.scan)

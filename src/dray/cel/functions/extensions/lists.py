@@ -12,8 +12,6 @@ from dray.cel.functions.dispatching import function, operator
 from dray.cel.functions.overloads import (
     UNBOUNDED,
     CallEstimate,
-    Cost,
-    Estimate,
     Function,
     Library,
     Operand,
@@ -21,6 +19,7 @@ from dray.cel.functions.overloads import (
     Range,
     member,
 )
+from dray.cel.functions.prices import Price
 from dray.cel.runtime import values
 from dray.cel.runtime.values import EvaluationError
 from dray.cel.types import INT, Kind, Type, list_of
@@ -175,14 +174,6 @@ def _flatten_estimate(operands: Sequence[Operand]) -> CallEstimate:
     return cost_estimates.list_creation(float(depth), operands[0].size_or_unknown)
 
 
-def _quadratic_estimate(factor: float, keys: int) -> Estimate:
-    def estimate(operands: Sequence[Operand]) -> CallEstimate:
-        size = operands[keys].size_or_unknown
-        return cost_estimates.list_creation(factor, size.multiply(size))
-
-    return estimate
-
-
 def _output_cost(arguments: Sequence[Any], result: Any) -> int:
     return runtime_costs.list_creation(1, runtime_costs.size(result))
 
@@ -193,14 +184,20 @@ def _flatten_cost(arguments: Sequence[Any], result: Any) -> int:
     return runtime_costs.list_creation(factor, runtime_costs.size(arguments[0]))
 
 
-def _quadratic_cost(keys: int) -> Cost:
+def _quadratic(keys: int, estimated_factor: float = 2.0) -> Price:
+    """Return the price of comparing all keys with each other; `keys` is their argument."""
+
+    def estimate(operands: Sequence[Operand]) -> CallEstimate:
+        size = operands[keys].size_or_unknown
+        return cost_estimates.list_creation(estimated_factor, size.multiply(size))
+
     def cost(arguments: Sequence[Any], result: Any) -> int:
         compared = arguments[keys] if arguments[keys].__class__ in values.LIST_CLASSES else ()
         is_textual = compared and compared[0].__class__ in (str, bytes)
         factor = 2.0 + runtime_costs.STRING_FACTOR if is_textual else 2.0
         return runtime_costs.list_creation(factor, len(compared) * len(compared))
 
-    return cost
+    return estimate, cost
 
 
 def _sorting(name: str, id: str, keys: int, call: Callable[..., Any]) -> Function:
@@ -208,9 +205,9 @@ def _sorting(name: str, id: str, keys: int, call: Callable[..., Any]) -> Functio
     overloads = []
     for type in COMPARABLE:
         factor = 2.0 + runtime_costs.STRING_FACTOR if type.kind in _TEXTUAL else 2.0
-        price = (_quadratic_estimate(factor, keys), _quadratic_cost(keys))
         ordered = list_of(type)
         arguments: tuple[Type, ...] = (_LIST, ordered) if keys else (ordered,)
+        price = _quadratic(keys, factor)
         overloads.append(member(f"list_{type.name}_{id}", arguments, arguments[0], call, *price))
     return operator(name, call, *overloads)
 
@@ -219,7 +216,6 @@ _SLICE = (_slice_estimate, _output_cost)
 _FLATTEN = (_flatten_estimate, runtime_costs.with_output(_flatten_cost))
 _RANGE = (_range_estimate, _output_cost)
 _REVERSE = (_reverse_estimate, _output_cost)
-_DISTINCT = (_quadratic_estimate(2.0, 0), _quadratic_cost(0))
 
 LIBRARY: Library = (
     function("slice", member("list_slice", (_LIST, INT, INT), _LIST, slice, *_SLICE)),
@@ -233,5 +229,5 @@ LIBRARY: Library = (
     _sorting("@sortByAssociatedKeys", "sortByAssociatedKeys", 1, sort_by_keys),
     function("lists.range", Overload("lists_range", (INT,), list_of(INT), make_range, *_RANGE)),
     function("reverse", member("list_reverse", (_LIST,), _LIST, reverse, *_REVERSE)),
-    function("distinct", member("list_distinct", (_LIST,), _LIST, distinct, *_DISTINCT)),
+    function("distinct", member("list_distinct", (_LIST,), _LIST, distinct, *_quadratic(0))),
 )

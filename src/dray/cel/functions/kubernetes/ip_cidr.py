@@ -12,8 +12,6 @@ from dray.cel.functions import cost_estimates, prices, runtime_costs
 from dray.cel.functions.dispatching import accepts, charged, function
 from dray.cel.functions.overloads import (
     CallEstimate,
-    Cost,
-    Estimate,
     Function,
     Library,
     Operand,
@@ -21,6 +19,7 @@ from dray.cel.functions.overloads import (
     Range,
     member,
 )
+from dray.cel.functions.prices import Price
 from dray.cel.runtime import ip_addresses
 from dray.cel.runtime.ip_addresses import Address, AddressError, Prefix
 from dray.cel.runtime.values import EvaluationError
@@ -91,8 +90,9 @@ def _contains_cidr_cost(arguments: Sequence[Any], result: Any) -> int:
     return _contains_ip_cost(arguments, result) + masking + 1
 
 
-def _with_parsing(estimate: Estimate, cost: Cost) -> tuple[Estimate, Cost]:
+def _with_parsing(price: Price) -> Price:
     """Add the cost of parsing the second operand to a price."""
+    estimate, cost = price
 
     def parsing_estimate(operands: Sequence[Operand]) -> CallEstimate:
         return CallEstimate(estimate(operands).cost.add(cost_estimates.scan_second(operands).cost))
@@ -116,15 +116,15 @@ def _ip_test(name: str, id: str, call: Callable[[Address], bool]) -> Function:
 
 
 def _containment(
-    id: str, part: Type, call: Callable[[Prefix, Any], bool], estimate: Estimate, cost: Cost
+    id: str, part: Type, call: Callable[[Prefix, Any], bool], price: Price
 ) -> Overload:
-    return member(id, (CIDR, part), BOOL, call, estimate, cost)
+    return member(id, (CIDR, part), BOOL, call, *price)
 
 
 _IP_PRICE = (_contains_ip_estimate, _contains_ip_cost)
 _CIDR_PRICE = (_contains_cidr_estimate, _contains_cidr_cost)
-_IP_TEXT_PRICE = _with_parsing(*_IP_PRICE)
-_CIDR_TEXT_PRICE = _with_parsing(*_CIDR_PRICE)
+_IP_TEXT_PRICE = _with_parsing(_IP_PRICE)
+_CIDR_TEXT_PRICE = _with_parsing(_CIDR_PRICE)
 
 IP_LIBRARY: Library = (
     _from_text("ip", "string_to_ip", IP, parse_ip),
@@ -147,14 +147,14 @@ CIDR_LIBRARY: Library = (
     _from_text("isCIDR", "is_cidr", BOOL, accepts(parse_cidr)),
     function(
         "containsIP",
-        _containment("cidr_contains_ip_string", STRING, contains_ip_text, *_IP_TEXT_PRICE),
-        _containment("cidr_contains_ip_ip", IP, Prefix.contains, *_IP_PRICE),
+        _containment("cidr_contains_ip_string", STRING, contains_ip_text, _IP_TEXT_PRICE),
+        _containment("cidr_contains_ip_ip", IP, Prefix.contains, _IP_PRICE),
         dispatch_cost=_contains_ip_cost,
     ),
     function(
         "containsCIDR",
-        _containment("cidr_contains_cidr_string", STRING, contains_cidr_text, *_CIDR_TEXT_PRICE),
-        _containment("cidr_contains_cidr", CIDR, Prefix.contains_prefix, *_CIDR_PRICE),
+        _containment("cidr_contains_cidr_string", STRING, contains_cidr_text, _CIDR_TEXT_PRICE),
+        _containment("cidr_contains_cidr", CIDR, Prefix.contains_prefix, _CIDR_PRICE),
         dispatch_cost=_contains_cidr_cost,
     ),
     _accessor("ip", "cidr_ip", CIDR, IP, operator.attrgetter("address")),

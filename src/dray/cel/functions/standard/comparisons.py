@@ -11,16 +11,8 @@ from dray.api.formats.quantity import Quantity
 from dray.api.formats.semver import Version
 from dray.cel import types
 from dray.cel.functions import cost_estimates, dispatching, prices, runtime_costs
-from dray.cel.functions.overloads import (
-    CallEstimate,
-    Cost,
-    Estimate,
-    Function,
-    Library,
-    Operand,
-    Overload,
-    Range,
-)
+from dray.cel.functions.overloads import CallEstimate, Function, Library, Operand, Overload, Range
+from dray.cel.functions.prices import Price
 from dray.cel.runtime import values
 from dray.cel.types import Type
 
@@ -116,14 +108,14 @@ def _relation(name: str, prefix: str, relation: Relation) -> Function:
     return dispatching.operator(name, _ordering(name, relation), *overloads)
 
 
-def _equality(name: str, id: str, relation: Relation, estimate: Estimate, cost: Cost) -> Function:
-    overload = Overload(id, (_A, _A), types.BOOL, relation, estimate, cost)
-    return dispatching.operator(name, relation, overload, cost=cost)
+def _equality(name: str, id: str, relation: Relation, price: Price) -> Function:
+    overload = Overload(id, (_A, _A), types.BOOL, relation, *price)
+    return dispatching.operator(name, relation, overload, cost=overload.cost)
 
 
 LIBRARY: Library = (
-    _equality("_==_", "equals", values.equal, _equality_estimate, _equality_cost),
-    _equality("_!=_", "not_equals", values.not_equal, *prices.COMPARISON),
+    _equality("_==_", "equals", values.equal, (_equality_estimate, _equality_cost)),
+    _equality("_!=_", "not_equals", values.not_equal, prices.COMPARISON),
     _relation("_<_", "less", operator.lt),
     _relation("_<=_", "less_equals", operator.le),
     _relation("_>_", "greater", operator.gt),

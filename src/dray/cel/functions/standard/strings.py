@@ -14,8 +14,6 @@ from dray.cel.functions.dispatching import charged, function, operator
 from dray.cel.functions.overloads import (
     UNKNOWN,
     CallEstimate,
-    Cost,
-    Estimate,
     Function,
     Library,
     Operand,
@@ -23,6 +21,7 @@ from dray.cel.functions.overloads import (
     Range,
     member,
 )
+from dray.cel.functions.prices import Price
 from dray.cel.runtime import text_format, values
 from dray.cel.runtime.values import EvaluationError
 from dray.cel.syntax.nodes import Literal
@@ -199,11 +198,9 @@ def _search(id: str, call: Callable[..., int], *offset: Type) -> Overload:
     return member(id, (_STRING, _STRING, *offset), _INT, call, *prices.TRAVERSAL)
 
 
-def _test(
-    name: str, id: str, call: Callable[[Any, Any], bool], estimate: Estimate, cost: Cost
-) -> Function:
-    overload = member(id, (_STRING, _STRING), types.BOOL, call, estimate, cost)
-    return operator(name, call, overload, cost=cost)
+def _test(name: str, id: str, call: Callable[[Any, Any], bool], price: Price) -> Function:
+    overload = member(id, (_STRING, _STRING), types.BOOL, call, *price)
+    return operator(name, call, overload, cost=overload.cost)
 
 
 def _substring(id: str, call: Callable[..., str], *positions: Type) -> Overload:
@@ -225,9 +222,9 @@ def _replacing(id: str, *limit: Type) -> Overload:
 
 
 LIBRARY: Library = (
-    _test("contains", "contains_string", contains, *prices.SEARCH),
-    _test("startsWith", "starts_with_string", starts_with, *prices.SCAN_SECOND),
-    _test("endsWith", "ends_with_string", ends_with, *prices.SCAN_SECOND),
+    _test("contains", "contains_string", contains, prices.SEARCH),
+    _test("startsWith", "starts_with_string", starts_with, prices.SCAN_SECOND),
+    _test("endsWith", "ends_with_string", ends_with, prices.SCAN_SECOND),
     function("charAt", member("string_char_at_int", (_STRING, _INT), _STRING, char_at)),
     charged(
         "indexOf",
