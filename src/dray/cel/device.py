@@ -15,9 +15,7 @@ from dray.api.formats import quantity, semver
 from dray.api.types import dra
 from dray.cel import program, types
 from dray.cel.checking import environment
-from dray.cel.checking.checker import Checked
 from dray.cel.checking.constant_folding import InstantiationFailed
-from dray.cel.checking.environment import Environment
 from dray.cel.code.read_paths import Path
 from dray.cel.issues import CompilationFailed
 from dray.cel.program import Program
@@ -208,13 +206,10 @@ class _Compiled:
         try:
             return self._code(device.fields if fields is None else fields)
         except RecursionError:
-            raise _too_deep() from None
+            raise EvaluationError("values nest too deep") from None
 
-    def _evaluate_counted(self, device: DeviceView) -> tuple[Any, int]:
-        try:
-            return self.program.evaluate_counted(device.fields)
-        except RecursionError:
-            raise _too_deep() from None
+
+Compiled = TypeVar("Compiled", bound=_Compiled)
 
 
 class Selector(_Compiled):
@@ -251,20 +246,11 @@ class Selector(_Compiled):
         except (EvaluationError, CostExceeded):
             return False
 
-    def matches_counted(self, device: DeviceView) -> tuple[bool, int]:
-        """Evaluate as `matches` does. Returns the run-time cost too."""
-        result, cost = self._evaluate_counted(device)
-        return _as_bool(result), cost
-
 
 def _significant(path: Path) -> Path:
     """Return a path without the variable and without what is inside an attribute."""
     _, *keys = path
     return tuple(keys[:3] if keys and keys[0] in _NAMED else keys[:1])
-
-
-def _too_deep() -> EvaluationError:
-    return EvaluationError("values nest too deep")
 
 
 # The texts of cel-go's ConvertToNative(bool), which differ from type to type.
@@ -303,11 +289,6 @@ class DerivedAttribute(_Compiled):
     def evaluate(self, device: DeviceView) -> dra.DeviceAttribute:
         """Return the attribute's value on a device. Raises EvaluationError or CostExceeded."""
         return _as_attribute(self._evaluate(device))
-
-    def evaluate_counted(self, device: DeviceView) -> tuple[dra.DeviceAttribute, int]:
-        """Evaluate as `evaluate` does. Returns the run-time cost too."""
-        result, cost = self._evaluate_counted(device)
-        return _as_attribute(result), cost
 
 
 _SCALAR_FIELDS: dict[type, tuple[str, str]] = {
@@ -394,18 +375,6 @@ def compile_selector(
     return _compile_selector(expression, stored, consumable_capacity, list_type_attributes)
 
 
-@_remembered
-def _compile_selector(expression: str, *features: bool) -> Selector:
-    in_environment = _environment(*features)
-    try:
-        checked = program.check(expression, in_environment)
-        if problem := _selector_type_problem(checked, in_environment):
-            return Selector(expression, None, CompileError("Invalid", problem))
-        return Selector(expression, Program(checked, in_environment))
-    except (CompilationFailed, InstantiationFailed) as failure:
-        return Selector(expression, None, _compile_error(failure))
-
-
 def compile_derived_attribute(
     expression: str,
     *,
@@ -417,28 +386,27 @@ def compile_derived_attribute(
     return _compile_derived(expression, stored, consumable_capacity, list_type_attributes)
 
 
-@_remembered
-def _compile_derived(expression: str, *features: bool) -> DerivedAttribute:
-    in_environment = _environment(*features)
-    stored, _, list_type_attributes = features
-    try:
-        checked = program.check(expression, in_environment)
-        allows_lists = stored or list_type_attributes
-        if problem := _derived_type_problem(checked.result_type, allows_lists=allows_lists):
-            return DerivedAttribute(expression, None, CompileError("Invalid", problem))
-        return DerivedAttribute(expression, Program(checked, in_environment))
-    except (CompilationFailed, InstantiationFailed) as failure:
-        return DerivedAttribute(expression, None, _compile_error(failure))
-
-
-def _environment(
-    stored: bool, consumable_capacity: bool, list_type_attributes: bool
-) -> Environment:
-    return environment.device_environment(
+def _compile(
+    kind: type[Compiled],
+    type_problem: Callable[[Type, Type], str | None],
+    expression: str,
+    *features: bool,
+) -> Compiled:
+    """Compile an expression; `type_problem` judges its type by the type of attributes."""
+    stored, consumable_capacity, list_type_attributes = features
+    in_environment = environment.device_environment(
         stored=stored,
         consumable_capacity=consumable_capacity,
         list_type_attributes=list_type_attributes,
     )
+    _, by_name = in_environment.objects[environment.DEVICE.name]["attributes"].parameters
+    try:
+        checked = program.check(expression, in_environment)
+        if problem := type_problem(checked.result_type, by_name.parameters[1]):
+            return kind(expression, None, CompileError("Invalid", problem))
+        return kind(expression, Program(checked, in_environment))
+    except (CompilationFailed, InstantiationFailed) as failure:
+        return kind(expression, None, _compile_error(failure))
 
 
 def _compile_error(failure: CompilationFailed | InstantiationFailed) -> CompileError:
@@ -447,10 +415,8 @@ def _compile_error(failure: CompilationFailed | InstantiationFailed) -> CompileE
     return CompileError("InternalError", f"program instantiation failed: {failure}")
 
 
-def _selector_type_problem(checked: Checked, in_environment: Environment) -> str | None:
-    result = checked.result_type
-    _, by_name = in_environment.objects[environment.DEVICE.name]["attributes"].parameters
-    if result in (types.BOOL, by_name.parameters[1]):
+def _selector_type_problem(result: Type, attribute: Type) -> str | None:
+    if result in (types.BOOL, attribute):
         return None
     return f"must evaluate to bool or the unknown type, not {result}"
 
@@ -458,12 +424,18 @@ def _selector_type_problem(checked: Checked, in_environment: Environment) -> str
 _ATTRIBUTE_TYPES = (types.BOOL, types.INT, types.STRING, types.ANY, types.DYN, types.SEMVER)
 
 
-def _derived_type_problem(result: Type, *, allows_lists: bool) -> str | None:
+def _derived_type_problem(result: Type, attribute: Type) -> str | None:
     if result in _ATTRIBUTE_TYPES:
         return None
+    # Attributes are of type dyn only where they may be lists.
+    allows_lists = attribute == types.DYN
     is_list = allows_lists and result.kind is types.Kind.LIST
     if is_list and result.parameters[0] in _ATTRIBUTE_TYPES:
         return None
     scalars = "must evaluate to a primitive scalar (string, integer, boolean, semver)"
     lists = " or a list of these scalars" if allows_lists else ""
     return f"{scalars}{lists}, not {result}"
+
+
+_compile_selector = _remembered(functools.partial(_compile, Selector, _selector_type_problem))
+_compile_derived = _remembered(functools.partial(_compile, DerivedAttribute, _derived_type_problem))

@@ -77,14 +77,10 @@ class Program:
         return self._evaluate_counted
 
     def _evaluate_counted(self, *variables: Any) -> Any:
-        return self.evaluate_counted(*variables)[0]
-
-    def evaluate_counted(self, *variables: Any) -> tuple[Any, int]:
-        """Evaluate as `evaluate` does. Returns the cost too."""
-        value, error, spent = self.measure(*variables)
+        value, error, _ = self.measure(*variables)
         if error is not None:
             raise error
-        return value, spent
+        return value
 
     def measure(self, *variables: Any) -> Measurement:
         """Evaluate and return the cost, also of an evaluation that fails."""

@@ -11,13 +11,11 @@ from dray.cel.runtime.values import EvaluationError
 
 
 def function(library: Library, name: str) -> Function:
-    return next(each for each in library.functions if each.name == name)
+    return next(each for each in library if each.name == name)
 
 
 def overload(library: Library, id: str) -> Overload:
-    return next(
-        each for function in library.functions for each in function.overloads if each.id == id
-    )
+    return next(each for function in library for each in function.overloads if each.id == id)
 
 
 def call(library: Library, name: str, *arguments: Any) -> Any:

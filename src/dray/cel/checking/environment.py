@@ -220,7 +220,7 @@ def _type_names(device_fields: Mapping[str, Type]) -> dict[str, TypeName]:
 def _functions(libraries: Iterable[Library]) -> dict[str, Function]:
     functions: dict[str, Function] = {}
     for library in libraries:
-        for function in library.functions:
+        for function in library:
             existing = functions.get(function.name)
             functions[function.name] = _merged(existing, function) if existing else function
     return functions

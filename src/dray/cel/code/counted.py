@@ -8,6 +8,7 @@ cel-go evaluates in advance.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 from dray.cel.code import metering
@@ -119,15 +120,13 @@ class _CountingEmitter(Emitter):
         writer = self.writer
         result = writer.name("t")
         names: list[str] = []
-        for operand in operands:
-            if names:
-                writer.line(f"if is_error({names[-1]}): {result} = {names[-1]}")
-                writer.line("else:")
-                writer.indent()
-            names.append((yield self.nested(operand)))
-        writer.line(f"{result} = {self._charged_call(node, names)}")
-        for _ in operands[1:]:
-            writer.dedent()
+        with ExitStack() as blocks:
+            for operand in operands:
+                if names:
+                    writer.line(f"if is_error({names[-1]}): {result} = {names[-1]}")
+                    blocks.enter_context(writer.block("else:"))
+                names.append((yield self.nested(operand)))
+            writer.line(f"{result} = {self._charged_call(node, names)}")
         return result
 
     def _membership(self, node: FunctionCall) -> Step[str]:
@@ -148,17 +147,11 @@ class _CountingEmitter(Emitter):
         result = writer.assign(undecided)
         error = writer.assign("None")
         for number, term in enumerate(self.plan.terms(node)):
-            if number:
-                writer.line(f"if {result} is {undecided}:")
-                writer.indent()
-            value = yield self.nested(term)
-            writer.line(f"if {value} is {decided}: {result} = {decided}")
-            writer.line(f"elif {value} is not {undecided} and {error} is None:")
-            writer.indent()
-            writer.line(f"{error} = as_error({value})")
-            writer.dedent()
-            if number:
-                writer.dedent()
+            with writer.block(f"if {result} is {undecided}:") if number else nullcontext():
+                value = yield self.nested(term)
+                writer.line(f"if {value} is {decided}: {result} = {decided}")
+                with writer.block(f"elif {value} is not {undecided} and {error} is None:"):
+                    writer.line(f"{error} = as_error({value})")
         writer.line(f"if {error} is not None and {result} is {undecided}: {result} = {error}")
         return result
 
@@ -168,10 +161,8 @@ class _CountingEmitter(Emitter):
         chosen = yield self.nested(condition)
         result = writer.name("t")
         for start, branch in ((f"if {chosen} is True:", when_true), ("else:", when_false)):
-            writer.line(start)
-            writer.indent()
-            writer.line(f"{result} = {(yield from self._unobserved(branch))}")
-            writer.dedent()
+            with writer.block(start):
+                writer.line(f"{result} = {(yield from self._unobserved(branch))}")
             if branch is when_true:
                 writer.line(f"elif {chosen} is not False: {result} = as_error({chosen})")
         return result
@@ -197,11 +188,9 @@ class _CountingEmitter(Emitter):
             method = "test" if qualifier.is_test else "qualify"
             writer.line(f"{resolution}.{method}({writer.constant(qualifier.key)})")
             return
-        writer.line(f"if {resolution}.is_open:")
-        writer.indent()
-        key = yield from self._unobserved(qualifier.key)
-        writer.line(f"{resolution}.qualify({key}, {qualifier.is_optional})")
-        writer.dedent()
+        with writer.block(f"if {resolution}.is_open:"):
+            key = yield from self._unobserved(qualifier.key)
+            writer.line(f"{resolution}.qualify({key}, {qualifier.is_optional})")
 
     # Optionals.
 
@@ -217,10 +206,8 @@ class _CountingEmitter(Emitter):
         value = yield self.value(optional)
         result = writer.assign(f"or_error({value})")
         writer.line(f"if {result} is None: {result} = {take.format(value)}")
-        writer.line(f"if {result} is {nothing}:")
-        writer.indent()
-        writer.line(f"{result} = {(yield self.nested(alternative))}")
-        writer.dedent()
+        with writer.block(f"if {result} is {nothing}:"):
+            writer.line(f"{result} = {(yield self.nested(alternative))}")
         return result
 
     # Literals.
@@ -248,11 +235,9 @@ class _CountingEmitter(Emitter):
         writer = self.writer
         names: list[str] = []
         for part in parts:
-            writer.line(f"if {error} is None:")
-            writer.indent()
-            names.append((yield self.nested(part)))
-            writer.line(f"{error} = first_error([{names[-1]}])")
-            writer.dedent()
+            with writer.block(f"if {error} is None:"):
+                names.append((yield self.nested(part)))
+                writer.line(f"{error} = first_error([{names[-1]}])")
         arguments = ", ".join([add, *names])
         writer.line(f"if {error} is None: {error} = attempt({arguments})")
 
@@ -268,11 +253,10 @@ class _CountingEmitter(Emitter):
         accumulator = writer.name("v")
         writer.line(f"{accumulator} = {self._initial(node.init)}")
         self.declare(node.accumulator, accumulator)
-        self.begin_loop(node, "collection")
-        condition = yield self.value(node.condition)
-        writer.line(f"if {condition} is False: break")
-        yield from self._step(node.step, accumulator)
-        self.end_loop(node)
+        with self.loop(node, "collection"):
+            condition = yield self.value(node.condition)
+            writer.line(f"if {condition} is False: break")
+            yield from self._step(node.step, accumulator)
         writer.line(f"return {(yield self.value(node.result))}")
         self.forget(node.accumulator)
 
@@ -299,10 +283,8 @@ class _CountingEmitter(Emitter):
         writer = self.writer
         predicate, inner, _ = step.arguments
         chosen = yield self.value(predicate)
-        writer.line(f"if {chosen} is True:")
-        writer.indent()
-        yield from self._step(inner, accumulator)
-        writer.dedent()
+        with writer.block(f"if {chosen} is True:"):
+            yield from self._step(inner, accumulator)
         writer.line(f"elif {chosen} is not False: {accumulator} = as_error({chosen})")
 
     def _append(self, added: ListLiteral, accumulator: str) -> Step[None]:
@@ -323,19 +305,16 @@ class _CountingEmitter(Emitter):
         """
         writer = self.writer
         inserted = step.arguments[1:]
+        is_entry = len(inserted) == 2
         self._charge(1)
-        if len(inserted) == 2:
-            writer.line(f"if not is_error({accumulator}):")
-            writer.indent()
-        names = yield from self.values(inserted)
-        self._charge(1)
-        function = "insert" if len(inserted) == 2 else "insert_all"
-        failed = writer.assign(f"first_error([{accumulator}, {', '.join(names)}])")
-        attempt = f"attempt({function}, {accumulator}, {', '.join(names)})"
-        writer.line(f"if {failed} is None: {failed} = {attempt}")
-        writer.line(f"if {failed} is not None: {accumulator} = {failed}")
-        if len(inserted) == 2:
-            writer.dedent()
+        with writer.block(f"if not is_error({accumulator}):") if is_entry else nullcontext():
+            names = yield from self.values(inserted)
+            self._charge(1)
+            function = "insert" if is_entry else "insert_all"
+            failed = writer.assign(f"first_error([{accumulator}, {', '.join(names)}])")
+            attempt = f"attempt({function}, {accumulator}, {', '.join(names)})"
+            writer.line(f"if {failed} is None: {failed} = {attempt}")
+            writer.line(f"if {failed} is not None: {accumulator} = {failed}")
 
     def _binding(self, node: Comprehension) -> Step[str]:
         """Declare a name for a value that is computed and charged when it is first read."""

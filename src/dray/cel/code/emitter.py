@@ -6,8 +6,9 @@ Steps are generators because expressions nest deeper than Python's call stack.
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dray.cel import types
@@ -148,20 +149,17 @@ class Emitter(ABC):
     def _loop(self, node: Comprehension) -> Step[None]:
         """Write the body of a loop's function, whose last parameter is `collection`."""
 
-    def begin_loop(self, node: Comprehension, items: str) -> None:
-        """Start a loop over `items` and declare its variables."""
+    @contextlib.contextmanager
+    def loop(self, node: Comprehension, items: str) -> Iterator[None]:
+        """Write a loop over `items`; inside, its variables are declared."""
         variables = [node.variable, *([node.second_variable] if node.second_variable else ())]
         names = [self.writer.name("v") for _ in variables]
         for variable, name in zip(variables, names, strict=True):
             self.declare(variable, name)
-        self.writer.line(f"for {', '.join(names)} in {items}:", may_fail=True)
-        self.writer.indent()
-
-    def end_loop(self, node: Comprehension) -> None:
-        self.writer.dedent()
-        if node.second_variable is not None:
-            self.forget(node.second_variable)
-        self.forget(node.variable)
+        with self.writer.block(f"for {', '.join(names)} in {items}:", may_fail=True):
+            yield
+        for variable in reversed(variables):
+            self.forget(variable)
 
     def sure_type(self, node: Node) -> Type | None:
         """Return the type that a value certainly has, or None.

@@ -7,7 +7,8 @@ cel-go's fold does with error values (interpreter/interpretable.go, evalFold).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
 
 from dray.cel.code.emitter import Emitter
 from dray.cel.runtime import operations, values
@@ -25,6 +26,8 @@ HELPERS: dict[str, Any] = {
     "insert_all": operations.insert_all,
 }
 
+_Addition: TypeAlias = Callable[[FunctionCall, str], Step[None]]
+
 
 class LoopingEmitter(Emitter):
     def is_bool(self, node: Node) -> bool:
@@ -32,11 +35,9 @@ class LoopingEmitter(Emitter):
 
     def term(self, node: Node, error: str, use: str) -> Step[None]:
         """Write one term of a chain and use it; the first error is kept for later."""
-        outside, failures = self.writer.begin_try(), self.writer.failures
-        value = yield from self.tested(node)
-        self.writer.line(use.format(value))
-        keep = [f"if {error} is None: {error} = error"]
-        self.writer.end_try(outside, keep if self.writer.failures > failures else [])
+        with self.writer.attempt(f"if {error} is None: {error} = error"):
+            value = yield from self.tested(node)
+            self.writer.line(use.format(value))
 
     def tested(self, node: Node) -> Step[str]:
         """Write a value that is certainly a bool."""
@@ -58,44 +59,37 @@ class LoopingEmitter(Emitter):
         else:
             yield from self._quantifying_loop(node, node.step)
 
-    def _begin_loop(self, node: Comprehension) -> None:
+    def _collection_loop(self, node: Comprehension) -> AbstractContextManager[None]:
         items = "entries" if node.second_variable else "elements"
-        self.begin_loop(node, f"{items}(collection)")
+        return self.loop(node, f"{items}(collection)")
 
     def _quantifying_loop(self, node: Comprehension, step: FunctionCall) -> Step[None]:
         """Write all and exists: the first error counts if no element decides."""
         is_all = step.function == "_&&_"
         undecided, decided = ("True", "False") if is_all else ("False", "True")
         error = self.writer.assign("None")
-        self._begin_loop(node)
-        yield from self.term(step.arguments[1], error, f"if {{}} is {decided}: return {decided}")
-        self.end_loop(node)
+        use = f"if {{}} is {decided}: return {decided}"
+        with self._collection_loop(node):
+            yield from self.term(step.arguments[1], error, use)
         self.writer.line(f"if {error} is not None: raise {error}")
         self.writer.line(f"return {undecided}")
 
     def _counting_loop(self, node: Comprehension, step: FunctionCall) -> Step[None]:
         """Write exists_one: the last error of the predicate counts."""
         error, count = self.writer.assign("None"), self.writer.assign("0")
-        self._begin_loop(node)
-        yield from self._predicate(step.arguments[0], error, f"{count} += 1")
-        self.end_loop(node)
+        with self._collection_loop(node):
+            yield from self._predicate(step.arguments[0], error, f"{count} += 1")
         self.writer.line(f"if {error} is not None: raise {error}")
         self.writer.line(f"return {count} == 1")
 
     def _predicate(self, predicate: Node, error: str, action: str) -> Step[None]:
         """Write a test that does the action if it is true; an error replaces the one before."""
-        outside, failures = self.writer.begin_try(), self.writer.failures
-        value = yield from self.tested(predicate)
-        self.writer.line(f"if {value}: {action}")
-        is_handled = self.writer.failures > failures
-        self.writer.end_try(outside, [f"{error} = error"] if is_handled else [])
+        with self.writer.attempt(f"{error} = error"):
+            value = yield from self.tested(predicate)
+            self.writer.line(f"if {value}: {action}")
 
     def _collecting_loop(
-        self,
-        node: Comprehension,
-        step: FunctionCall,
-        empty: str,
-        add: Callable[[FunctionCall, str], Step[None]],
+        self, node: Comprehension, step: FunctionCall, empty: str, add: _Addition
     ) -> Step[None]:
         """Write map, filter and the transformations.
 
@@ -106,33 +100,23 @@ class LoopingEmitter(Emitter):
         if step.function == "_?_:_":
             yield from self._filtering_loop(node, step, result, add)
         else:
-            self._begin_loop(node)
-            yield from add(step, result)
-            self.end_loop(node)
+            with self._collection_loop(node):
+                yield from add(step, result)
         self.writer.line(f"return {result}")
 
     def _filtering_loop(
-        self,
-        node: Comprehension,
-        step: FunctionCall,
-        result: str,
-        add: Callable[[FunctionCall, str], Step[None]],
+        self, node: Comprehension, step: FunctionCall, result: str, add: _Addition
     ) -> Step[None]:
         writer = self.writer
         predicate, addition, _ = step.arguments
         assert isinstance(addition, FunctionCall)
         error, chosen = writer.assign("None"), writer.name("t")
-        self._begin_loop(node)
-        # After the first error nothing is added, but predicates still run: the last error counts.
-        writer.line(f"{chosen} = False")
-        yield from self._predicate(predicate, error, f"{chosen} = {error} is None")
-        writer.line(f"if {chosen}:")
-        writer.indent()
-        outside, failures = writer.begin_try(), writer.failures
-        yield from add(addition, result)
-        writer.end_try(outside, [f"{error} = error"] if writer.failures > failures else [])
-        writer.dedent()
-        self.end_loop(node)
+        with self._collection_loop(node):
+            # After an error nothing is added, but predicates still run: the last error counts.
+            writer.line(f"{chosen} = False")
+            yield from self._predicate(predicate, error, f"{chosen} = {error} is None")
+            with writer.block(f"if {chosen}:"), writer.attempt(f"{error} = error"):
+                yield from add(addition, result)
         writer.line(f"if {error} is not None: raise {error}")
 
     def _append(self, step: FunctionCall, result: str) -> Step[None]:

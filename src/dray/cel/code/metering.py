@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dray.cel.functions.overloads import Cost
 from dray.cel.runtime import operations, values
 from dray.cel.runtime.values import MISSING, NONE, CostExceeded, EvaluationError, Optional
-
-Cost = Callable[[Sequence[Any], Any], int]
 
 
 class Meter:
@@ -85,11 +84,9 @@ class Resolution:
 
     def result(self, cost: int) -> Any:
         self._meter.charge(cost)
-        return (
-            self._value
-            if is_error(self._value)
-            else operations.wrap(self._value, self._is_optional)
-        )
+        if is_error(self._value):
+            return self._value
+        return operations.wrap(self._value, self._is_optional)
 
     def test_result(self) -> Any:
         if is_error(self._value):

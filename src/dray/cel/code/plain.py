@@ -240,13 +240,11 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         result = writer.assign(undecided)
         error = writer.assign("None")
         failures = writer.failures
-        for number, term in enumerate(self.plan.terms(node)):
-            if number:
-                writer.line(f"if {result} is {undecided}:")
-                writer.indent()
-            yield from self.term(term, error, f"{result} = {{}}")
-            if number:
-                writer.dedent()
+        first, *rest = self.plan.terms(node)
+        yield from self.term(first, error, f"{result} = {{}}")
+        for term in rest:
+            with writer.block(f"if {result} is {undecided}:"):
+                yield from self.term(term, error, f"{result} = {{}}")
         if writer.failures > failures:
             writer.line(f"if {error} is not None and {result} is {undecided}: raise {error}")
         return result
@@ -268,20 +266,16 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         chosen = yield from self.tested(condition)
         result = writer.name("t")
         for start, branch in ((f"if {chosen}:", when_true), ("else:", when_false)):
-            writer.line(start)
-            writer.indent()
-            writer.line(f"{result} = {(yield self.nested(branch))}")
-            writer.dedent()
+            with writer.block(start):
+                writer.line(f"{result} = {(yield self.nested(branch))}")
         return result
 
     def _return_conditional(self, node: FunctionCall) -> Step[None]:
         writer = self.writer
         condition, when_true, when_false = node.arguments
         chosen = yield from self.tested(condition)
-        writer.line(f"if {chosen}:")
-        writer.indent()
-        writer.line(f"return {(yield self.nested(when_true))}")
-        writer.dedent()
+        with writer.block(f"if {chosen}:"):
+            writer.line(f"return {(yield self.nested(when_true))}")
         yield self.returned(when_false)
 
     # Literals.

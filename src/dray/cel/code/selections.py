@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from dray.cel.code.compilation_plan import Qualifier, SelectionChain
@@ -78,16 +79,13 @@ class SelectingEmitter(Emitter):
         key = writer.constant(shortcut)
         if is_test:
             writer.line(f"if {key} in {value}: {name} = True")
-            writer.line("else:")
         else:
             writer.line(f"try: {name} = {value}[{key}]")
-            writer.line("except KeyError:")
-        writer.indent()
-        for qualifier in qualifiers:
-            step = writer.constant(self.plan.text_key(qualifier))
-            value = self._qualified(value, step, qualifier.is_test)
-        writer.line(f"{name} = {value}")
-        writer.dedent()
+        with writer.block("else:" if is_test else "except KeyError:"):
+            for qualifier in qualifiers:
+                step = writer.constant(self.plan.text_key(qualifier))
+                value = self._qualified(value, step, qualifier.is_test)
+            writer.line(f"{name} = {value}")
         return name
 
     def _qualified(self, value: str, key: str, is_test: bool) -> str:
@@ -99,10 +97,8 @@ class SelectingEmitter(Emitter):
         # Of all values only maps can be subscripted with a string.
         name = writer.name("t")
         writer.line(f"try: {name} = {value}[{key}]")
-        writer.line("except (KeyError, TypeError):")
-        writer.indent()
-        writer.line(f"{name} = qualify({value}, {key})", may_fail=True)
-        writer.dedent()
+        with writer.block("except (KeyError, TypeError):"):
+            writer.line(f"{name} = qualify({value}, {key})", may_fail=True)
         return name
 
     def _optional_chain(self, chain: SelectionChain) -> Step[str]:
@@ -112,13 +108,9 @@ class SelectingEmitter(Emitter):
         plain = SelectionChain(chain.root, chain.qualifiers[:first])
         name = writer.assign((yield from self._plain_chain(plain)))
         for number, qualifier in enumerate(chain.qualifiers[first:]):
-            if number:
-                writer.line(f"if {name} is not MISSING:")
-                writer.indent()
-            key = yield from self._key(qualifier)
-            writer.line(f"{name} = probe({name}, {key})", may_fail=True)
-            if number:
-                writer.dedent()
+            with writer.block(f"if {name} is not MISSING:") if number else nullcontext():
+                key = yield from self._key(qualifier)
+                writer.line(f"{name} = probe({name}, {key})", may_fail=True)
         if chain.qualifiers[-1].is_test:
             return writer.assign(f"{name} is not MISSING")
         return name
@@ -134,12 +126,10 @@ class SelectingEmitter(Emitter):
         for qualifier in chain.qualifiers:
             if qualifier.is_optional:
                 writer.line(f"{is_optional} = True")
-            writer.line(f"if {value} is not MISSING:")
-            writer.indent()
-            key = yield from self._key(qualifier)
-            is_probe = "True" if qualifier.is_test else is_optional
-            writer.line(f"{value} = advance({value}, {key}, {is_probe})", may_fail=True)
-            writer.dedent()
+            with writer.block(f"if {value} is not MISSING:"):
+                key = yield from self._key(qualifier)
+                is_probe = "True" if qualifier.is_test else is_optional
+                writer.line(f"{value} = advance({value}, {key}, {is_probe})", may_fail=True)
         if chain.qualifiers[-1].is_test:
             return writer.assign(f"{value} is not MISSING")
         return writer.assign(f"wrap({value}, {is_optional})")
@@ -190,10 +180,8 @@ class SelectingEmitter(Emitter):
         return value
 
     def _replace_if(self, condition: str, name: str, alternative: Node) -> Step[None]:
-        self.writer.line(f"if {condition}:")
-        self.writer.indent()
-        self.writer.line(f"{name} = {(yield self.nested(alternative))}")
-        self.writer.dedent()
+        with self.writer.block(f"if {condition}:"):
+            self.writer.line(f"{name} = {(yield self.nested(alternative))}")
 
     def has_value(self, node: FunctionCall) -> Step[str]:
         value = yield from self._probed(self.plan.operands(node)[0])

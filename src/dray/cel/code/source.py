@@ -7,8 +7,9 @@ that nests deep; so blocks are kept shallow by moving what is inside into a func
 
 from __future__ import annotations
 
+import contextlib
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 # CPython refuses more than 100 levels of indentation and 20 nested blocks. Both limits leave room
@@ -82,10 +83,12 @@ class SourceWriter:
         self.line(f"{name} = {expression}", may_fail=may_fail)
         return name
 
-    def indent(self) -> None:
+    @contextlib.contextmanager
+    def block(self, heading: str, *, may_fail: bool = False) -> Iterator[None]:
+        """Write a heading, and what is written inside one level deeper."""
+        self.line(heading, may_fail=may_fail)
         self._indentation += 1
-
-    def dedent(self) -> None:
+        yield
         self._indentation -= 1
 
     @property
@@ -93,28 +96,25 @@ class SourceWriter:
         """Whether another level belongs into a function of its own."""
         return self._indentation > _MAX_INDENTATION or self._tries > _MAX_TRIES
 
-    def begin_try(self) -> list[Line]:
-        """Start code that may need a `try`; pass the result to `end_try`."""
-        outside = self._lines
-        self._lines = []
+    @contextlib.contextmanager
+    def attempt(self, handler: str) -> Iterator[None]:
+        """Write what is inside, with a handler of errors if anything in it can fail."""
+        outside, failures = self._lines, self.failures
+        inside = self._lines = []
         self._indentation += 1
         self._tries += 1
-        return outside
-
-    def end_try(self, outside: list[Line], handler: Iterable[str]) -> None:
-        """End the code since `begin_try`, with a handler if anything in it can fail."""
-        inside, self._lines = self._lines, outside
+        yield
+        self._lines = outside
         self._indentation -= 1
         self._tries -= 1
-        handled = list(handler)
         # A `try` that nothing can enter would only cost time; its lines move one level out.
-        if not handled:
+        if self.failures == failures:
             self._lines += [Line(indentation - 1, text) for indentation, text in inside]
             return
         self.line("try:")
         self._lines += inside
-        self.line("except EvaluationError as error:")
-        self._lines += [Line(self._indentation + 1, text) for text in handled]
+        with self.block("except EvaluationError as error:"):
+            self.line(handler)
 
     def begin_function(self, parameters: Iterable[str]) -> str:
         self._frames.append(_Frame(self._lines, self._indentation, self._tries, self.failures))
@@ -127,8 +127,7 @@ class SourceWriter:
 
     def end_function(self) -> None:
         self._functions.append(self._lines)
-        frame = self._frames.pop()
-        self._lines, self._indentation, self._tries = frame.lines, frame.indentation, frame.tries
+        self._lines, self._indentation, self._tries, _ = self._frames.pop()
 
     def may_fail_in_function(self) -> bool:
         """Return whether anything written in the function under construction may raise."""
@@ -137,8 +136,7 @@ class SourceWriter:
     def inline_function(self) -> None:
         """End a function by writing its lines in place of a call."""
         lines = self._lines[1:]
-        frame = self._frames.pop()
-        self._lines, self._indentation, self._tries = frame.lines, frame.indentation, frame.tries
+        self._lines, self._indentation, self._tries, _ = self._frames.pop()
         self._lines += [Line(self._indentation + depth - 1, text) for depth, text in lines]
 
     def text(self) -> str:

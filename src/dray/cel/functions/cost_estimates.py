@@ -7,15 +7,12 @@ the first operand.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from dray.cel.functions.overloads import UNBOUNDED, UNKNOWN, CallEstimate, Operand, Range
 from dray.cel.functions.runtime_costs import LIST_CREATION, REGEX_FACTOR, STRING_FACTOR
 from dray.cel.syntax.nodes import Literal
 from dray.cel.types import Kind
-
-Estimate: TypeAlias = Callable[[Sequence[Operand]], CallEstimate]
 
 ONE = Range(1, 1)
 _TEXTUAL = frozenset({Kind.STRING, Kind.BYTES})
@@ -23,10 +20,6 @@ _TEXTUAL = frozenset({Kind.STRING, Kind.BYTES})
 
 def nominal(operands: Sequence[Operand]) -> CallEstimate:
     return CallEstimate(ONE)
-
-
-def fixed(cost: int) -> Estimate:
-    return lambda operands: CallEstimate(Range.exactly(cost))
 
 
 def scan(operands: Sequence[Operand]) -> CallEstimate:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
-from dray.cel.functions.overloads import Function, Overload
-from dray.cel.functions.runtime_costs import Cost
+from dray.cel.functions.overloads import Cost, Function, Overload
 from dray.cel.runtime import values
 from dray.cel.runtime.values import EvaluationError
 from dray.cel.types import Kind, Type
@@ -28,6 +27,11 @@ def guarded(function: Function, overload: Overload) -> Call:
 def function(name: str, *overloads: Overload, dispatch_cost: Cost | None = None) -> Function:
     """Return a function whose overloads are chosen by the classes of the arguments."""
     return Function(name, overloads, dispatcher(name, overloads), dispatch_cost)
+
+
+def charged(name: str, *overloads: Overload) -> Function:
+    """Return a function that costs the same, whichever of its overloads the values choose."""
+    return function(name, *overloads, dispatch_cost=overloads[0].cost)
 
 
 def operator(name: str, call: Call, *overloads: Overload, cost: Cost | None = None) -> Function:
@@ -117,6 +121,24 @@ def takes(type: Type, value: Any) -> bool:
         key, entry = next(iter(value.items()))
         return takes(type.parameters[0], values.key_value(key)) and takes(type.parameters[1], entry)
     return True
+
+
+def refuse(*operands: Any) -> NoReturn:
+    """Take the place of a function where no operands are acceptable. Raises EvaluationError."""
+    raise values.no_such_overload()
+
+
+def accepts(parse: Call) -> Callable[..., bool]:
+    """Return a function that tells whether `parse` raises no EvaluationError."""
+
+    def is_accepted(*arguments: Any) -> bool:
+        try:
+            parse(*arguments)
+        except EvaluationError:
+            return False
+        return True
+
+    return is_accepted
 
 
 def missing_operation(name: str, operand: Any) -> EvaluationError:

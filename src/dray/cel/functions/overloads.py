@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 from dray.cel.syntax.nodes import Node
 from dray.cel.types import Type
@@ -69,6 +69,10 @@ class CallEstimate(NamedTuple):
     result_size: Range | None = None
 
 
+Estimate: TypeAlias = Callable[[Sequence[Operand]], CallEstimate]
+Cost: TypeAlias = Callable[[Sequence[Any], Any], int]
+
+
 @dataclass(frozen=True, slots=True)
 class Overload:
     """One signature. A member's receiver is the first argument, for types and for `call` alike.
@@ -83,9 +87,21 @@ class Overload:
     arguments: tuple[Type, ...]
     result: Type
     call: Callable[..., Any]
+    estimate: Estimate | None = None
+    cost: Cost | None = None
     member: bool = False
-    estimate: Callable[[Sequence[Operand]], CallEstimate] | None = None
-    cost: Callable[[Sequence[Any], Any], int] | None = None
+
+
+def member(
+    id: str,
+    arguments: tuple[Type, ...],
+    result: Type,
+    call: Callable[..., Any],
+    estimate: Estimate | None = None,
+    cost: Cost | None = None,
+) -> Overload:
+    """Return an overload that is called on its first argument."""
+    return Overload(id, arguments, result, call, estimate, cost, member=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +116,9 @@ class Function:
     name: str
     overloads: tuple[Overload, ...]
     dispatch: Callable[..., Any]
-    dispatch_cost: Callable[[Sequence[Any], Any], int] | None = None
+    dispatch_cost: Cost | None = None
     binds_once: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
-    """A named set of functions; macros are the parser's."""
-
-    name: str
-    functions: tuple[Function, ...] = field(default=())
+Library: TypeAlias = tuple[Function, ...]
+"""The functions of one module here; macros are the parser's."""

@@ -6,9 +6,10 @@ Arguments and results may be errors: their size is 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+from dray.cel.functions.overloads import Cost
 from dray.cel.runtime import values
 
 STRING_FACTOR = 0.1
@@ -17,8 +18,6 @@ REGEX_FACTOR = 0.25
 """The cost of one character of a regular expression, for each step through the string."""
 LIST_CREATION = 10
 MAP_CREATION = 30
-
-Cost: TypeAlias = Callable[[Sequence[Any], Any], int]
 
 _CONTAINERS: frozenset[Any] = values.LIST_CLASSES | values.MAP_CLASSES
 _SIZED: frozenset[Any] = _CONTAINERS | {str, bytes}

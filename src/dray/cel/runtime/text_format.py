@@ -77,14 +77,14 @@ def _in_units(span: Duration, unit: int) -> float:
 def timestamp(instant: Timestamp) -> str:
     """Format as RFC 3339 in the timestamp's own zone."""
     offset = instant.offset_seconds
-    at = times.calendar(instant, offset)
-    zone = "Z" if not offset else _offset(offset, ":")
+    return _date_and_time(instant, "T") + (_offset(offset, ":") if offset else "Z")
+
+
+def _date_and_time(instant: Timestamp, separator: str) -> str:
+    at = times.calendar(instant, instant.offset_seconds)
     date = f"{at.year:04d}-{at.month:02d}-{at.day:02d}"
-    return f"{date}T{at.hour:02d}:{at.minute:02d}:{at.second:02d}{_fraction(at.nanosecond)}{zone}"
-
-
-def _fraction(nanosecond: int) -> str:
-    return f".{nanosecond:09d}".rstrip("0") if nanosecond else ""
+    fraction = f".{at.nanosecond:09d}".rstrip("0") if at.nanosecond else ""
+    return f"{date}{separator}{at.hour:02d}:{at.minute:02d}:{at.second:02d}{fraction}"
 
 
 def _offset(offset_seconds: int, separator: str) -> str:
@@ -169,8 +169,5 @@ def _decimal(number: int, unit: int) -> str:
 def _printed_timestamp(instant: Timestamp) -> str:
     """Format as Go's Time.String."""
     offset = instant.offset_seconds
-    at = times.calendar(instant, offset)
     zone = "+0000 UTC" if not offset else f"{_offset(offset, '')} {_offset(offset, '')}"
-    date = f"{at.year:04d}-{at.month:02d}-{at.day:02d}"
-    clock = f"{at.hour:02d}:{at.minute:02d}:{at.second:02d}{_fraction(at.nanosecond)}"
-    return f"{date} {clock} {zone}"
+    return f"{_date_and_time(instant, ' ')} {zone}"

@@ -9,6 +9,7 @@ import zoneinfo
 from typing import NamedTuple
 
 from dray.api.formats import gotext
+from dray.cel import types
 from dray.cel.runtime import values
 from dray.cel.runtime.values import Duration, EvaluationError, Timestamp
 
@@ -48,7 +49,7 @@ def parse_duration(text: str) -> Duration:
     if text[:1] == "-":
         total = -total
     if total > values.MAXIMUM_INT:
-        raise _conversion_error("google.protobuf.Duration")
+        raise values.conversion_error(types.DURATION)
     return Duration(total)
 
 
@@ -58,10 +59,10 @@ def _parse_unsigned_duration(text: str) -> int:
         part = _DURATION_PART.match(text, position)
         unit = _UNITS.get(part[3]) if part else None
         if not part or unit is None or not (part[1] or part[2]):
-            raise _conversion_error("google.protobuf.Duration")
+            raise values.conversion_error(types.DURATION)
         total += _part_nanoseconds(part[1], part[2] or "", unit)
         if total > -values.MINIMUM_INT:
-            raise _conversion_error("google.protobuf.Duration")
+            raise values.conversion_error(types.DURATION)
         position = part.end()
     return total
 
@@ -69,7 +70,7 @@ def _parse_unsigned_duration(text: str) -> int:
 def _part_nanoseconds(whole: str, fraction: str, unit: int) -> int:
     digits = whole.lstrip("0") or "0"
     if len(digits) > 19:
-        raise _conversion_error("google.protobuf.Duration")
+        raise values.conversion_error(types.DURATION)
     # Go multiplies the fraction in floating point and drops digits past 64 bits.
     numerator, scale = 0, 1.0
     for digit in fraction[:19]:
@@ -83,12 +84,12 @@ def parse_timestamp(text: str) -> Timestamp:
     """Parse as Go's time.Parse for RFC 3339, within the years 1 to 9999."""
     match = _RFC3339.fullmatch(text)
     if not match:
-        raise _conversion_error("google.protobuf.Timestamp")
+        raise values.conversion_error(types.TIMESTAMP)
     year, month, day, hour, minute, second = (int(match[group]) for group in range(1, 7))
     offset = _parse_offset(match[8])
     is_valid_time = hour < 24 and minute < 60 and second < 60
     if not (is_valid_time and _is_valid_date(year, month, day)) or offset is None:
-        raise _conversion_error("google.protobuf.Timestamp")
+        raise values.conversion_error(types.TIMESTAMP)
     days = _days_from_civil(year, month, day)
     seconds = days * _SECONDS_PER_DAY + hour * 3600 + minute * 60 + second - offset
     nanoseconds = int((match[7] or "")[:9].ljust(9, "0"))
@@ -106,10 +107,6 @@ def timestamp_at(nanoseconds: int, offset_seconds: int = 0) -> Timestamp:
 def is_zero_time(timestamp: Timestamp) -> bool:
     """Return whether this is Go's zero time, the start of year 1."""
     return timestamp.nanoseconds == _ZERO_TIME
-
-
-def _conversion_error(type_name: str) -> EvaluationError:
-    return EvaluationError(f"type conversion error from 'string' to '{type_name}'")
 
 
 def _parse_offset(text: str) -> int | None:

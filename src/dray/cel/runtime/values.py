@@ -244,6 +244,11 @@ def no_such_overload() -> EvaluationError:
     return EvaluationError("no such overload")
 
 
+def conversion_error(target: types.Type) -> EvaluationError:
+    """Return the error for a text that stands for no value of a type."""
+    return EvaluationError(f"type conversion error from 'string' to '{target}'")
+
+
 def equal(left: Any, right: Any) -> bool:
     """Evaluate `left == right`. Raises EvaluationError if upstream cannot compare with `right`."""
     kind = left.__class__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 from dray.cel.syntax.nodes import (
@@ -48,11 +49,8 @@ class Factory:
     def select(self, position: int, operand: Node, field: str, test_only: bool = False) -> Select:
         return Select(self.next_id(), position, operand, field, test_only)
 
-    def call(self, position: int, function: str, *arguments: Node) -> FunctionCall:
-        return FunctionCall(self.next_id(), position, function, None, arguments)
-
-    def member_call(
-        self, position: int, function: str, target: Node, *arguments: Node
+    def call(
+        self, position: int, function: str, *arguments: Node, target: Node | None = None
     ) -> FunctionCall:
         return FunctionCall(self.next_id(), position, function, target, arguments)
 
@@ -91,8 +89,8 @@ class Factory:
                 return self.select(at, copies[node.operand.id], node.field, node.test_only)
             case FunctionCall():
                 target = copies[node.target.id] if node.target else None
-                arguments = tuple(copies[argument.id] for argument in node.arguments)
-                return FunctionCall(self.next_id(), at, node.function, target, arguments)
+                arguments = (copies[argument.id] for argument in node.arguments)
+                return self.call(at, node.function, *arguments, target=target)
             case ListLiteral():
                 elements = (copies[element.id] for element in node.elements)
                 return self.list(at, *elements, optional=node.optional_indices)
@@ -113,17 +111,14 @@ class Factory:
         return self.field(field.position, field.field, copies[field.value.id], field.optional)
 
     def _copy_comprehension(self, node: Comprehension, copies: dict[int, Node]) -> Comprehension:
-        return Comprehension(
-            self.next_id(),
-            node.position,
-            copies[node.range.id],
-            node.variable,
-            node.second_variable,
-            node.accumulator,
-            copies[node.init.id],
-            copies[node.condition.id],
-            copies[node.step.id],
-            copies[node.result.id],
+        return dataclasses.replace(
+            node,
+            id=self.next_id(),
+            range=copies[node.range.id],
+            init=copies[node.init.id],
+            condition=copies[node.condition.id],
+            step=copies[node.step.id],
+            result=copies[node.result.id],
         )
 
 

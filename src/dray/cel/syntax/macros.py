@@ -45,8 +45,10 @@ def expand(
         if function == "has" and len(arguments) == 1:
             return _has(nodes, position, arguments[0])
         return None
-    expander = _MEMBER_MACROS.get((function, len(arguments)))
-    if expander is None:
+    if function not in _MEMBER_MACROS:
+        return None
+    argument_counts, expander = _MEMBER_MACROS[function]
+    if len(arguments) not in argument_counts:
         return None
     return expander(_Expansion(nodes, position, target), arguments)
 
@@ -68,11 +70,8 @@ class _Expansion:
     def accumulator(self) -> Node:
         return self.name(ACCUMULATOR)
 
-    def call(self, function: str, *arguments: Node) -> Node:
-        return self.nodes.call(self.position, function, *arguments)
-
-    def member_call(self, function: str, target: Node, *arguments: Node) -> Node:
-        return self.nodes.member_call(self.position, function, target, *arguments)
+    def call(self, function: str, *arguments: Node, target: Node | None = None) -> Node:
+        return self.nodes.call(self.position, function, *arguments, target=target)
 
     def new_list(self, *elements: Node) -> Node:
         return self.nodes.list(self.position, *elements)
@@ -235,12 +234,12 @@ def _optional_flat_map(expansion: _Expansion, arguments: Sequence[Node]) -> Node
 
 
 def _bind_value(expansion: _Expansion, name: str, result: Node) -> Node:
-    value = expansion.member_call("value", expansion.nodes.copy(expansion.target))
+    value = expansion.call("value", target=expansion.nodes.copy(expansion.target))
     return expansion.bind(name, value, result)
 
 
 def _when_present(expansion: _Expansion, mapped: Node) -> Node:
-    present = expansion.member_call("hasValue", expansion.target)
+    present = expansion.call("hasValue", target=expansion.target)
     return expansion.call("_?_:_", present, mapped, expansion.call("optional.none"))
 
 
@@ -262,29 +261,23 @@ def _sort_by(expansion: _Expansion, arguments: Sequence[Node]) -> Node:
         raise MacroError(target.position, message)
     over_input = _Expansion(expansion.nodes, expansion.position, expansion.name(_SORT_INPUT))
     keys = _map(over_input, arguments)
-    ordered = expansion.member_call("@sortByAssociatedKeys", expansion.name(_SORT_INPUT), keys)
+    ordered = expansion.call("@sortByAssociatedKeys", keys, target=expansion.name(_SORT_INPUT))
     return expansion.bind(_SORT_INPUT, target, ordered)
 
 
-_MEMBER_MACROS: dict[tuple[str, int], Expander] = {
-    ("all", 2): _all,
-    ("all", 3): _all,
-    ("exists", 2): _exists,
-    ("exists", 3): _exists,
-    ("exists_one", 2): _exists_one,
-    ("exists_one", 3): _exists_one,
-    ("existsOne", 3): _exists_one,
-    ("map", 2): _map,
-    ("map", 3): _map,
-    ("filter", 2): _filter,
-    ("transformList", 3): _transform_list,
-    ("transformList", 4): _transform_list,
-    ("transformMap", 3): _transform_map,
-    ("transformMap", 4): _transform_map,
-    ("transformMapEntry", 3): _transform_map_entry,
-    ("transformMapEntry", 4): _transform_map_entry,
-    ("optMap", 2): _optional_map,
-    ("optFlatMap", 2): _optional_flat_map,
-    ("bind", 3): _bind,
-    ("sortBy", 2): _sort_by,
+# The numbers of arguments and the expansion of each.
+_MEMBER_MACROS: dict[str, tuple[tuple[int, ...], Expander]] = {
+    "all": ((2, 3), _all),
+    "exists": ((2, 3), _exists),
+    "exists_one": ((2, 3), _exists_one),
+    "existsOne": ((3,), _exists_one),
+    "map": ((2, 3), _map),
+    "filter": ((2,), _filter),
+    "transformList": ((3, 4), _transform_list),
+    "transformMap": ((3, 4), _transform_map),
+    "transformMapEntry": ((3, 4), _transform_map_entry),
+    "optMap": ((2,), _optional_map),
+    "optFlatMap": ((2,), _optional_flat_map),
+    "bind": ((3,), _bind),
+    "sortBy": ((2,), _sort_by),
 }

@@ -8,14 +8,14 @@ parser guesses how to go on and reports more, which are usually caused by the fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, NoReturn
 
 from dray.cel.issues import CompilationFailed, Issue
 from dray.cel.syntax import lexer, literals, macros, traversal
 from dray.cel.syntax.factory import Factory, TooManyNodes
 from dray.cel.syntax.lexer import Token
-from dray.cel.syntax.nodes import Constant, FieldEntry, FunctionCall, MapEntry, Node
+from dray.cel.syntax.nodes import Constant, FieldEntry, MapEntry, Node
 from dray.cel.syntax.traversal import Step
 
 MAX_CODE_POINTS = 100_000
@@ -262,7 +262,7 @@ class _Parser:
             signs += 1
         # The sign belongs to the literal, because -9223372036854775808 has no positive form.
         if sign == "-" and signs == 1 and self._token.kind in _NUMBERS:
-            return (yield from self._postfix(self._number(position, "-")))
+            return (yield from self._postfix(self._value(position, literals.number, "-")))
         operand = yield from self._member()
         if signs % 2 == 0:
             return operand
@@ -337,26 +337,20 @@ class _Parser:
     def _literal(self) -> Node:
         token = self._token
         if token.kind in _NUMBERS or token.kind == lexer.UINT:
-            return self._number(token.position, "")
+            return self._value(token.position, literals.number)
         if token.kind in _CONSTANTS:
             self._advance()
             return self._nodes.literal(token.position, _CONSTANTS[token.kind])
         if token.kind not in (lexer.STRING, lexer.BYTES):
             self._refuse(*_EXPRESSION_START)
-        self._advance()
-        try:
-            value: Constant = literals.text_or_bytes(token.kind, token.text)
-        except literals.InvalidLiteral as problem:
-            return self._note(token.position, problem)
-        return self._nodes.literal(token.position, value)
+        return self._value(token.position, literals.text_or_bytes)
 
-    def _number(self, position: int, sign: str) -> Node:
+    def _value(self, position: int, read: Callable[[str, str], Constant], sign: str = "") -> Node:
         token = self._advance()
         try:
-            value = literals.number(token.kind, sign + token.text)
+            return self._nodes.literal(position, read(token.kind, sign + token.text))
         except literals.InvalidLiteral as problem:
             return self._note(position, problem)
-        return self._nodes.literal(position, value)
 
     def _name(self) -> Step[Node]:
         """Parse a variable, a function call or, if `{` follows, a message."""
@@ -444,7 +438,7 @@ class _Parser:
             return self._note(problem.position, problem)
         if expanded is not None:
             return expanded
-        return FunctionCall(self._nodes.next_id(), position, function, target, tuple(arguments))
+        return self._nodes.call(position, function, *arguments, target=target)
 
 
 def _field_name(token: Token) -> str:

@@ -26,13 +26,10 @@ def insert_all(entries: values.CelMap, others: values.CelMap) -> values.CelMap:
     return copy
 
 
-LIBRARY = Library(
-    "maps",
-    (
-        dispatching.function(
-            "cel.@mapInsert",
-            Overload("@mapInsert_map_map", (_MAP, _MAP), _MAP, insert_all),
-            Overload("@mapInsert_map_key_value", (_MAP, _K, _V), _MAP, insert),
-        ),
+LIBRARY: Library = (
+    dispatching.function(
+        "cel.@mapInsert",
+        Overload("@mapInsert_map_map", (_MAP, _MAP), _MAP, insert_all),
+        Overload("@mapInsert_map_key_value", (_MAP, _K, _V), _MAP, insert),
     ),
 )

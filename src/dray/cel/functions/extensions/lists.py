@@ -8,6 +8,7 @@ from typing import Any
 
 from dray.cel import types
 from dray.cel.functions import cost_estimates, dispatching, runtime_costs
+from dray.cel.functions.dispatching import function, operator
 from dray.cel.functions.overloads import (
     UNBOUNDED,
     CallEstimate,
@@ -16,15 +17,17 @@ from dray.cel.functions.overloads import (
     Operand,
     Overload,
     Range,
+    member,
 )
+from dray.cel.functions.prices import Price
 from dray.cel.runtime import values
 from dray.cel.runtime.values import EvaluationError
-from dray.cel.types import Kind, Type
+from dray.cel.types import INT, Kind, Type, list_of
 
 _T = types.parameter("T")
-_LIST = types.list_of(_T)
-_DYNAMIC_LIST = types.list_of(types.DYN)
-_COMPARABLE = (
+_LIST = list_of(_T)
+_DYNAMIC_LIST = list_of(types.DYN)
+COMPARABLE = (
     types.INT,
     types.UINT,
     types.DOUBLE,
@@ -171,14 +174,6 @@ def _flatten_estimate(operands: Sequence[Operand]) -> CallEstimate:
     return cost_estimates.list_creation(float(depth), operands[0].size_or_unknown)
 
 
-def _quadratic_estimate(factor: float, keys: int) -> cost_estimates.Estimate:
-    def estimate(operands: Sequence[Operand]) -> CallEstimate:
-        size = operands[keys].size_or_unknown
-        return cost_estimates.list_creation(factor, size.multiply(size))
-
-    return estimate
-
-
 def _output_cost(arguments: Sequence[Any], result: Any) -> int:
     return runtime_costs.list_creation(1, runtime_costs.size(result))
 
@@ -189,110 +184,50 @@ def _flatten_cost(arguments: Sequence[Any], result: Any) -> int:
     return runtime_costs.list_creation(factor, runtime_costs.size(arguments[0]))
 
 
-def _quadratic_cost(keys: int) -> runtime_costs.Cost:
+def _quadratic(keys: int, estimated_factor: float = 2.0) -> Price:
+    """Return the price of comparing all keys with each other; `keys` is their argument."""
+
+    def estimate(operands: Sequence[Operand]) -> CallEstimate:
+        size = operands[keys].size_or_unknown
+        return cost_estimates.list_creation(estimated_factor, size.multiply(size))
+
     def cost(arguments: Sequence[Any], result: Any) -> int:
         compared = arguments[keys] if arguments[keys].__class__ in values.LIST_CLASSES else ()
         is_textual = compared and compared[0].__class__ in (str, bytes)
         factor = 2.0 + runtime_costs.STRING_FACTOR if is_textual else 2.0
         return runtime_costs.list_creation(factor, len(compared) * len(compared))
 
-    return cost
+    return estimate, cost
 
 
 def _sorting(name: str, id: str, keys: int, call: Callable[..., Any]) -> Function:
     """Return a function with an overload for each ordered type; `keys` is the argument of keys."""
     overloads = []
-    for type in _COMPARABLE:
+    for type in COMPARABLE:
         factor = 2.0 + runtime_costs.STRING_FACTOR if type.kind in _TEXTUAL else 2.0
-        ordered = types.list_of(type)
+        ordered = list_of(type)
         arguments: tuple[Type, ...] = (_LIST, ordered) if keys else (ordered,)
-        overloads.append(
-            Overload(
-                f"list_{type.name}_{id}",
-                arguments,
-                arguments[0],
-                call,
-                member=True,
-                estimate=_quadratic_estimate(factor, keys),
-                cost=_quadratic_cost(keys),
-            )
-        )
-    return dispatching.operator(name, call, *overloads)
+        price = _quadratic(keys, factor)
+        overloads.append(member(f"list_{type.name}_{id}", arguments, arguments[0], call, *price))
+    return operator(name, call, *overloads)
 
 
-LIBRARY = Library(
-    "lists",
-    (
-        dispatching.function(
-            "slice",
-            Overload(
-                "list_slice",
-                (_LIST, types.INT, types.INT),
-                _LIST,
-                slice,
-                member=True,
-                estimate=_slice_estimate,
-                cost=_output_cost,
-            ),
-        ),
-        dispatching.operator(
-            "flatten",
-            flatten,
-            Overload(
-                "list_flatten",
-                (types.list_of(_LIST),),
-                _LIST,
-                flatten,
-                member=True,
-                estimate=_flatten_estimate,
-                cost=runtime_costs.with_output(_flatten_cost),
-            ),
-            Overload(
-                "list_flatten_int",
-                (_DYNAMIC_LIST, types.INT),
-                _DYNAMIC_LIST,
-                flatten,
-                member=True,
-                estimate=_flatten_estimate,
-                cost=runtime_costs.with_output(_flatten_cost),
-            ),
-        ),
-        _sorting("sort", "sort", 0, sort),
-        _sorting("@sortByAssociatedKeys", "sortByAssociatedKeys", 1, sort_by_keys),
-        dispatching.function(
-            "lists.range",
-            Overload(
-                "lists_range",
-                (types.INT,),
-                types.list_of(types.INT),
-                make_range,
-                estimate=_range_estimate,
-                cost=_output_cost,
-            ),
-        ),
-        dispatching.function(
-            "reverse",
-            Overload(
-                "list_reverse",
-                (_LIST,),
-                _LIST,
-                reverse,
-                member=True,
-                estimate=_reverse_estimate,
-                cost=_output_cost,
-            ),
-        ),
-        dispatching.function(
-            "distinct",
-            Overload(
-                "list_distinct",
-                (_LIST,),
-                _LIST,
-                distinct,
-                member=True,
-                estimate=_quadratic_estimate(2.0, 0),
-                cost=_quadratic_cost(0),
-            ),
-        ),
+_SLICE = (_slice_estimate, _output_cost)
+_FLATTEN = (_flatten_estimate, runtime_costs.with_output(_flatten_cost))
+_RANGE = (_range_estimate, _output_cost)
+_REVERSE = (_reverse_estimate, _output_cost)
+
+LIBRARY: Library = (
+    function("slice", member("list_slice", (_LIST, INT, INT), _LIST, slice, *_SLICE)),
+    operator(
+        "flatten",
+        flatten,
+        member("list_flatten", (list_of(_LIST),), _LIST, flatten, *_FLATTEN),
+        member("list_flatten_int", (_DYNAMIC_LIST, INT), _DYNAMIC_LIST, flatten, *_FLATTEN),
     ),
+    _sorting("sort", "sort", 0, sort),
+    _sorting("@sortByAssociatedKeys", "sortByAssociatedKeys", 1, sort_by_keys),
+    function("lists.range", Overload("lists_range", (INT,), list_of(INT), make_range, *_RANGE)),
+    function("reverse", member("list_reverse", (_LIST,), _LIST, reverse, *_REVERSE)),
+    function("distinct", member("list_distinct", (_LIST,), _LIST, distinct, *_quadratic(0))),
 )

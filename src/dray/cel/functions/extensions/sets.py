@@ -43,17 +43,13 @@ def _set_function(name: str, call: Callable[..., bool], passes: int) -> Function
     def cost(arguments: Sequence[Any], result: Any) -> int:
         return 1 + runtime_costs.size(arguments[0]) * runtime_costs.size(arguments[1]) * passes
 
-    overload = Overload(
-        f"list_sets_{name}_list", (_LIST, _LIST), types.BOOL, call, estimate=estimate, cost=cost
-    )
+    id = f"list_sets_{name}_list"
+    overload = Overload(id, (_LIST, _LIST), types.BOOL, call, estimate, cost)
     return dispatching.function(f"sets.{name}", overload)
 
 
-LIBRARY = Library(
-    "sets",
-    (
-        _set_function("contains", contains, 1),
-        _set_function("equivalent", equivalent, 2),
-        _set_function("intersects", intersects, 1),
-    ),
+LIBRARY: Library = (
+    _set_function("contains", contains, 1),
+    _set_function("equivalent", equivalent, 2),
+    _set_function("intersects", intersects, 1),
 )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dray.api.formats import gotext
 from dray.cel import types
 from dray.cel.functions import cost_estimates, dispatching, runtime_costs
-from dray.cel.functions.overloads import Library, Overload
+from dray.cel.functions.overloads import Library, member
 from dray.cel.functions.standard.strings import MAXIMUM_RESULT
 from dray.cel.runtime import text_format, values
 from dray.cel.runtime.values import Duration, EvaluationError, StepBudget, Timestamp, UInt
@@ -119,9 +119,6 @@ _PRINTED_AS_STRING = frozenset(
     {int, UInt, float, bool, str, bytes, Timestamp, Duration, types.Type}
 )
 
-# Python's digits of an integer and the verb that asks for them.
-_BASES = {"b": "b", "o": "o", "x": "x", "X": "X"}
-
 
 class _Refused(Exception):
     """The clause does not take a value of this type."""
@@ -159,15 +156,10 @@ def _format_clause(
         raise EvaluationError(message) from None
 
 
-def _decimal(value: Any, clause: Clause) -> str:
-    if value.__class__ is int or value.__class__ is UInt:
-        return str(int(value))
-    raise _Refused
-
-
 def _in_base(value: Any, clause: Clause) -> str:
     if value.__class__ is int or value.__class__ is UInt:
-        return int(value).__format__(_BASES[clause.verb])
+        # Python names the bases by the same letters.
+        return int(value).__format__(clause.verb)
     raise _Refused
 
 
@@ -226,7 +218,7 @@ def _special(number: float) -> str:
 
 
 _VERBS: dict[str, Callable[[Any, Clause], str]] = {
-    "d": _decimal,
+    "d": _in_base,
     "f": _fixed,
     "e": _scientific,
     "b": _binary,
@@ -331,20 +323,10 @@ def _double_literal(number: float) -> str:
     return f'"{text_format.double(number)}"'
 
 
-LIBRARY = Library(
-    "string formatting",
-    (
-        dispatching.function(
-            "format",
-            Overload(
-                "string_format",
-                (types.STRING, types.list_of(types.DYN)),
-                types.STRING,
-                format,
-                member=True,
-                estimate=cost_estimates.scan,
-                cost=runtime_costs.with_output(runtime_costs.scan),
-            ),
-        ),
+_PRICE = (cost_estimates.scan, runtime_costs.with_output(runtime_costs.scan))
+_ARGUMENTS = (types.STRING, types.list_of(types.DYN))
+LIBRARY: Library = (
+    dispatching.function(
+        "format", member("string_format", _ARGUMENTS, types.STRING, format, *_PRICE)
     ),
 )

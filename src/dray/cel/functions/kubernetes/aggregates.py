@@ -9,31 +9,28 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from dray.cel import types
-from dray.cel.functions import cost_estimates, dispatching, runtime_costs
-from dray.cel.functions.overloads import Function, Library, Overload
+from dray.cel.functions import cost_estimates, prices, runtime_costs
+from dray.cel.functions.dispatching import charged
+from dray.cel.functions.extensions.lists import COMPARABLE
+from dray.cel.functions.overloads import Library, Overload, member
 from dray.cel.functions.standard import arithmetic
 from dray.cel.runtime import values
 from dray.cel.runtime.values import Duration, EvaluationError, UInt
-from dray.cel.types import Type
+from dray.cel.types import (
+    BOOL,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    UINT,
+    Type,
+    display_name,
+    list_of,
+    parameter,
+)
 
-_A = types.parameter("A")
-_SUMMABLE: dict[str, tuple[Type, Any]] = {
-    "int": (types.INT, 0),
-    "uint": (types.UINT, UInt(0)),
-    "double": (types.DOUBLE, 0.0),
-    "duration": (types.DURATION, Duration(0)),
-}
-_COMPARABLE = {
-    "int": types.INT,
-    "uint": types.UINT,
-    "double": types.DOUBLE,
-    "bool": types.BOOL,
-    "duration": types.DURATION,
-    "timestamp": types.TIMESTAMP,
-    "string": types.STRING,
-    "bytes": types.BYTES,
-}
+_A = parameter("A")
+_ZEROS = {INT: 0, UINT: UInt(0), DOUBLE: 0.0, DURATION: Duration(0)}
 
 
 def _comes_after(one: Any, other: Any) -> bool:
@@ -107,81 +104,37 @@ def includes(target: Any, value: Any) -> bool:
     return any(values.is_equal(element, value) for element in values.bounded(target))
 
 
-def _traversing(
-    id: str,
-    arguments: tuple[Type, ...],
-    result: Type,
-    call: Callable[..., Any],
-    estimate: cost_estimates.Estimate = cost_estimates.traversal,
-) -> Overload:
-    return Overload(id, arguments, result, call, True, estimate, runtime_costs.traversal)
+def _aggregate(id: str, element: Type, call: Callable[..., Any]) -> Overload:
+    """Return an overload for a list that returns a value of the elements' type."""
+    id = id.format(display_name(element))
+    return member(id, (list_of(element),), element, call, *prices.TRAVERSAL)
 
 
-def _aggregate(name: str, *overloads: Overload) -> Function:
-    return dispatching.function(name, *overloads, dispatch_cost=runtime_costs.traversal)
+def _sortedness(element: Type) -> Overload:
+    id = f"list_{display_name(element)}_is_sorted_bool"
+    return member(id, (list_of(element),), BOOL, is_sorted, *prices.TRAVERSAL)
 
 
-LIBRARY = Library(
-    "aggregates",
-    (
-        _aggregate(
-            "isSorted",
-            *(
-                _traversing(
-                    f"list_{name}_is_sorted_bool", (types.list_of(type),), types.BOOL, is_sorted
-                )
-                for name, type in _COMPARABLE.items()
-            ),
-        ),
-        _aggregate(
-            "sum",
-            *(
-                _traversing(
-                    f"list_{name}_sum_{name}", (types.list_of(type),), type, _sum_from(zero)
-                )
-                for name, (type, zero) in _SUMMABLE.items()
-            ),
-        ),
-        _aggregate(
-            "max",
-            *(
-                _traversing(f"list_{name}_max_{name}", (types.list_of(type),), type, largest)
-                for name, type in _COMPARABLE.items()
-            ),
-        ),
-        _aggregate(
-            "min",
-            *(
-                _traversing(f"list_{name}_min_{name}", (types.list_of(type),), type, smallest)
-                for name, type in _COMPARABLE.items()
-            ),
-        ),
-        _aggregate(
-            "indexOf",
-            _traversing("list_a_index_of_int", (types.list_of(_A), _A), types.INT, index_of),
-        ),
-        _aggregate(
-            "lastIndexOf",
-            _traversing(
-                "list_a_last_index_of_int", (types.list_of(_A), _A), types.INT, last_index_of
-            ),
-        ),
+def _search(id: str, call: Callable[..., int]) -> Overload:
+    return member(id, (list_of(_A), _A), INT, call, *prices.TRAVERSAL)
+
+
+LIBRARY: Library = (
+    charged("isSorted", *map(_sortedness, COMPARABLE)),
+    charged(
+        "sum",
+        *(_aggregate("list_{0}_sum_{0}", type, _sum_from(zero)) for type, zero in _ZEROS.items()),
     ),
+    charged("max", *(_aggregate("list_{0}_max_{0}", type, largest) for type in COMPARABLE)),
+    charged("min", *(_aggregate("list_{0}_min_{0}", type, smallest) for type in COMPARABLE)),
+    charged("indexOf", _search("list_a_index_of_int", index_of)),
+    charged("lastIndexOf", _search("list_a_last_index_of_int", last_index_of)),
 )
 
-INCLUDES = Library(
-    "includes",
-    (
-        _aggregate(
-            "includes",
-            _traversing(
-                "list_includes_dyn_dyn",
-                (types.DYN, types.DYN),
-                types.BOOL,
-                includes,
-                cost_estimates.traversal_of_list,
-            ),
-        ),
+_INCLUDES_PRICE = (cost_estimates.traversal_of_list, runtime_costs.traversal)
+INCLUDES: Library = (
+    charged(
+        "includes", member("list_includes_dyn_dyn", (DYN, DYN), BOOL, includes, *_INCLUDES_PRICE)
     ),
 )
 """Apart from the rest: new expressions may use it only under a feature gate."""

@@ -7,11 +7,9 @@ Kubernetes declares them: using one is "no matching overload", not "undeclared r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
 
 from dray.cel.functions import dispatching
-from dray.cel.functions.overloads import Library, Overload
-from dray.cel.runtime import values
+from dray.cel.functions.overloads import Library, Overload, member
 from dray.cel.types import BOOL, STRING, Type, object_type
 
 _AUTHORIZER = object_type("kubernetes.authorization.Authorizer")
@@ -40,21 +38,13 @@ _SIGNATURES: tuple[tuple[str, Type, int, Type, str], ...] = (
 )
 
 
-def _unavailable(*arguments: Any) -> NoReturn:
-    raise values.no_such_overload()
-
-
 def _overloads(name: str) -> Iterator[Overload]:
     for function, receiver, strings, result, id in _SIGNATURES:
         if function == name:
-            arguments = (receiver, *[STRING] * strings)
-            yield Overload(id, arguments, result, _unavailable, member=True)
+            yield member(id, (receiver, *[STRING] * strings), result, dispatching.refuse)
 
 
-LIBRARY = Library(
-    "authorizers",
-    tuple(
-        dispatching.function(name, *_overloads(name))
-        for name in dict.fromkeys(signature[0] for signature in _SIGNATURES)
-    ),
+LIBRARY: Library = tuple(
+    dispatching.function(name, *_overloads(name))
+    for name in dict.fromkeys(signature[0] for signature in _SIGNATURES)
 )

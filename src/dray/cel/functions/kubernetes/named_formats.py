@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from dray.api.formats import names
-from dray.cel import types
-from dray.cel.functions import cost_estimates, dispatching, runtime_costs
-from dray.cel.functions.overloads import CallEstimate, Function, Library, Operand, Overload
+from dray.cel.functions import cost_estimates, runtime_costs
+from dray.cel.functions.dispatching import charged, function
+from dray.cel.functions.overloads import CallEstimate, Function, Library, Operand, Overload, member
 from dray.cel.runtime import times, urls, values
 from dray.cel.runtime.values import EvaluationError, Optional
+from dray.cel.types import NAMED_FORMAT, STRING, Type, list_of, optional_of
 
 _MAXIMUM_REGEX_SIZE = 128
 _BASE64 = re.compile(
@@ -30,24 +31,18 @@ _TIME = re.compile(
 class NamedFormat:
     """`regex_size` is what upstream bases the cost of a validation on."""
 
-    cel_type: ClassVar[types.Type] = types.NAMED_FORMAT
+    cel_type: ClassVar[Type] = NAMED_FORMAT
 
     name: str
-    errors: Callable[[str], list[str]]
-    regex_size: int
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NamedFormat) and self.name == other.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+    errors: Callable[[str], list[str]] = field(compare=False)
+    regex_size: int = field(compare=False)
 
 
 def _of_prefix(errors: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
     return lambda value: errors(names.generated_name_example(value))
 
 
-def _complaint(is_valid: Callable[[str], bool], message: str) -> Callable[[str], list[str]]:
+def _complaint(is_valid: Callable[[str], object], message: str) -> Callable[[str], list[str]]:
     return lambda value: [] if is_valid(value) else [message]
 
 
@@ -89,14 +84,8 @@ _FORMATS = {
     ),
     "labelValue": NamedFormat("LabelValue", names.label_value_errors, 40),
     "uri": NamedFormat("URI", _uri_errors, 1103),
-    "uuid": NamedFormat(
-        "uuid",
-        _complaint(lambda value: bool(_UUID.fullmatch(value)), "does not match the UUID format"),
-        70,
-    ),
-    "byte": NamedFormat(
-        "byte", _complaint(lambda value: bool(_BASE64.fullmatch(value)), "invalid base64"), 84
-    ),
+    "uuid": NamedFormat("uuid", _complaint(_UUID.fullmatch, "does not match the UUID format"), 70),
+    "byte": NamedFormat("byte", _complaint(_BASE64.fullmatch, "invalid base64"), 84),
     "date": NamedFormat("date", _complaint(_is_date, "invalid date"), 71),
     "datetime": NamedFormat("datetime", _complaint(_is_datetime, "invalid datetime"), 71),
 }
@@ -125,37 +114,26 @@ def _validate_cost(arguments: Sequence[Any], result: Any) -> int:
 
 
 def _constant(name: str, format: NamedFormat) -> Function:
-    full_name = f"format.{name}"
-    overload = Overload(full_name, (), types.NAMED_FORMAT, lambda: format)
-    return dispatching.function(full_name, overload)
+    return function(name, Overload(name, (), NAMED_FORMAT, lambda: format))
 
 
-LIBRARY = Library(
-    "named formats",
-    (
-        *(_constant(name, format) for name, format in _FORMATS.items()),
-        dispatching.function(
-            "format.named",
-            Overload(
-                "format-named",
-                (types.STRING,),
-                types.optional_of(types.NAMED_FORMAT),
-                named,
-                estimate=cost_estimates.nominal,
-            ),
+LIBRARY: Library = (
+    *(_constant(f"format.{name}", format) for name, format in _FORMATS.items()),
+    function(
+        "format.named",
+        Overload(
+            "format-named", (STRING,), optional_of(NAMED_FORMAT), named, cost_estimates.nominal
         ),
-        dispatching.function(
-            "validate",
-            Overload(
-                "format-validate",
-                (types.NAMED_FORMAT, types.STRING),
-                types.optional_of(types.list_of(types.STRING)),
-                validate,
-                member=True,
-                estimate=_validate_estimate,
-                cost=_validate_cost,
-            ),
-            dispatch_cost=_validate_cost,
+    ),
+    charged(
+        "validate",
+        member(
+            "format-validate",
+            (NAMED_FORMAT, STRING),
+            optional_of(list_of(STRING)),
+            validate,
+            _validate_estimate,
+            _validate_cost,
         ),
     ),
 )

@@ -7,11 +7,11 @@ from typing import Any
 
 from dray.api.formats import quantity
 from dray.api.formats.quantity import Quantity, QuantityFormat
-from dray.cel import types
-from dray.cel.functions import cost_estimates, dispatching, runtime_costs
-from dray.cel.functions.overloads import Function, Library, Overload
+from dray.cel.functions import prices
+from dray.cel.functions.dispatching import accepts, charged, function
+from dray.cel.functions.overloads import Library, Overload, member
 from dray.cel.runtime.values import ComputedQuantity, EvaluationError
-from dray.cel.types import Type
+from dray.cel.types import BOOL, DOUBLE, INT, QUANTITY, STRING, Type
 
 
 def parse(text: str) -> Quantity:
@@ -19,14 +19,6 @@ def parse(text: str) -> Quantity:
         return quantity.parse(text)
     except quantity.QuantityError as error:
         raise EvaluationError(str(error)) from None
-
-
-def is_quantity(text: str) -> bool:
-    try:
-        quantity.parse(text)
-    except quantity.QuantityError:
-        return False
-    return True
 
 
 def as_integer(quantity: Quantity) -> int:
@@ -64,54 +56,30 @@ def _computed(quantity: Quantity) -> ComputedQuantity:
     return ComputedQuantity(quantity.nano, quantity.format, quantity.exponent, quantity.is_decimal)
 
 
-def _from_text(name: str, id: str, result: Type, call: Callable[[str], Any]) -> Function:
-    overload = Overload(
-        id, (types.STRING,), result, call, estimate=cost_estimates.scan, cost=runtime_costs.scan
-    )
-    return dispatching.function(name, overload, dispatch_cost=runtime_costs.scan)
+def _member(id: str, result: Type, call: Callable[..., Any], *others: Type) -> Overload:
+    return member(id, (QUANTITY, *others), result, call)
 
 
-def _member(
-    id: str, result: Type, call: Callable[..., Any], *others: Type, member: bool = True
-) -> Overload:
-    return Overload(id, (types.QUANTITY, *others), result, call, member=member)
-
-
-LIBRARY = Library(
-    "quantities",
-    (
-        _from_text("quantity", "string_to_quantity", types.QUANTITY, parse),
-        _from_text("isQuantity", "is_quantity_string", types.BOOL, is_quantity),
-        dispatching.function(
-            "isInteger", _member("quantity_is_integer", types.BOOL, Quantity.is_integer)
-        ),
-        dispatching.function("asInteger", _member("quantity_get_int", types.INT, as_integer)),
-        dispatching.function(
-            "asApproximateFloat", _member("quantity_get_float", types.DOUBLE, Quantity.as_float)
-        ),
-        dispatching.function(
-            "sign", _member("quantity_sign", types.INT, Quantity.sign, member=False)
-        ),
-        dispatching.function(
-            "isLessThan",
-            _member("quantity_is_less_than", types.BOOL, is_less_than, types.QUANTITY),
-        ),
-        dispatching.function(
-            "isGreaterThan",
-            _member("quantity_is_greater_than", types.BOOL, is_greater_than, types.QUANTITY),
-        ),
-        dispatching.function(
-            "compareTo", _member("quantity_compare_to", types.INT, Quantity.compare, types.QUANTITY)
-        ),
-        dispatching.function(
-            "add",
-            _member("quantity_add", types.QUANTITY, add, types.QUANTITY),
-            _member("quantity_add_int", types.QUANTITY, add_int, types.INT),
-        ),
-        dispatching.function(
-            "sub",
-            _member("quantity_sub", types.QUANTITY, sub, types.QUANTITY),
-            _member("quantity_sub_int", types.QUANTITY, sub_int, types.INT),
-        ),
+LIBRARY: Library = (
+    charged("quantity", Overload("string_to_quantity", (STRING,), QUANTITY, parse, *prices.SCAN)),
+    charged(
+        "isQuantity", Overload("is_quantity_string", (STRING,), BOOL, accepts(parse), *prices.SCAN)
+    ),
+    function("isInteger", _member("quantity_is_integer", BOOL, Quantity.is_integer)),
+    function("asInteger", _member("quantity_get_int", INT, as_integer)),
+    function("asApproximateFloat", _member("quantity_get_float", DOUBLE, Quantity.as_float)),
+    function("sign", Overload("quantity_sign", (QUANTITY,), INT, Quantity.sign)),
+    function("isLessThan", _member("quantity_is_less_than", BOOL, is_less_than, QUANTITY)),
+    function("isGreaterThan", _member("quantity_is_greater_than", BOOL, is_greater_than, QUANTITY)),
+    function("compareTo", _member("quantity_compare_to", INT, Quantity.compare, QUANTITY)),
+    function(
+        "add",
+        _member("quantity_add", QUANTITY, add, QUANTITY),
+        _member("quantity_add_int", QUANTITY, add_int, INT),
+    ),
+    function(
+        "sub",
+        _member("quantity_sub", QUANTITY, sub, QUANTITY),
+        _member("quantity_sub_int", QUANTITY, sub_int, INT),
     ),
 )

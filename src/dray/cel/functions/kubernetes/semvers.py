@@ -7,11 +7,11 @@ from typing import Any
 
 from dray.api.formats import semver
 from dray.api.formats.semver import Version
-from dray.cel import types
-from dray.cel.functions import cost_estimates, dispatching, runtime_costs
-from dray.cel.functions.overloads import Function, Library, Overload
+from dray.cel.functions import prices
+from dray.cel.functions.dispatching import accepts, charged, function
+from dray.cel.functions.overloads import Function, Library, Overload, member
 from dray.cel.runtime.values import MAXIMUM_INT, EvaluationError
-from dray.cel.types import Type
+from dray.cel.types import BOOL, INT, SEMVER, STRING, Type
 
 
 def parse(text: str, is_normalized: bool = False) -> Version:
@@ -20,14 +20,6 @@ def parse(text: str, is_normalized: bool = False) -> Version:
         return semver.parse_normalized(text) if is_normalized else semver.parse(text)
     except semver.VersionError as error:
         raise EvaluationError(str(error)) from None
-
-
-def is_semver(text: str, is_normalized: bool = False) -> bool:
-    try:
-        parse(text, is_normalized)
-    except EvaluationError:
-        return False
-    return True
 
 
 def major(version: Version) -> int:
@@ -55,43 +47,28 @@ def is_greater_than(version: Version, other: Version) -> bool:
 
 
 def _from_text(id: str, result: Type, call: Callable[..., Any], *others: Type) -> Overload:
-    return Overload(
-        id,
-        (types.STRING, *others),
-        result,
-        call,
-        estimate=cost_estimates.scan,
-        cost=runtime_costs.scan,
-    )
+    return Overload(id, (STRING, *others), result, call, *prices.SCAN)
 
 
 def _member(name: str, id: str, result: Type, call: Callable[..., Any], *others: Type) -> Function:
-    overload = Overload(id, (types.SEMVER, *others), result, call, member=True)
-    return dispatching.function(name, overload)
+    return function(name, member(id, (SEMVER, *others), result, call))
 
 
-LIBRARY = Library(
-    "semantic versions",
-    (
-        dispatching.function(
-            "semver",
-            _from_text("string_to_semver", types.SEMVER, parse),
-            _from_text("string_bool_to_semver", types.SEMVER, parse, types.BOOL),
-            dispatch_cost=runtime_costs.scan,
-        ),
-        dispatching.function(
-            "isSemver",
-            _from_text("is_semver_string", types.BOOL, is_semver),
-            _from_text("is_semver_string_bool", types.BOOL, is_semver, types.BOOL),
-            dispatch_cost=runtime_costs.scan,
-        ),
-        _member("major", "semver_major", types.INT, major),
-        _member("minor", "semver_minor", types.INT, minor),
-        _member("patch", "semver_patch", types.INT, patch),
-        _member("isLessThan", "semver_is_less_than", types.BOOL, is_less_than, types.SEMVER),
-        _member(
-            "isGreaterThan", "semver_is_greater_than", types.BOOL, is_greater_than, types.SEMVER
-        ),
-        _member("compareTo", "semver_compare_to", types.INT, Version.compare, types.SEMVER),
+LIBRARY: Library = (
+    charged(
+        "semver",
+        _from_text("string_to_semver", SEMVER, parse),
+        _from_text("string_bool_to_semver", SEMVER, parse, BOOL),
     ),
+    charged(
+        "isSemver",
+        _from_text("is_semver_string", BOOL, accepts(parse)),
+        _from_text("is_semver_string_bool", BOOL, accepts(parse), BOOL),
+    ),
+    _member("major", "semver_major", INT, major),
+    _member("minor", "semver_minor", INT, minor),
+    _member("patch", "semver_patch", INT, patch),
+    _member("isLessThan", "semver_is_less_than", BOOL, is_less_than, SEMVER),
+    _member("isGreaterThan", "semver_is_greater_than", BOOL, is_greater_than, SEMVER),
+    _member("compareTo", "semver_compare_to", INT, Version.compare, SEMVER),
 )

@@ -7,12 +7,13 @@ one error, a right operand that does not fit is another.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+import operator
+from collections.abc import Callable
+from typing import Any
 
 from dray.cel import types
-from dray.cel.functions import cost_estimates, dispatching, runtime_costs
-from dray.cel.functions.overloads import Library, Overload
+from dray.cel.functions import cost_estimates, dispatching, prices
+from dray.cel.functions.overloads import Function, Library, Overload
 from dray.cel.runtime import times, values
 from dray.cel.runtime.values import Concatenation, Duration, EvaluationError, Timestamp, UInt
 from dray.cel.types import Type
@@ -40,18 +41,6 @@ def add_ints(left: int, right: int) -> int:
 
 def add_uints(left: UInt, right: UInt) -> UInt:
     return _checked_uint(int(left) + int(right))
-
-
-def add_doubles(left: float, right: float) -> float:
-    return left + right
-
-
-def add_strings(left: str, right: str) -> str:
-    return left + right
-
-
-def add_bytes(left: bytes, right: bytes) -> bytes:
-    return left + right
 
 
 def add_lists(left: values.CelList, right: values.CelList) -> values.CelList:
@@ -84,20 +73,12 @@ def subtract_uints(left: UInt, right: UInt) -> UInt:
     return _checked_uint(int(left) - int(right))
 
 
-def subtract_doubles(left: float, right: float) -> float:
-    return left - right
-
-
-def subtract_durations(left: Duration, right: Duration) -> Duration:
+def difference(left: Duration | Timestamp, right: Duration | Timestamp) -> Duration:
     return Duration(_checked_int(left.nanoseconds - right.nanoseconds))
 
 
 def subtract_timestamp_duration(left: Timestamp, right: Duration) -> Timestamp:
     return add_timestamp_duration(left, negate_duration(right))
-
-
-def subtract_timestamps(left: Timestamp, right: Timestamp) -> Duration:
-    return Duration(_checked_int(left.nanoseconds - right.nanoseconds))
 
 
 def multiply_ints(left: int, right: int) -> int:
@@ -106,10 +87,6 @@ def multiply_ints(left: int, right: int) -> int:
 
 def multiply_uints(left: UInt, right: UInt) -> UInt:
     return _checked_uint(int(left) * int(right))
-
-
-def multiply_doubles(left: float, right: float) -> float:
-    return left * right
 
 
 def divide_ints(left: int, right: int) -> int:
@@ -152,74 +129,46 @@ def negate_int(number: int) -> int:
     return _checked_int(-number)
 
 
-def negate_double(number: float) -> float:
-    return -number
-
-
 def negate_duration(span: Duration) -> Duration:
     return Duration(_checked_int(-span.nanoseconds))
 
 
-def _refuse(*operands: Any) -> NoReturn:
-    raise values.no_such_overload()
+_CLASSES: dict[Type, frozenset[type]] = {
+    types.INT: frozenset({int}),
+    types.UINT: frozenset({UInt}),
+    types.DOUBLE: frozenset({float}),
+    types.STRING: frozenset({str}),
+    types.BYTES: frozenset({bytes}),
+    types.DURATION: frozenset({Duration}),
+    types.TIMESTAMP: frozenset({Timestamp}),
+    _LIST: values.LIST_CLASSES,
+}
 
 
-def _operator(name: str, operations: Mapping[type, Mapping[type, Operation]]) -> Operation:
-    """Choose an operation by the classes of the left and then the right operand."""
+def _operator(name: str, *overloads: Overload) -> Function:
+    """Return an operator that looks at the class of the left and then of the right operand."""
+    operations: dict[type, dict[type, Operation]] = {}
+    for overload in overloads:
+        left_type, right_type = overload.arguments
+        for left_class in _CLASSES[left_type]:
+            by_right = dict.fromkeys(_CLASSES[right_type], overload.call)
+            operations.setdefault(left_class, {}).update(by_right)
 
     def apply(left: Any, right: Any) -> Any:
         by_right = operations.get(left.__class__)
         if by_right is None:
             raise dispatching.missing_operation(name, left)
-        return by_right.get(right.__class__, _refuse)(left, right)
+        return by_right.get(right.__class__, dispatching.refuse)(left, right)
 
-    return apply
+    return dispatching.operator(name, apply, *overloads)
 
 
-_ADD_LISTS: dict[type, Operation] = dict.fromkeys(values.LIST_CLASSES, add_lists)
-_ADDITIONS: dict[type, Mapping[type, Operation]] = {
-    int: {int: add_ints},
-    UInt: {UInt: add_uints},
-    float: {float: add_doubles},
-    str: {str: add_strings},
-    bytes: {bytes: add_bytes},
-    Duration: {Duration: add_durations, Timestamp: add_duration_timestamp},
-    Timestamp: {Duration: add_timestamp_duration},
-    **dict.fromkeys(values.LIST_CLASSES, _ADD_LISTS),
-}
-_SUBTRACTIONS: dict[type, Mapping[type, Operation]] = {
-    int: {int: subtract_ints},
-    UInt: {UInt: subtract_uints},
-    float: {float: subtract_doubles},
-    Duration: {Duration: subtract_durations},
-    Timestamp: {Duration: subtract_timestamp_duration, Timestamp: subtract_timestamps},
-}
-_MULTIPLICATIONS: dict[type, Mapping[type, Operation]] = {
-    int: {int: multiply_ints},
-    UInt: {UInt: multiply_uints},
-    float: {float: multiply_doubles},
-}
-_DIVISIONS: dict[type, Mapping[type, Operation]] = {
-    int: {int: divide_ints},
-    UInt: {UInt: divide_uints},
-    float: {float: divide_doubles},
-}
-_MODULI: dict[type, Mapping[type, Operation]] = {
-    int: {int: modulo_ints},
-    UInt: {UInt: modulo_uints},
-}
 _NEGATIONS: dict[type, Callable[[Any], Any]] = {
     int: negate_int,
-    float: negate_double,
+    float: operator.neg,
     Duration: negate_duration,
-    bool: _refuse,
+    bool: dispatching.refuse,
 }
-
-add = _operator("_+_", _ADDITIONS)
-subtract = _operator("_-_", _SUBTRACTIONS)
-multiply = _operator("_*_", _MULTIPLICATIONS)
-divide = _operator("_/_", _DIVISIONS)
-modulo = _operator("_%_", _MODULI)
 
 
 def negate(operand: Any) -> Any:
@@ -229,83 +178,61 @@ def negate(operand: Any) -> Any:
     return operation(operand)
 
 
-_SPAN, _TIME = types.DURATION, types.TIMESTAMP
-
-
 def _same(id: str, type: Type, call: Operation) -> Overload:
     return Overload(id, (type, type), type, call)
 
 
-def _joining(id: str, type: Type, call: Operation) -> Overload:
-    return Overload(
-        id,
-        (type, type),
-        type,
-        call,
-        estimate=cost_estimates.concatenation,
-        cost=runtime_costs.scan_both,
-    )
+def _joining(id: str, type: Type) -> Overload:
+    return Overload(id, (type, type), type, operator.add, *prices.CONCATENATION)
 
 
-LIBRARY = Library(
-    "arithmetic",
-    (
-        dispatching.operator(
-            "_+_",
-            add,
-            _joining("add_bytes", types.BYTES, add_bytes),
-            _same("add_double", types.DOUBLE, add_doubles),
-            _same("add_duration_duration", types.DURATION, add_durations),
-            Overload("add_duration_timestamp", (_SPAN, _TIME), _TIME, add_duration_timestamp),
-            Overload("add_timestamp_duration", (_TIME, _SPAN), _TIME, add_timestamp_duration),
-            _same("add_int64", types.INT, add_ints),
-            Overload(
-                "add_list",
-                (_LIST, _LIST),
-                _LIST,
-                add_lists,
-                estimate=cost_estimates.list_concatenation,
-            ),
-            _joining("add_string", types.STRING, add_strings),
-            _same("add_uint64", types.UINT, add_uints),
-        ),
-        dispatching.operator(
-            "_-_",
-            subtract,
-            _same("subtract_double", types.DOUBLE, subtract_doubles),
-            _same("subtract_duration_duration", types.DURATION, subtract_durations),
-            _same("subtract_int64", types.INT, subtract_ints),
-            Overload(
-                "subtract_timestamp_duration", (_TIME, _SPAN), _TIME, subtract_timestamp_duration
-            ),
-            Overload("subtract_timestamp_timestamp", (_TIME, _TIME), _SPAN, subtract_timestamps),
-            _same("subtract_uint64", types.UINT, subtract_uints),
-        ),
-        dispatching.operator(
-            "_*_",
-            multiply,
-            _same("multiply_double", types.DOUBLE, multiply_doubles),
-            _same("multiply_int64", types.INT, multiply_ints),
-            _same("multiply_uint64", types.UINT, multiply_uints),
-        ),
-        dispatching.operator(
-            "_/_",
-            divide,
-            _same("divide_double", types.DOUBLE, divide_doubles),
-            _same("divide_int64", types.INT, divide_ints),
-            _same("divide_uint64", types.UINT, divide_uints),
-        ),
-        dispatching.operator(
-            "_%_",
-            modulo,
-            _same("modulo_int64", types.INT, modulo_ints),
-            _same("modulo_uint64", types.UINT, modulo_uints),
-        ),
-        dispatching.operator(
-            "-_",
-            negate,
-            Overload("negate_double", (types.DOUBLE,), types.DOUBLE, negate_double),
-            Overload("negate_int64", (types.INT,), types.INT, negate_int),
-        ),
+_SPAN, _TIME = types.DURATION, types.TIMESTAMP
+_ADDITION = _operator(
+    "_+_",
+    _joining("add_bytes", types.BYTES),
+    _same("add_double", types.DOUBLE, operator.add),
+    _same("add_duration_duration", _SPAN, add_durations),
+    Overload("add_duration_timestamp", (_SPAN, _TIME), _TIME, add_duration_timestamp),
+    Overload("add_timestamp_duration", (_TIME, _SPAN), _TIME, add_timestamp_duration),
+    _same("add_int64", types.INT, add_ints),
+    Overload("add_list", (_LIST, _LIST), _LIST, add_lists, cost_estimates.list_concatenation),
+    _joining("add_string", types.STRING),
+    _same("add_uint64", types.UINT, add_uints),
+)
+add = _ADDITION.dispatch
+
+LIBRARY: Library = (
+    _ADDITION,
+    _operator(
+        "_-_",
+        _same("subtract_double", types.DOUBLE, operator.sub),
+        _same("subtract_duration_duration", _SPAN, difference),
+        _same("subtract_int64", types.INT, subtract_ints),
+        Overload("subtract_timestamp_duration", (_TIME, _SPAN), _TIME, subtract_timestamp_duration),
+        Overload("subtract_timestamp_timestamp", (_TIME, _TIME), _SPAN, difference),
+        _same("subtract_uint64", types.UINT, subtract_uints),
+    ),
+    _operator(
+        "_*_",
+        _same("multiply_double", types.DOUBLE, operator.mul),
+        _same("multiply_int64", types.INT, multiply_ints),
+        _same("multiply_uint64", types.UINT, multiply_uints),
+    ),
+    _operator(
+        "_/_",
+        _same("divide_double", types.DOUBLE, divide_doubles),
+        _same("divide_int64", types.INT, divide_ints),
+        _same("divide_uint64", types.UINT, divide_uints),
+    ),
+    _operator(
+        "_%_",
+        _same("modulo_int64", types.INT, modulo_ints),
+        _same("modulo_uint64", types.UINT, modulo_uints),
+    ),
+    dispatching.operator(
+        "-_",
+        negate,
+        Overload("negate_double", (types.DOUBLE,), types.DOUBLE, operator.neg),
+        Overload("negate_int64", (types.INT,), types.INT, negate_int),
     ),
 )

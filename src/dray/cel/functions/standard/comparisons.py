@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from dray.api.formats.quantity import Quantity
 from dray.api.formats.semver import Version
 from dray.cel import types
-from dray.cel.functions import cost_estimates, dispatching, runtime_costs
+from dray.cel.functions import cost_estimates, dispatching, prices, runtime_costs
 from dray.cel.functions.overloads import CallEstimate, Function, Library, Operand, Overload, Range
+from dray.cel.functions.prices import Price
 from dray.cel.runtime import values
-from dray.cel.types import Kind, Type
+from dray.cel.types import Type
 
 Relation = Callable[[Any, Any], bool]
 
@@ -92,18 +93,9 @@ _OTHERS = (
 
 def _pair(prefix: str, relation: Relation, left: _Operand, right: _Operand) -> Overload:
     suffix = left.id if left is right else f"{left.id}_{right.id}"
-    arguments = (left.type, right.type)
     call = _ordered_doubles(relation) if _DOUBLE in (left, right) else relation
-    if left.type.kind not in (Kind.STRING, Kind.BYTES):
-        return Overload(f"{prefix}_{suffix}", arguments, types.BOOL, call)
-    return Overload(
-        f"{prefix}_{suffix}",
-        arguments,
-        types.BOOL,
-        call,
-        estimate=cost_estimates.comparison,
-        cost=runtime_costs.scan_shorter,
-    )
+    price = prices.COMPARISON if left.type in (types.STRING, types.BYTES) else ()
+    return Overload(f"{prefix}_{suffix}", (left.type, right.type), types.BOOL, call, *price)
 
 
 def _relation(name: str, prefix: str, relation: Relation) -> Function:
@@ -116,38 +108,16 @@ def _relation(name: str, prefix: str, relation: Relation) -> Function:
     return dispatching.operator(name, _ordering(name, relation), *overloads)
 
 
-LIBRARY = Library(
-    "comparisons",
-    (
-        dispatching.operator(
-            "_==_",
-            values.equal,
-            Overload(
-                "equals",
-                (_A, _A),
-                types.BOOL,
-                values.equal,
-                estimate=_equality_estimate,
-                cost=_equality_cost,
-            ),
-            cost=_equality_cost,
-        ),
-        dispatching.operator(
-            "_!=_",
-            values.not_equal,
-            Overload(
-                "not_equals",
-                (_A, _A),
-                types.BOOL,
-                values.not_equal,
-                estimate=cost_estimates.comparison,
-                cost=runtime_costs.scan_shorter,
-            ),
-            cost=runtime_costs.scan_shorter,
-        ),
-        _relation("_<_", "less", operator.lt),
-        _relation("_<=_", "less_equals", operator.le),
-        _relation("_>_", "greater", operator.gt),
-        _relation("_>=_", "greater_equals", operator.ge),
-    ),
+def _equality(name: str, id: str, relation: Relation, price: Price) -> Function:
+    overload = Overload(id, (_A, _A), types.BOOL, relation, *price)
+    return dispatching.operator(name, relation, overload, cost=overload.cost)
+
+
+LIBRARY: Library = (
+    _equality("_==_", "equals", values.equal, (_equality_estimate, _equality_cost)),
+    _equality("_!=_", "not_equals", values.not_equal, prices.COMPARISON),
+    _relation("_<_", "less", operator.lt),
+    _relation("_<=_", "less_equals", operator.le),
+    _relation("_>_", "greater", operator.gt),
+    _relation("_>=_", "greater_equals", operator.ge),
 )

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dray.cel import types
-from dray.cel.functions import cost_estimates, dispatching, runtime_costs
+from dray.cel.functions import cost_estimates, runtime_costs
+from dray.cel.functions.dispatching import function, operator
 from dray.cel.functions.overloads import CallEstimate, Library, Operand, Overload, Range
 from dray.cel.runtime import text_format, times, values
 from dray.cel.runtime.values import Duration, EvaluationError, Timestamp, UInt
-from dray.cel.types import Type
+from dray.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Type
 
 _A = types.parameter("A")
 
@@ -35,16 +36,12 @@ def _identity(value: Any) -> Any:
     return value
 
 
-def _conversion_error(target: Type) -> EvaluationError:
-    return EvaluationError(f"type conversion error from 'string' to '{target}'")
-
-
 def string_to_bool(text: str) -> bool:
     if text in _TRUE:
         return True
     if text in _FALSE:
         return False
-    raise _conversion_error(types.BOOL)
+    raise values.conversion_error(BOOL)
 
 
 def string_to_bytes(text: str) -> bytes:
@@ -60,9 +57,9 @@ def string_to_double(text: str) -> float:
     elif _HEXADECIMAL.fullmatch(text):
         number = _hexadecimal(text)
     else:
-        raise _conversion_error(types.DOUBLE)
+        raise values.conversion_error(DOUBLE)
     if math.isinf(number):
-        raise _conversion_error(types.DOUBLE)
+        raise values.conversion_error(DOUBLE)
     return number
 
 
@@ -76,14 +73,14 @@ def _hexadecimal(text: str) -> float:
 def string_to_int(text: str) -> int:
     number = _integer(text)
     if number is None or not values.MINIMUM_INT <= number <= values.MAXIMUM_INT:
-        raise _conversion_error(types.INT)
+        raise values.conversion_error(INT)
     return number
 
 
 def string_to_uint(text: str) -> UInt:
     number = _integer(text) if text[:1] not in ("+", "-") else None
     if number is None or number > values.MAXIMUM_UINT:
-        raise _conversion_error(types.UINT)
+        raise values.conversion_error(UINT)
     return UInt(number)
 
 
@@ -161,87 +158,65 @@ def _from(id: str, source: Type, target: Type, call: Callable[[Any], Any]) -> Ov
     return Overload(id, (source,), target, call)
 
 
-LIBRARY = Library(
-    "conversions",
-    (
-        dispatching.operator(
-            "type",
-            values.type_of,
-            Overload("type", (_A,), types.type_of(_A), values.type_of),
-        ),
-        dispatching.operator(
-            "dyn",
-            _identity,
-            Overload("to_dyn", (_A,), types.DYN, _identity),
-        ),
-        dispatching.function(
-            "bool",
-            _from("bool_to_bool", types.BOOL, types.BOOL, _identity),
-            _from("string_to_bool", types.STRING, types.BOOL, string_to_bool),
-        ),
-        dispatching.function(
-            "bytes",
-            _from("bytes_to_bytes", types.BYTES, types.BYTES, _identity),
-            Overload(
-                "string_to_bytes",
-                (types.STRING,),
-                types.BYTES,
-                string_to_bytes,
-                estimate=_bytes_estimate,
-                cost=runtime_costs.scan,
-            ),
-        ),
-        dispatching.function(
-            "double",
-            _from("double_to_double", types.DOUBLE, types.DOUBLE, _identity),
-            _from("int64_to_double", types.INT, types.DOUBLE, float),
-            _from("string_to_double", types.STRING, types.DOUBLE, string_to_double),
-            _from("uint64_to_double", types.UINT, types.DOUBLE, float),
-        ),
-        dispatching.function(
-            "duration",
-            _from("duration_to_duration", types.DURATION, types.DURATION, _identity),
-            _from("string_to_duration", types.STRING, types.DURATION, times.parse_duration),
-        ),
-        dispatching.function(
-            "int",
-            _from("int64_to_int64", types.INT, types.INT, _identity),
-            _from("double_to_int64", types.DOUBLE, types.INT, double_to_int),
-            _from("duration_to_int64", types.DURATION, types.INT, duration_to_int),
-            _from("string_to_int64", types.STRING, types.INT, string_to_int),
-            _from("timestamp_to_int64", types.TIMESTAMP, types.INT, timestamp_to_int),
-            _from("uint64_to_int64", types.UINT, types.INT, uint_to_int),
-        ),
-        dispatching.function(
-            "string",
-            _from("string_to_string", types.STRING, types.STRING, _identity),
-            _from("bool_to_string", types.BOOL, types.STRING, bool_to_string),
-            Overload(
-                "bytes_to_string",
-                (types.BYTES,),
-                types.STRING,
-                bytes_to_string,
-                estimate=_string_estimate,
-                cost=runtime_costs.scan,
-            ),
-            _from("double_to_string", types.DOUBLE, types.STRING, text_format.double),
-            _from("duration_to_string", types.DURATION, types.STRING, text_format.duration),
-            _from("int64_to_string", types.INT, types.STRING, integer_to_string),
-            _from("timestamp_to_string", types.TIMESTAMP, types.STRING, text_format.timestamp),
-            _from("uint64_to_string", types.UINT, types.STRING, integer_to_string),
-        ),
-        dispatching.function(
-            "timestamp",
-            _from("timestamp_to_timestamp", types.TIMESTAMP, types.TIMESTAMP, _identity),
-            _from("int64_to_timestamp", types.INT, types.TIMESTAMP, int_to_timestamp),
-            _from("string_to_timestamp", types.STRING, types.TIMESTAMP, times.parse_timestamp),
-        ),
-        dispatching.function(
-            "uint",
-            _from("uint64_to_uint64", types.UINT, types.UINT, _identity),
-            _from("double_to_uint64", types.DOUBLE, types.UINT, double_to_uint),
-            _from("int64_to_uint64", types.INT, types.UINT, int_to_uint),
-            _from("string_to_uint64", types.STRING, types.UINT, string_to_uint),
-        ),
+_TO_BYTES = (_bytes_estimate, runtime_costs.scan)
+_TO_STRING = (_string_estimate, runtime_costs.scan)
+
+LIBRARY: Library = (
+    operator("type", values.type_of, _from("type", _A, types.type_of(_A), values.type_of)),
+    operator("dyn", _identity, _from("to_dyn", _A, types.DYN, _identity)),
+    function(
+        "bool",
+        _from("bool_to_bool", BOOL, BOOL, _identity),
+        _from("string_to_bool", STRING, BOOL, string_to_bool),
+    ),
+    function(
+        "bytes",
+        _from("bytes_to_bytes", BYTES, BYTES, _identity),
+        Overload("string_to_bytes", (STRING,), BYTES, string_to_bytes, *_TO_BYTES),
+    ),
+    function(
+        "double",
+        _from("double_to_double", DOUBLE, DOUBLE, _identity),
+        _from("int64_to_double", INT, DOUBLE, float),
+        _from("string_to_double", STRING, DOUBLE, string_to_double),
+        _from("uint64_to_double", UINT, DOUBLE, float),
+    ),
+    function(
+        "duration",
+        _from("duration_to_duration", DURATION, DURATION, _identity),
+        _from("string_to_duration", STRING, DURATION, times.parse_duration),
+    ),
+    function(
+        "int",
+        _from("int64_to_int64", INT, INT, _identity),
+        _from("double_to_int64", DOUBLE, INT, double_to_int),
+        _from("duration_to_int64", DURATION, INT, duration_to_int),
+        _from("string_to_int64", STRING, INT, string_to_int),
+        _from("timestamp_to_int64", TIMESTAMP, INT, timestamp_to_int),
+        _from("uint64_to_int64", UINT, INT, uint_to_int),
+    ),
+    function(
+        "string",
+        _from("string_to_string", STRING, STRING, _identity),
+        _from("bool_to_string", BOOL, STRING, bool_to_string),
+        Overload("bytes_to_string", (BYTES,), STRING, bytes_to_string, *_TO_STRING),
+        _from("double_to_string", DOUBLE, STRING, text_format.double),
+        _from("duration_to_string", DURATION, STRING, text_format.duration),
+        _from("int64_to_string", INT, STRING, integer_to_string),
+        _from("timestamp_to_string", TIMESTAMP, STRING, text_format.timestamp),
+        _from("uint64_to_string", UINT, STRING, integer_to_string),
+    ),
+    function(
+        "timestamp",
+        _from("timestamp_to_timestamp", TIMESTAMP, TIMESTAMP, _identity),
+        _from("int64_to_timestamp", INT, TIMESTAMP, int_to_timestamp),
+        _from("string_to_timestamp", STRING, TIMESTAMP, times.parse_timestamp),
+    ),
+    function(
+        "uint",
+        _from("uint64_to_uint64", UINT, UINT, _identity),
+        _from("double_to_uint64", DOUBLE, UINT, double_to_uint),
+        _from("int64_to_uint64", INT, UINT, int_to_uint),
+        _from("string_to_uint64", STRING, UINT, string_to_uint),
     ),
 )

@@ -6,28 +6,26 @@ declared here only says their types.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 from dray.cel import types
 from dray.cel.functions import cost_estimates, dispatching, runtime_costs
-from dray.cel.functions.overloads import Function, Library, Overload
+from dray.cel.functions.dispatching import operator, refuse
+from dray.cel.functions.overloads import Function, Library, Overload, member
 from dray.cel.runtime import operations, values
+from dray.cel.types import BOOL, BYTES, DYN, INT, STRING, Type
 
-_A = types.parameter("A")
-_B = types.parameter("B")
-_K = types.parameter("K")
-_V = types.parameter("V")
+_A, _B, _K, _V = map(types.parameter, "ABKV")
 _LIST_A = types.list_of(_A)
 _MAP_AB = types.map_of(_A, _B)
 _LIST_V = types.list_of(_V)
 _MAP_KV = types.map_of(_K, _V)
 _OPTIONAL_V = types.optional_of(_V)
+_OPTIONAL_LIST = types.optional_of(_LIST_V)
+_OPTIONAL_MAP = types.optional_of(_MAP_KV)
 
 _SIZED: frozenset[Any] = values.LIST_CLASSES | values.MAP_CLASSES | {str, bytes}
-
-
-def _special_form(*operands: Any) -> NoReturn:
-    raise values.no_such_overload()
 
 
 def logical_not(operand: Any) -> bool:
@@ -66,96 +64,67 @@ def optional_index(container: Any, key: Any) -> Any:
     return values.NONE if plain is values.MISSING else operations.wrap(operations.probe(plain, key))
 
 
+def _membership_cost(arguments: Sequence[Any], result: Any) -> int:
+    return runtime_costs.size(arguments[1])
+
+
 def _membership(name: str) -> Function:
-    return dispatching.operator(
+    price = (cost_estimates.membership, _membership_cost)
+    return operator(
         name,
         is_member,
-        Overload(
-            "in_list",
-            (_A, _LIST_A),
-            types.BOOL,
-            is_member,
-            estimate=cost_estimates.membership,
-            cost=lambda arguments, result: runtime_costs.size(arguments[1]),
-        ),
-        Overload("in_map", (_A, _MAP_AB), types.BOOL, is_member),
+        Overload("in_list", (_A, _LIST_A), BOOL, is_member, *price),
+        Overload("in_map", (_A, _MAP_AB), BOOL, is_member),
     )
 
 
 def _unary(name: str, id: str, call: Any) -> Function:
-    return dispatching.operator(name, call, Overload(id, (types.BOOL,), types.BOOL, call))
+    return operator(name, call, Overload(id, (BOOL,), BOOL, call))
 
 
-def _special(name: str, id: str, arguments: tuple[types.Type, ...], result: types.Type) -> Function:
-    return dispatching.operator(name, _special_form, Overload(id, arguments, result, _special_form))
+def _special(name: str, id: str, arguments: tuple[Type, ...], result: Type) -> Function:
+    return operator(name, refuse, Overload(id, arguments, result, refuse))
 
 
 def _size() -> Function:
-    sized = {"bytes": types.BYTES, "list": _LIST_A, "map": _MAP_AB, "string": types.STRING}
+    sized = {"bytes": BYTES, "list": _LIST_A, "map": _MAP_AB, "string": STRING}
     overloads: list[Overload] = []
     for name, type in sized.items():
-        overloads.append(Overload(f"size_{name}", (type,), types.INT, len))
-        overloads.append(Overload(f"{name}_size", (type,), types.INT, len, member=True))
-    return dispatching.operator("size", size, *overloads)
+        overloads.append(Overload(f"size_{name}", (type,), INT, len))
+        overloads.append(member(f"{name}_size", (type,), INT, len))
+    return operator("size", size, *overloads)
 
 
-LIBRARY = Library(
-    "logic",
-    (
-        _special("_?_:_", "conditional", (types.BOOL, _A, _A), _A),
-        _special("_&&_", "logical_and", (types.BOOL, types.BOOL), types.BOOL),
-        _special("_||_", "logical_or", (types.BOOL, types.BOOL), types.BOOL),
-        _unary("!_", "logical_not", logical_not),
-        _unary("@not_strictly_false", "not_strictly_false", not_strictly_false),
-        _unary("__not_strictly_false__", "__not_strictly_false__", not_strictly_false),
-        _membership("@in"),
-        _membership("_in_"),
-        _membership("in"),
-        _size(),
-        dispatching.operator(
-            "_[_]",
-            index,
-            Overload("index_list", (_LIST_A, types.INT), _A, index),
-            Overload("index_map", (_MAP_AB, _A), _B, index),
-            Overload(
-                "optional_list_index_int",
-                (types.optional_of(_LIST_V), types.INT),
-                _OPTIONAL_V,
-                index,
-            ),
-            Overload(
-                "optional_map_index_value", (types.optional_of(_MAP_KV), _K), _OPTIONAL_V, index
-            ),
-        ),
-        dispatching.operator(
-            "_[?_]",
-            optional_index,
-            Overload(
-                "list_optindex_optional_int", (_LIST_V, types.INT), _OPTIONAL_V, optional_index
-            ),
-            Overload(
-                "optional_list_optindex_optional_int",
-                (types.optional_of(_LIST_V), types.INT),
-                _OPTIONAL_V,
-                optional_index,
-            ),
-            Overload("map_optindex_optional_value", (_MAP_KV, _K), _OPTIONAL_V, optional_index),
-            Overload(
-                "optional_map_optindex_optional_value",
-                (types.optional_of(_MAP_KV), _K),
-                _OPTIONAL_V,
-                optional_index,
-            ),
-        ),
-        dispatching.operator(
-            "_?._",
-            optional_index,
-            Overload(
-                "select_optional_field",
-                (types.DYN, types.STRING),
-                _OPTIONAL_V,
-                optional_index,
-            ),
-        ),
+def _optional_indexing(id: str, container: Type, key: Type) -> Overload:
+    return Overload(id, (container, key), _OPTIONAL_V, optional_index)
+
+
+LIBRARY: Library = (
+    _special("_?_:_", "conditional", (BOOL, _A, _A), _A),
+    _special("_&&_", "logical_and", (BOOL, BOOL), BOOL),
+    _special("_||_", "logical_or", (BOOL, BOOL), BOOL),
+    _unary("!_", "logical_not", logical_not),
+    _unary("@not_strictly_false", "not_strictly_false", not_strictly_false),
+    _unary("__not_strictly_false__", "__not_strictly_false__", not_strictly_false),
+    _membership("@in"),
+    _membership("_in_"),
+    _membership("in"),
+    _size(),
+    operator(
+        "_[_]",
+        index,
+        Overload("index_list", (_LIST_A, INT), _A, index),
+        Overload("index_map", (_MAP_AB, _A), _B, index),
+        Overload("optional_list_index_int", (_OPTIONAL_LIST, INT), _OPTIONAL_V, index),
+        Overload("optional_map_index_value", (_OPTIONAL_MAP, _K), _OPTIONAL_V, index),
     ),
+    operator(
+        "_[?_]",
+        optional_index,
+        _optional_indexing("list_optindex_optional_int", _LIST_V, INT),
+        _optional_indexing("optional_list_optindex_optional_int", _OPTIONAL_LIST, INT),
+        _optional_indexing("map_optindex_optional_value", _MAP_KV, _K),
+        _optional_indexing("optional_map_optindex_optional_value", _OPTIONAL_MAP, _K),
+    ),
+    operator("_?._", optional_index, _optional_indexing("select_optional_field", DYN, STRING)),
 )

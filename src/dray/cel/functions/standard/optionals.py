@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from dray.cel import types
-from dray.cel.functions import dispatching, runtime_costs
-from dray.cel.functions.overloads import Library, Overload
+from dray.cel.functions import runtime_costs
+from dray.cel.functions.dispatching import function, operator
+from dray.cel.functions.overloads import Library, Overload, member
 from dray.cel.runtime import text_format, times, values
 from dray.cel.runtime.values import EvaluationError, Optional
 
@@ -48,10 +50,6 @@ def value(optional: Optional) -> Any:
     return optional.value
 
 
-def has_value(optional: Optional) -> bool:
-    return optional.has_value
-
-
 def or_optional(optional: Any, other: Any) -> Any:
     if optional.__class__ is not Optional:
         raise values.no_such_overload()
@@ -80,57 +78,22 @@ def unwrap(optionals: values.CelList) -> list[Any]:
     return [optional.value for optional in optionals if optional.has_value]
 
 
-LIBRARY = Library(
-    "optionals",
-    (
-        dispatching.function("optional.of", Overload("optional_of", (_V,), _OPTIONAL, Optional)),
-        dispatching.function(
-            "optional.ofNonZeroValue",
-            Overload("optional_ofNonZeroValue", (_V,), _OPTIONAL, of_non_zero_value),
-        ),
-        dispatching.function("optional.none", Overload("optional_none", (), _OPTIONAL, none)),
-        dispatching.function(
-            "optional.unwrap", Overload("optional_unwrap", (_OPTIONALS,), _LIST, unwrap)
-        ),
-        dispatching.function(
-            "unwrapOpt", Overload("optional_unwrapOpt", (_OPTIONALS,), _LIST, unwrap, member=True)
-        ),
-        dispatching.function(
-            "value", Overload("optional_value", (_OPTIONAL,), _V, value, member=True)
-        ),
-        dispatching.function(
-            "hasValue",
-            Overload("optional_hasValue", (_OPTIONAL,), types.BOOL, has_value, member=True),
-        ),
-        dispatching.operator(
-            "or",
-            or_optional,
-            Overload(
-                "optional_or_optional",
-                (_OPTIONAL, _OPTIONAL),
-                _OPTIONAL,
-                or_optional,
-                member=True,
-                cost=runtime_costs.free,
-            ),
-            cost=runtime_costs.free,
-        ),
-        dispatching.operator(
-            "orValue",
-            or_value,
-            Overload(
-                "optional_orValue_value",
-                (_OPTIONAL, _V),
-                _V,
-                or_value,
-                member=True,
-                cost=runtime_costs.free,
-            ),
-            cost=runtime_costs.free,
-        ),
-        dispatching.function(
-            "first", Overload("list_first", (_LIST,), _OPTIONAL, first, member=True)
-        ),
-        dispatching.function("last", Overload("list_last", (_LIST,), _OPTIONAL, last, member=True)),
-    ),
+_FREE = (None, runtime_costs.free)
+_OR = member("optional_or_optional", (_OPTIONAL, _OPTIONAL), _OPTIONAL, or_optional, *_FREE)
+_OR_VALUE = member("optional_orValue_value", (_OPTIONAL, _V), _V, or_value, *_FREE)
+_HAS_VALUE = attrgetter("has_value")
+_OF_NON_ZERO = Overload("optional_ofNonZeroValue", (_V,), _OPTIONAL, of_non_zero_value)
+
+LIBRARY: Library = (
+    function("optional.of", Overload("optional_of", (_V,), _OPTIONAL, Optional)),
+    function("optional.ofNonZeroValue", _OF_NON_ZERO),
+    function("optional.none", Overload("optional_none", (), _OPTIONAL, none)),
+    function("optional.unwrap", Overload("optional_unwrap", (_OPTIONALS,), _LIST, unwrap)),
+    function("unwrapOpt", member("optional_unwrapOpt", (_OPTIONALS,), _LIST, unwrap)),
+    function("value", member("optional_value", (_OPTIONAL,), _V, value)),
+    function("hasValue", member("optional_hasValue", (_OPTIONAL,), types.BOOL, _HAS_VALUE)),
+    operator("or", or_optional, _OR, cost=runtime_costs.free),
+    operator("orValue", or_value, _OR_VALUE, cost=runtime_costs.free),
+    function("first", member("list_first", (_LIST,), _OPTIONAL, first)),
+    function("last", member("list_last", (_LIST,), _OPTIONAL, last)),
 )

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from dray.cel import types
-from dray.cel.functions import cost_estimates, dispatching, runtime_costs
-from dray.cel.functions.overloads import CallEstimate, Library, Operand, Overload, Range
+from dray.cel.functions import cost_estimates, dispatching, prices, runtime_costs
+from dray.cel.functions.dispatching import charged, operator
+from dray.cel.functions.overloads import CallEstimate, Library, Operand, Overload, Range, member
 from dray.cel.runtime import regexes, values
 from dray.cel.runtime.values import EvaluationError
-from dray.cel.types import Type
 
 _STRING = types.STRING
 _STRINGS = types.list_of(_STRING)
@@ -44,63 +44,21 @@ def _find_estimate(operands: Sequence[Operand]) -> CallEstimate:
     return CallEstimate(cost, Range(0, operands[0].size_or_unknown.high))
 
 
-_FIND_ALL_COST = runtime_costs.with_output(runtime_costs.match)
+_TEXTS = (_STRING, _STRING)
+_FIND = (_find_estimate, runtime_costs.match)
+_FIND_ALL = (_find_estimate, runtime_costs.with_output(runtime_costs.match))
 
-
-def _finding_all(id: str, *limit: Type) -> Overload:
-    return Overload(
-        id,
-        (_STRING, _STRING, *limit),
-        _STRINGS,
-        find_all,
-        member=True,
-        estimate=_find_estimate,
-        cost=_FIND_ALL_COST,
-    )
-
-
-LIBRARY = Library(
-    "regular expressions",
-    (
-        dispatching.operator(
-            "matches",
-            matches,
-            Overload(
-                "matches",
-                (_STRING, _STRING),
-                types.BOOL,
-                matches,
-                estimate=cost_estimates.match,
-                cost=runtime_costs.match,
-            ),
-            Overload(
-                "matches_string",
-                (_STRING, _STRING),
-                types.BOOL,
-                matches,
-                member=True,
-                estimate=cost_estimates.match,
-                cost=runtime_costs.match,
-            ),
-        ),
-        dispatching.function(
-            "find",
-            Overload(
-                "string_find_string",
-                (_STRING, _STRING),
-                _STRING,
-                find,
-                member=True,
-                estimate=_find_estimate,
-                cost=runtime_costs.match,
-            ),
-            dispatch_cost=runtime_costs.match,
-        ),
-        dispatching.function(
-            "findAll",
-            _finding_all("string_find_all_string"),
-            _finding_all("string_find_all_string_int", types.INT),
-            dispatch_cost=_FIND_ALL_COST,
-        ),
+LIBRARY: Library = (
+    operator(
+        "matches",
+        matches,
+        Overload("matches", _TEXTS, types.BOOL, matches, *prices.MATCH),
+        member("matches_string", _TEXTS, types.BOOL, matches, *prices.MATCH),
+    ),
+    charged("find", member("string_find_string", _TEXTS, _STRING, find, *_FIND)),
+    charged(
+        "findAll",
+        member("string_find_all_string", _TEXTS, _STRINGS, find_all, *_FIND_ALL),
+        member("string_find_all_string_int", (*_TEXTS, types.INT), _STRINGS, find_all, *_FIND_ALL),
     ),
 )

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dray.cel import types
-from dray.cel.functions import cost_estimates, dispatching, runtime_costs
+from dray.cel.functions import cost_estimates, prices, runtime_costs
+from dray.cel.functions.dispatching import charged, function, operator
 from dray.cel.functions.overloads import (
     UNKNOWN,
     CallEstimate,
@@ -18,7 +19,9 @@ from dray.cel.functions.overloads import (
     Operand,
     Overload,
     Range,
+    member,
 )
+from dray.cel.functions.prices import Price
 from dray.cel.runtime import text_format, values
 from dray.cel.runtime.values import EvaluationError
 from dray.cel.syntax.nodes import Literal
@@ -36,17 +39,7 @@ _UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _TO_LOWER = str.maketrans(_UPPER, _UPPER.lower())
 _TO_UPPER = str.maketrans(_UPPER.lower(), _UPPER)
 _QUOTED = str.maketrans(
-    {
-        "\a": "\\a",
-        "\b": "\\b",
-        "\f": "\\f",
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-        "\v": "\\v",
-        "\\": "\\\\",
-        '"': '\\"',
-    }
+    {plain: f"\\{letter}" for plain, letter in zip('\a\b\f\n\r\t\v\\"', 'abfnrtv\\"', strict=True)}
 )
 
 MAXIMUM_RESULT = 1_000_000
@@ -196,124 +189,75 @@ def _quote_estimate(operands: Sequence[Operand]) -> CallEstimate:
     return CallEstimate(size.scale(runtime_costs.STRING_FACTOR), result)
 
 
-def _member(
-    id: str,
-    arguments: tuple[Type, ...],
-    result: Type,
-    call: Callable[..., Any],
-    estimate: cost_estimates.Estimate | None = None,
-    cost: runtime_costs.Cost | None = None,
-) -> Overload:
-    return Overload(id, (_STRING, *arguments), result, call, True, estimate, cost)
-
-
 def _transformation(name: str, id: str, call: Callable[[str], str]) -> Function:
     """Return a function that reads every character once."""
-    overload = _member(id, (), _STRING, call, cost_estimates.scan_keeping_size, runtime_costs.scan)
-    return dispatching.function(name, overload, dispatch_cost=runtime_costs.scan)
+    return charged(name, member(id, (_STRING,), _STRING, call, *prices.SCAN_KEEPING_SIZE))
 
 
-def _search(id: str, arguments: tuple[Type, ...], call: Callable[..., int]) -> Overload:
-    return _member(id, arguments, _INT, call, cost_estimates.traversal, runtime_costs.traversal)
+def _search(id: str, call: Callable[..., int], *offset: Type) -> Overload:
+    return member(id, (_STRING, _STRING, *offset), _INT, call, *prices.TRAVERSAL)
 
 
-def _test(
-    name: str,
-    id: str,
-    call: Callable[[Any, Any], bool],
-    estimate: cost_estimates.Estimate,
-    cost: runtime_costs.Cost,
-) -> Function:
-    overload = _member(id, (_STRING,), types.BOOL, call, estimate, cost)
-    return dispatching.operator(name, call, overload, cost=cost)
+def _test(name: str, id: str, call: Callable[[Any, Any], bool], price: Price) -> Function:
+    overload = member(id, (_STRING, _STRING), types.BOOL, call, *price)
+    return operator(name, call, overload, cost=overload.cost)
 
 
-_SCAN = (cost_estimates.scan_keeping_size, runtime_costs.scan)
-_SCAN_SECOND = (cost_estimates.scan_second, runtime_costs.scan_second)
+def _substring(id: str, call: Callable[..., str], *positions: Type) -> Overload:
+    return member(id, (_STRING, *positions), _STRING, call, *prices.SCAN_KEEPING_SIZE)
+
+
 _JOIN = (_join_estimate, runtime_costs.scan_result_twice)
-_REPLACE_COST = _SPLIT_COST = runtime_costs.with_output(runtime_costs.scan_twice)
+_SPLIT = (_split_estimate, runtime_costs.with_output(runtime_costs.scan_twice))
+_REPLACE = (cost_estimates.replacement, runtime_costs.with_output(runtime_costs.scan_twice))
+_QUOTE = (_quote_estimate, runtime_costs.scan)
 
 
 def _splitting(id: str, *limit: Type) -> Overload:
-    return Overload(
-        id,
-        (_STRING, _STRING, *limit),
-        _STRINGS,
-        split,
-        member=True,
-        estimate=_split_estimate,
-        cost=_SPLIT_COST,
-    )
+    return member(id, (_STRING, _STRING, *limit), _STRINGS, split, *_SPLIT)
 
 
 def _replacing(id: str, *limit: Type) -> Overload:
-    return Overload(
-        id,
-        (_STRING, _STRING, _STRING, *limit),
-        _STRING,
-        replace,
-        member=True,
-        estimate=cost_estimates.replacement,
-        cost=_REPLACE_COST,
-    )
+    return member(id, (_STRING, _STRING, _STRING, *limit), _STRING, replace, *_REPLACE)
 
 
-LIBRARY = Library(
-    "strings",
-    (
-        _test("contains", "contains_string", contains, cost_estimates.search, runtime_costs.search),
-        _test("startsWith", "starts_with_string", starts_with, *_SCAN_SECOND),
-        _test("endsWith", "ends_with_string", ends_with, *_SCAN_SECOND),
-        dispatching.function("charAt", _member("string_char_at_int", (_INT,), _STRING, char_at)),
-        dispatching.function(
-            "indexOf",
-            _search("string_index_of_string", (_STRING,), index_of),
-            _search("string_index_of_string_int", (_STRING, _INT), index_of),
-            dispatch_cost=runtime_costs.traversal,
-        ),
-        dispatching.function(
-            "lastIndexOf",
-            _search("string_last_index_of_string", (_STRING,), last_index_of),
-            _search("string_last_index_of_string_int", (_STRING, _INT), last_index_of_before),
-            dispatch_cost=runtime_costs.traversal,
-        ),
-        _transformation("lowerAscii", "string_lower_ascii", lower_ascii),
-        _transformation("upperAscii", "string_upper_ascii", upper_ascii),
-        _transformation("trim", "string_trim", trim),
-        dispatching.function(
-            "replace",
-            _replacing("string_replace_string_string"),
-            _replacing("string_replace_string_string_int", _INT),
-            dispatch_cost=_REPLACE_COST,
-        ),
-        dispatching.function(
-            "split",
-            _splitting("string_split_string"),
-            _splitting("string_split_string_int", _INT),
-            dispatch_cost=_SPLIT_COST,
-        ),
-        dispatching.function(
-            "substring",
-            _member("string_substring_int", (_INT,), _STRING, substring, *_SCAN),
-            _member("string_substring_int_int", (_INT, _INT), _STRING, substring_between, *_SCAN),
-            dispatch_cost=runtime_costs.scan,
-        ),
-        dispatching.function(
-            "strings.quote",
-            Overload(
-                "strings_quote",
-                (_STRING,),
-                _STRING,
-                quote,
-                estimate=_quote_estimate,
-                cost=runtime_costs.scan,
-            ),
-        ),
-        dispatching.function(
-            "join",
-            Overload("list_join", (_STRINGS,), _STRING, join, True, *_JOIN),
-            Overload("list_join_string", (_STRINGS, _STRING), _STRING, join, True, *_JOIN),
-            dispatch_cost=runtime_costs.scan_result_twice,
-        ),
+LIBRARY: Library = (
+    _test("contains", "contains_string", contains, prices.SEARCH),
+    _test("startsWith", "starts_with_string", starts_with, prices.SCAN_SECOND),
+    _test("endsWith", "ends_with_string", ends_with, prices.SCAN_SECOND),
+    function("charAt", member("string_char_at_int", (_STRING, _INT), _STRING, char_at)),
+    charged(
+        "indexOf",
+        _search("string_index_of_string", index_of),
+        _search("string_index_of_string_int", index_of, _INT),
+    ),
+    charged(
+        "lastIndexOf",
+        _search("string_last_index_of_string", last_index_of),
+        _search("string_last_index_of_string_int", last_index_of_before, _INT),
+    ),
+    _transformation("lowerAscii", "string_lower_ascii", lower_ascii),
+    _transformation("upperAscii", "string_upper_ascii", upper_ascii),
+    _transformation("trim", "string_trim", trim),
+    charged(
+        "replace",
+        _replacing("string_replace_string_string"),
+        _replacing("string_replace_string_string_int", _INT),
+    ),
+    charged(
+        "split",
+        _splitting("string_split_string"),
+        _splitting("string_split_string_int", _INT),
+    ),
+    charged(
+        "substring",
+        _substring("string_substring_int", substring, _INT),
+        _substring("string_substring_int_int", substring_between, _INT, _INT),
+    ),
+    function("strings.quote", Overload("strings_quote", (_STRING,), _STRING, quote, *_QUOTE)),
+    charged(
+        "join",
+        member("list_join", (_STRINGS,), _STRING, join, *_JOIN),
+        member("list_join_string", (_STRINGS, _STRING), _STRING, join, *_JOIN),
     ),
 )

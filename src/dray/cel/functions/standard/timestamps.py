@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dray.cel import types
 from dray.cel.functions import dispatching
-from dray.cel.functions.overloads import Function, Library, Overload
+from dray.cel.functions.overloads import Function, Library, Overload, member
 from dray.cel.runtime import text_format, times
 from dray.cel.runtime.times import Calendar
 from dray.cel.runtime.values import Duration, Timestamp
+from dray.cel.types import DURATION, INT, STRING, TIMESTAMP
 
 Field = Callable[[Calendar], int]
 
@@ -24,8 +24,8 @@ def _overloads(id: str, zoned_id: str, field: Field) -> tuple[Overload, Overload
         return field(times.calendar(instant, times.offset_in_zone(instant, zone)))
 
     return (
-        Overload(id, (types.TIMESTAMP,), types.INT, in_utc, member=True),
-        Overload(zoned_id, (types.TIMESTAMP, types.STRING), types.INT, in_zone, member=True),
+        member(id, (TIMESTAMP,), INT, in_utc),
+        member(zoned_id, (TIMESTAMP, STRING), INT, in_zone),
     )
 
 
@@ -34,13 +34,17 @@ def _date_field(name: str, id: str, field: Field) -> Function:
 
 
 def _time_field(
-    name: str, unit: str, field: Field, of_duration: Callable[[Duration], int], zoned_suffix: str
+    name: str,
+    unit: str,
+    field: Field,
+    of_duration: Callable[[Duration], int],
+    zoned: str = "with_tz",
 ) -> Function:
     id = f"timestamp_to_{unit}"
     return dispatching.function(
         name,
-        *_overloads(id, f"{id}_{zoned_suffix}", field),
-        Overload(f"duration_to_{unit}", (types.DURATION,), types.INT, of_duration, member=True),
+        *_overloads(id, f"{id}_{zoned}", field),
+        member(f"duration_to_{unit}", (DURATION,), INT, of_duration),
     )
 
 
@@ -61,24 +65,19 @@ def whole_milliseconds(span: Duration) -> int:
     return milliseconds if span.nanoseconds > 0 else -milliseconds
 
 
-LIBRARY = Library(
-    "timestamps",
-    (
-        _date_field("getFullYear", "timestamp_to_year", lambda at: at.year),
-        _date_field("getMonth", "timestamp_to_month", lambda at: at.month - 1),
-        _date_field("getDayOfYear", "timestamp_to_day_of_year", lambda at: at.day_of_year),
-        _date_field("getDayOfMonth", "timestamp_to_day_of_month", lambda at: at.day - 1),
-        _date_field("getDate", "timestamp_to_day_of_month_1_based", lambda at: at.day),
-        _date_field("getDayOfWeek", "timestamp_to_day_of_week", lambda at: at.weekday),
-        _time_field("getHours", "hours", lambda at: at.hour, whole_hours, "with_tz"),
-        _time_field("getMinutes", "minutes", lambda at: at.minute, whole_minutes, "with_tz"),
-        _time_field("getSeconds", "seconds", lambda at: at.second, whole_seconds, "tz"),
-        _time_field(
-            "getMilliseconds",
-            "milliseconds",
-            lambda at: at.nanosecond // 10**6,
-            whole_milliseconds,
-            "with_tz",
-        ),
-    ),
+def _milliseconds(at: Calendar) -> int:
+    return at.nanosecond // 10**6
+
+
+LIBRARY: Library = (
+    _date_field("getFullYear", "timestamp_to_year", lambda at: at.year),
+    _date_field("getMonth", "timestamp_to_month", lambda at: at.month - 1),
+    _date_field("getDayOfYear", "timestamp_to_day_of_year", lambda at: at.day_of_year),
+    _date_field("getDayOfMonth", "timestamp_to_day_of_month", lambda at: at.day - 1),
+    _date_field("getDate", "timestamp_to_day_of_month_1_based", lambda at: at.day),
+    _date_field("getDayOfWeek", "timestamp_to_day_of_week", lambda at: at.weekday),
+    _time_field("getHours", "hours", lambda at: at.hour, whole_hours),
+    _time_field("getMinutes", "minutes", lambda at: at.minute, whole_minutes),
+    _time_field("getSeconds", "seconds", lambda at: at.second, whole_seconds, "tz"),
+    _time_field("getMilliseconds", "milliseconds", _milliseconds, whole_milliseconds),
 )

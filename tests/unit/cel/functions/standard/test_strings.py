@@ -126,7 +126,7 @@ def test_lists_longer_than_their_price_covers_are_charged() -> None:
 
 def test_functions_charged_for_their_output_are_known_as_such() -> None:
     for library in (strings.LIBRARY, string_format.LIBRARY, regexes.LIBRARY, lists.LIBRARY):
-        for function in library.functions:
+        for function in library:
             is_charged = any(
                 overload.cost and overload.cost.__qualname__.startswith("with_output")
                 for overload in function.overloads
