@@ -154,7 +154,7 @@ class App:
         if info.subresource not in ("", "status"):
             raise _not_allowed()
         _check_verb(call)
-        if request_info.is_watch(call.request) and method == "GET":
+        if call.request.flag("watch") and method == "GET":
             return self._counted(call, await watches.watch(call, self.store, self.encodings))
         return await self._verb(call)
 

@@ -13,12 +13,7 @@ from dray.api import kinds
 from dray.api.types.core import PriorityClass
 from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import (
-    NO_REQUIREMENTS,
-    AdmissionRequest,
-    AdmissionRule,
-    CommitRequirements,
-)
+from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
@@ -63,20 +58,17 @@ class Priorities(AdmissionRule):
 
     async def mutate(self, admission: AdmissionRequest) -> None:
         if admission.is_about("", "Pod"):
-            if admission.operation == admission_chain.CREATE:
+            if admission.is_create:
                 await self._set_pod_priority(admission)
             elif admission.operation == admission_chain.UPDATE:
                 _keep_priority(admission)
-        elif admission.operation == admission_chain.CREATE and admission.is_about(
-            "scheduling.k8s.io", "PodGroup"
-        ):
+        elif admission.is_create and admission.is_about("scheduling.k8s.io", "PodGroup"):
             await self._set_group_priority(admission)
 
-    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+    async def validate(self, admission: AdmissionRequest) -> None:
         is_write = admission.operation in (admission_chain.CREATE, admission_chain.UPDATE)
         if is_write and admission.is_about("scheduling.k8s.io", "PriorityClass"):
             await self._check_only_default(admission)
-        return NO_REQUIREMENTS
 
     async def _set_pod_priority(self, admission: AdmissionRequest) -> None:
         spec = _spec(admission)
@@ -122,27 +114,23 @@ class Priorities(AdmissionRule):
 
     async def _default(self) -> PriorityClass | None:
         """Return the default class, or None; of several after a race, the lowest."""
-        marked = [
-            stored.value for stored in await self._classes.all() if stored.value.global_default
-        ]
+        classes = [stored.value for stored in await self._classes.all()]
+        marked = [priority_class for priority_class in classes if priority_class.global_default]
         return min(marked, key=operator.attrgetter("value"), default=None)
 
     async def _check_only_default(self, admission: AdmissionRequest) -> None:
         if not (admission.new or {}).get("globalDefault"):
             return
         default = await self._default()
-        if default is None:
-            return
-        name = default.metadata.name
-        if admission.operation == admission_chain.CREATE or name != admission.name:
+        if default and (admission.is_create or default.metadata.name != admission.name):
             raise admission.forbidden(
-                f"PriorityClass {name} is already marked as default. Only one default can exist"
+                f"PriorityClass {default.metadata.name} is already marked as default. "
+                "Only one default can exist"
             )
 
 
 def _spec(admission: AdmissionRequest) -> JsonObject:
-    assert admission.new is not None
-    spec: JsonObject = admission.new.setdefault("spec", {})
+    spec: JsonObject = admission.document.setdefault("spec", {})
     return spec
 
 

@@ -23,8 +23,7 @@ from dray.apiserver.access.service_account_tokens import DEFAULT_AUDIENCE
 from dray.apiserver.patching import managed_fields
 from dray.apiserver.request import validation, write_options
 from dray.apiserver.request.call import Call
-from dray.apiserver.subresources import common
-from dray.apiserver.verbs import reads
+from dray.apiserver.verbs import reads, writes
 from dray.validation import fields
 
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
@@ -70,7 +69,7 @@ class Reviews:
         namespace = (_read(call).get("spec") or {}).get("namespace")
         if not namespace:
             raise errors.bad_request("no namespace on request")
-        rules = self.authorizer.rules(call.user, namespace)
+        rules = self.authorizer.policy.rules(call.user, namespace)
         status = {
             "resourceRules": list(_resource_rules(rules)),
             "nonResourceRules": list(_path_rules(rules)),
@@ -120,7 +119,7 @@ class Reviews:
 
 def _read(call: Call) -> JsonObject:
     options = write_options.parse(call.request, "CreateOptions")
-    document = common.body_of(call, call.gvk, options).document
+    document = writes.read_body(call, call.gvk, options).document
     for part in ("metadata", "spec"):
         document[part] = document.get(part) or {}
     document.pop("status", None)

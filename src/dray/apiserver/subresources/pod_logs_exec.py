@@ -17,7 +17,7 @@ from dray.api.types.meta import JsonObject
 from dray.apiserver.node_agents import NodeAgents
 from dray.apiserver.request import validation
 from dray.apiserver.request.call import Call
-from dray.apiserver.subresources import common
+from dray.apiserver.verbs import reads
 from dray.store.store import Store
 from dray.validation import fields
 
@@ -57,8 +57,7 @@ class PodAccess:
         return await self.agents.connect(place.node, _path(what, call, place), query, protocols)
 
     async def _place(self, call: Call) -> ContainerLocation:
-        entry = await common.entry_of(self.store, call)
-        pod = common.document_of(entry, call)
+        pod = (await reads.stored_object(call, self.store)).document
         return ContainerLocation(pod["spec"].get("nodeName", ""), _container(call, pod))
 
 

@@ -23,7 +23,7 @@ from dray.apiserver.request.call import Call
 from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.lookup import Lookup
 from dray.apiserver.subresources import common
-from dray.apiserver.verbs import reads
+from dray.apiserver.verbs import reads, writes
 from dray.store.store import Store
 from dray.validation import fields
 
@@ -55,8 +55,8 @@ class TokenRequests:
 
     async def create(self, call: Call) -> Response:
         options = write_options.parse(call.request, "CreateOptions")
-        request = common.body_of(call, TOKEN_REQUEST, options).document
-        account = common.document_of(await common.entry_of(self.store, call), call)["metadata"]
+        request = writes.read_body(call, TOKEN_REQUEST, options).document
+        account = (await reads.stored_object(call, self.store)).document["metadata"]
         _complete(call, request, account)
         admission = common.creation(call, request, "token", dry_run=options.dry_run)
         await self.chain.mutate(admission)

@@ -6,6 +6,7 @@ finalizer (`writes`) deletes it.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,16 +22,12 @@ from dray.api.ids import GroupKind, GroupResource
 from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import (
-    AdmissionChain,
-    AdmissionRequest,
-    CommitRequirements,
-)
+from dray.apiserver.admission.admission_chain import AdmissionChain, AdmissionRequest
 from dray.apiserver.request import bodies, selection, warning_headers, write_options
 from dray.apiserver.request.call import Call
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.verbs import reads
-from dray.store.store import Delete, Entry, GuardFailed, Put, Store, Transaction
+from dray.store.store import Delete, Entry, GuardFailed, Operation, Put, Store
 
 BACKGROUND, FOREGROUND, ORPHAN = "Background", "Foreground", "Orphan"
 FINALIZERS: Mapping[str, str] = {FOREGROUND: "foregroundDeletion", ORPHAN: "orphan"}
@@ -93,26 +90,17 @@ class Deleter:
             except errors.NotFound:
                 continue
             deleted.append(versions.from_storage(outcome.document, call.gvk.api_version))
-        for document in deleted:
-            document.pop("kind", None)
-            document.pop("apiVersion", None)
         metadata = reads.list_metadata(listing, prefix)
-        items = [codec.encode(document) for document in deleted]
+        items = [codec.encode(_without_type(document)) for document in deleted]
         return reads.json_response(reads.encode_list(call, metadata, items))
 
     async def delete_one(self, call: Call, options: DeleteOptions) -> DeletionResult:
         """Delete or mark an object; repeat after another writer's commit."""
         for _ in range(ATTEMPTS):
-            with store_keys.translated():
-                entry = await self.store.get(call.key)
-            if entry is None:
-                raise call.not_found()
-            document = codec.from_stored(entry, store_keys.storage_gvk(call.kind))
+            entry, document = await reads.stored_object(call, self.store)
             check_preconditions(call, document, options)
-            try:
+            with contextlib.suppress(GuardFailed):
                 return await self._attempt(call, entry, document, options)
-            except GuardFailed:
-                continue
         raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
     async def _attempt(
@@ -138,38 +126,22 @@ class Deleter:
         document, marked = admission.old, admission.new
         assert document is not None
         requirements = await self.chain.validate(admission)
-        if marked is None:
-            document = _last_seen(call, document)
-            return DeletionResult(
-                await self._remove(call, entry, document, requirements, options), True
-            )
         if marked == document:
             return DeletionResult(document, False)
-        if not options.dry_run:
+        change: Operation = Delete(call.key, entry.revision)
+        if marked is not None:
             written = canonical.write(store_keys.storage_gvk(call.kind).schema_type, marked)
-            put = Put(call.key, codec.to_stored(written), entry.revision)
-            transaction = Transaction((put, *requirements.operations), requirements.guards)
-            with store_keys.translated():
-                revision = await self.store.commit(transaction)
-            marked["metadata"]["resourceVersion"] = str(revision)
-        return DeletionResult(marked, False)
-
-    async def _remove(
-        self,
-        call: Call,
-        entry: Entry,
-        document: JsonObject,
-        requirements: CommitRequirements,
-        options: DeleteOptions,
-    ) -> JsonObject:
+            change = Put(call.key, codec.to_stored(written), entry.revision)
+        result = _last_seen(call, document) if marked is None else marked
         if not options.dry_run:
-            delete = Delete(call.key, entry.revision)
             with store_keys.translated():
-                revision = await self.store.commit(
-                    Transaction((delete, *requirements.operations), requirements.guards)
-                )
-            document["metadata"]["resourceVersion"] = str(revision)
-        return document
+                revision = await self.store.commit(requirements.transaction(change))
+            result["metadata"]["resourceVersion"] = str(revision)
+        return DeletionResult(result, marked is None)
+
+
+def _without_type(document: JsonObject) -> JsonObject:
+    return {key: document[key] for key in document if key not in ("kind", "apiVersion")}
 
 
 def _last_seen(call: Call, document: JsonObject) -> JsonObject:
@@ -229,11 +201,8 @@ def _set_propagation(kind: Kind, metadata: JsonObject, options: DeleteOptions) -
         if kept or (kind.group, kind.kind) not in _ORPHANING:
             return
         policy = ORPHAN
-    finalizers = [
-        finalizer
-        for finalizer in metadata.get("finalizers") or ()
-        if finalizer not in FINALIZERS.values()
-    ]
+    given = metadata.get("finalizers") or ()
+    finalizers = [finalizer for finalizer in given if finalizer not in FINALIZERS.values()]
     if policy in FINALIZERS:
         finalizers.append(FINALIZERS[policy])
     if finalizers:

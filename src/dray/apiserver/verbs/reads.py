@@ -36,12 +36,30 @@ PAGE_ENTRIES = 1000
 """The number of entries per read if a selector may exclude most of them."""
 
 
+class StoredObject(NamedTuple):
+    """An entry of the store, and its object in the storage version."""
+
+    entry: Entry
+    document: JsonObject
+
+
 async def get(call: Call, store: Store) -> Response:
+    return respond_stored(call, await stored_entry(call, store))
+
+
+async def stored_entry(call: Call, store: Store) -> Entry:
+    """Return the stored object of the request. Raises NotFound."""
     with store_keys.translated():
         entry = await store.get(call.key)
     if entry is None:
         raise call.not_found()
-    return respond_stored(call, entry)
+    return entry
+
+
+async def stored_object(call: Call, store: Store) -> StoredObject:
+    """Return the stored object of the request, decoded. Raises NotFound."""
+    entry = await stored_entry(call, store)
+    return StoredObject(entry, codec.from_stored(entry, store_keys.storage_gvk(call.kind)))
 
 
 def respond_stored(
@@ -246,7 +264,7 @@ def parse_list_options(request: Request) -> ListOptions:
     requested_revision = parse_resource_version(request.parameter("resourceVersion"))
     token = request.parameter("continue")
     if request.parameter("sendInitialEvents"):
-        raise _forbidden_list_option("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        raise forbidden_list_option("sendInitialEvents", "sendInitialEvents is forbidden for list")
     if token:
         return _continued(token, limit, requested_revision, match)
     _check_match(request.parameter("resourceVersion"), match)
@@ -259,7 +277,7 @@ def parse_list_options(request: Request) -> ListOptions:
 def _continued(token: str, limit: int, requested_revision: int, match: str) -> ListOptions:
     if match:
         why = "resourceVersionMatch is forbidden when continue is provided"
-        raise _forbidden_list_option("resourceVersionMatch", why)
+        raise forbidden_list_option("resourceVersionMatch", why)
     start, revision = parse_continue(token)
     if requested_revision:
         raise errors.bad_request("specifying resource version is not allowed when using continue")
@@ -275,13 +293,13 @@ def _check_match(resource_version: str, match: str) -> None:
         )
     if match and not resource_version:
         why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        raise _forbidden_list_option("resourceVersionMatch", why)
+        raise forbidden_list_option("resourceVersionMatch", why)
     if match == "Exact" and resource_version == "0":
         why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        raise _forbidden_list_option("resourceVersionMatch", why)
+        raise forbidden_list_option("resourceVersionMatch", why)
 
 
-def _forbidden_list_option(field: str, why: str) -> errors.Invalid:
+def forbidden_list_option(field: str, why: str) -> errors.Invalid:
     return _invalid_list_option(field, "FieldValueForbidden", f"Forbidden: {why}")
 
 
