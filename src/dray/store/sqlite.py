@@ -29,7 +29,7 @@ from dray.store.watch import Stretch
 Answer = TypeVar("Answer")
 
 
-class SqliteStore(store.Store):
+class SqliteStore(committed_state.StateStore):
     """One file's store. Only `open` makes one."""
 
     def __init__(
@@ -41,20 +41,14 @@ class SqliteStore(store.Store):
         limits: watch.WatchLimits,
     ) -> None:
         self._file, self._past, self._reader = file, past, threads.reader
-        self._state = committed_state.CommittedState(loaded.image)
+        super().__init__(loaded.image)
         self._compacted = loaded.compacted
         self._fanout = watch.Fanout(loaded.image.revision, limits)
         self._writer = group_commit.GroupCommit(file, self._state, self._fanout, threads.writer)
-        self._closed = False
 
-    async def revision(self) -> int:
-        return self._state.revision
-
-    async def get(self, key: str) -> store.Entry | None:
-        return self._state.get(key)
-
-    def changed_at(self, area: str) -> int:
-        return self._state.changed_at(area)
+    @property
+    def _oldest(self) -> int:
+        return self._compacted
 
     async def list(
         self, prefix: str, *, limit: int = 0, after_key: str = "", revision: int | None = None
@@ -90,17 +84,8 @@ class SqliteStore(store.Store):
         self._check_reachable(after)
         return stretch
 
-    def _check_reachable(self, revision: int) -> None:
-        if self._closed:
-            raise store.Closed
-        if revision > self._state.revision:
-            raise store.FutureRevision(revision, self._state.revision)
-        if revision < self._compacted:
-            raise store.RevisionExpired(revision, self._compacted)
-
     async def compact(self, revision: int) -> None:
-        if revision > self._state.revision:
-            raise store.FutureRevision(revision, self._state.revision)
+        self._check_reached(revision)
         if revision <= self._compacted:
             return
         await self._writer.run(self._file.compact, revision)
@@ -117,8 +102,7 @@ class SqliteStore(store.Store):
         await self._read(backup.write, self._past.copy, target)
 
     async def _read(self, function: Callable[..., Answer], *arguments: object) -> Answer:
-        if self._closed:
-            raise store.Closed
+        self._check_open()
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._reader, function, *arguments)
