@@ -139,9 +139,8 @@ class App:
         kind = kinds.by_resource(info.group, info.version, info.resource)
         if kind is None or not self.discovery.serves(info.group, info.version):
             raise errors.path_not_found()
-        if info.subresource and kind.subresource(info.subresource) is None:
-            raise errors.path_not_found()
-        if not _is_in_scope(info, kind):
+        is_absent = info.subresource and kind.subresource(info.subresource) is None
+        if is_absent or not _is_in_scope(info, kind):
             raise errors.path_not_found()
         return kind
 
@@ -183,7 +182,7 @@ class App:
         if path in HEALTH_PATHS:
             return self._health(request, path)
         if path == "/version":
-            return _json(KUBERNETES_VERSION)
+            return reads.json_response(codec.encode(KUBERNETES_VERSION))
         if path == "/metrics":
             return _text(self.metrics.registry.render(), "text/plain; version=0.0.4")
         if path.startswith("/openapi/v3"):
@@ -218,7 +217,7 @@ class App:
         document = self._discovery_document(path.strip("/").split("/"))
         if document is None:
             raise errors.path_not_found()
-        return _json(document)
+        return reads.json_response(codec.encode(document))
 
     def _discovery_document(self, parts: list[str]) -> object | None:
         match parts:
@@ -283,11 +282,13 @@ def _check_verb(call: Call) -> None:
     info = call.info
     subresource = call.kind.subresource(info.subresource) if info.subresource else None
     allowed = subresource.verbs if subresource else call.kind.verbs
-    if info.verb not in allowed or (info.verb == "create" and info.name):
-        raise _not_allowed()
-    if info.verb in ("update", "patch") and not info.name:
-        raise _not_allowed()
-    if call.kind.namespaced and not info.namespace and info.verb in ("create", "deletecollection"):
+    is_nowhere = call.kind.namespaced and not info.namespace
+    if (
+        info.verb not in allowed
+        or (info.verb == "create" and info.name)
+        or (info.verb in ("update", "patch") and not info.name)
+        or (info.verb in ("create", "deletecollection") and is_nowhere)
+    ):
         raise _not_allowed()
 
 
@@ -327,10 +328,6 @@ def _tagged(
     if request.headers.get("if-none-match") == etag:
         return Response(304, headers)
     return Response(200, {**headers, "cache-control": "public"}, body)
-
-
-def _json(document: object) -> Response:
-    return Response(200, {"content-type": http_messages.JSON}, codec.encode(document))
 
 
 def _text(

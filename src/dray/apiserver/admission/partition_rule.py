@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Iterable, Sequence
 
-from dray.api import errors, kinds
+from dray.api import kinds
 from dray.api.features import Features
 from dray.api.ids import GroupKind
 from dray.api.types.dra import DeviceClass, ResourceSlice
@@ -55,9 +55,8 @@ class PartitionRequests(AdmissionRule):
             spec = expansion.keep_previous_expansion(spec, expansion.claim_spec(old), classes)
         devices = await self._distinct_devices(spec, requested, classes)
         expanded = expansion.expand(spec, requested, devices, classes, path)
-        if expanded.errors:
-            group_kind = GroupKind(admission.kind.group, admission.kind.kind)
-            raise errors.invalid(group_kind, admission.name, validation.causes(expanded.errors))
+        group_kind = GroupKind(admission.kind.group, admission.kind.kind)
+        validation.refuse(group_kind, admission.name, expanded.errors)
         parent = document["spec"] if document["kind"] == "ResourceClaimTemplate" else document
         parent["spec"] = expanded.spec
         admission.warnings.extend(expanded.remarks)

@@ -70,7 +70,4 @@ def _check_finalizers(call: Call, finalizers: list[str]) -> None:
         for error in metadata.finalizers((finalizer,), _FINALIZERS.index(index))
     ]
     field_errors += metadata.finalizers_known(finalizers, _FINALIZERS)
-    if field_errors:
-        raise errors.invalid(
-            GroupKind("", "Namespace"), call.info.name, validation.causes(field_errors)
-        )
+    validation.refuse(GroupKind("", "Namespace"), call.info.name, field_errors)

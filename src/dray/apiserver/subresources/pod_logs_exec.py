@@ -40,7 +40,8 @@ class PodAccess:
     agents: NodeAgents
 
     async def log(self, call: Call) -> Response:
-        _check_log_options(call)
+        options_kind = GroupKind("", "PodLogOptions")
+        validation.refuse(options_kind, call.info.name, _log_problems(call.request))
         place = await self._place(call)
         if not place.node:
             return Response(204)
@@ -79,13 +80,6 @@ def _container(call: Call, pod: JsonObject) -> str:
 
 def _names(pod: JsonObject) -> Iterator[str]:
     return (container["name"] for field in _LISTS for container in pod["spec"].get(field) or ())
-
-
-def _check_log_options(call: Call) -> None:
-    field_errors = list(_log_problems(call.request))
-    if field_errors:
-        group_kind = GroupKind("", "PodLogOptions")
-        raise errors.invalid(group_kind, call.info.name, validation.causes(field_errors))
 
 
 def _log_problems(request: Request) -> fields.Errors:

@@ -120,9 +120,7 @@ class TokenRequests:
 def _complete(call: Call, request: JsonObject, account: JsonObject) -> None:
     """Check the request against the account, and fill in defaults."""
     metadata = request["metadata"] = request.get("metadata") or {}
-    field_errors = list(_mismatches(metadata, account))
-    if field_errors:
-        raise errors.invalid(_GROUP_KIND, call.info.name, validation.causes(field_errors))
+    validation.refuse(_GROUP_KIND, call.info.name, _mismatches(metadata, account))
     if metadata.get("uid") and metadata["uid"] != account["uid"]:
         raise errors.conflict(
             GroupResource(*_GROUP_KIND),
@@ -137,9 +135,7 @@ def _complete(call: Call, request: JsonObject, account: JsonObject) -> None:
     if spec.get("expirationSeconds") is None:
         spec["expirationSeconds"] = DEFAULT_SECONDS
     spec.setdefault("boundObjectRef", None)
-    field_errors = list(_spec_errors(spec))
-    if field_errors:
-        raise errors.invalid(_GROUP_KIND, "", validation.causes(field_errors))
+    validation.refuse(_GROUP_KIND, "", _spec_errors(spec))
 
 
 def _mismatches(metadata: JsonObject, account: JsonObject) -> Iterator[fields.FieldError]:
