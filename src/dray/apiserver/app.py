@@ -59,14 +59,9 @@ HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 Subresource = Callable[[Call], Awaitable[Response]]
 
 
-@dataclass(slots=True)
 class Metrics:
-    registry: telemetry.Registry
-    requests: telemetry.Counter = field(init=False)
-    seconds: telemetry.Histogram = field(init=False)
-    watches: telemetry.Gauge = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, registry: telemetry.Registry) -> None:
+        self.registry = registry
         self.requests = telemetry.Counter(
             "apiserver_request_total",
             "Requests by verb, group, resource and HTTP code.",
@@ -80,7 +75,7 @@ class Metrics:
         self.watches = telemetry.Gauge(
             "apiserver_longrunning_requests", "Open watches by resource.", ("resource",)
         )
-        self.registry.register(self.requests, self.seconds, self.watches)
+        registry.register(self.requests, self.seconds, self.watches)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import functools
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from dray.store import (
     backup,
@@ -37,14 +37,15 @@ class SqliteStore(committed_state.StateStore):
         file: sqlite_file.Database,
         loaded: sqlite_file.Loaded,
         past: sqlite_history.History,
-        threads: _Threads,
+        writer: Executor,
+        reader: Executor,
         limits: watch.WatchLimits,
     ) -> None:
-        self._file, self._past, self._reader = file, past, threads.reader
+        self._file, self._past, self._reader = file, past, reader
         super().__init__(loaded.image)
         self._compacted = loaded.compacted
         self._fanout = watch.Fanout(loaded.image.revision, limits)
-        self._writer = group_commit.GroupCommit(file, self._state, self._fanout, threads.writer)
+        self._writer = group_commit.GroupCommit(file, self._state, self._fanout, writer)
 
     @property
     def _oldest(self) -> int:
@@ -116,20 +117,6 @@ class SqliteStore(committed_state.StateStore):
         self._fanout.end(store.Closed())
 
 
-class _Threads(NamedTuple):
-    writer: Executor
-    reader: Executor
-
-
-@contextlib.contextmanager
-def _threads() -> Iterator[_Threads]:
-    with (
-        ThreadPoolExecutor(1, "store-writer") as writer,
-        ThreadPoolExecutor(1, "store-reader") as reader,
-    ):
-        yield _Threads(writer, reader)
-
-
 @contextlib.asynccontextmanager
 async def open(
     path: Path,
@@ -139,16 +126,19 @@ async def open(
 ) -> AsyncIterator[SqliteStore]:
     """Open the store in a file, or create it; it is closed at the end of the block."""
     run = asyncio.get_running_loop().run_in_executor
-    with _threads() as threads:
-        file = await run(threads.writer, sqlite_file.Database, path, connect)
+    with (
+        ThreadPoolExecutor(1, "store-writer") as writer,
+        ThreadPoolExecutor(1, "store-reader") as reader,
+    ):
+        file = await run(writer, sqlite_file.Database, path, connect)
         past = sqlite_history.History(path, connect)
         try:
             # Without a name for the loaded state: it would keep every replaced value alive.
-            opened = SqliteStore(file, await run(threads.writer, file.load), past, threads, limits)
+            opened = SqliteStore(file, await run(writer, file.load), past, writer, reader, limits)
             try:
                 yield opened
             finally:
                 await opened.close()
         finally:
-            await run(threads.reader, past.close)
-            await run(threads.writer, file.close)
+            await run(reader, past.close)
+            await run(writer, file.close)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from dray.api import kinds
 from dray.api.types.core import PriorityClass
@@ -44,10 +43,8 @@ def objects() -> Iterator[JsonObject]:
         }
 
 
-class _Resolved(NamedTuple):
-    class_name: str
-    value: int
-    preemption_policy: str | None
+_NO_CLASS = PriorityClass(preemption_policy=PREEMPT_LOWER_PRIORITY)
+"""The class of pods without one, where none is the default."""
 
 
 class Priorities(AdmissionRule):
@@ -100,17 +97,14 @@ class Priorities(AdmissionRule):
             )
         _write(spec, resolved)
 
-    async def _resolve(self, admission: AdmissionRequest, spec: JsonObject) -> _Resolved:
+    async def _resolve(self, admission: AdmissionRequest, spec: JsonObject) -> PriorityClass:
         name = spec.get("priorityClassName")
         if not name:
-            default = await self._default()
-            if default is None:
-                return _Resolved("", 0, PREEMPT_LOWER_PRIORITY)
-            return _Resolved(default.metadata.name, default.value, default.preemption_policy)
+            return await self._default() or _NO_CLASS
         priority_class = await self._classes.get(name)
         if priority_class is None:
             raise admission.forbidden(f"no PriorityClass with name {name} was found")
-        return _Resolved(name, priority_class.value, priority_class.preemption_policy)
+        return priority_class
 
     async def _default(self) -> PriorityClass | None:
         """Return the default class, or None; of several after a race, the lowest."""
@@ -134,9 +128,9 @@ def _spec(admission: AdmissionRequest) -> JsonObject:
     return spec
 
 
-def _write(spec: JsonObject, resolved: _Resolved) -> None:
-    if resolved.class_name:
-        spec["priorityClassName"] = resolved.class_name
+def _write(spec: JsonObject, resolved: PriorityClass) -> None:
+    if resolved.metadata.name:
+        spec["priorityClassName"] = resolved.metadata.name
     spec["priority"] = resolved.value
 
 

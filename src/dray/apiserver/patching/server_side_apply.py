@@ -23,6 +23,7 @@ from dray.apiserver.patching import field_sets, managed_fields, schema_node
 from dray.apiserver.patching.field_sets import FieldSet
 from dray.apiserver.patching.managed_fields import APPLY, ManagedFieldsEntry, Manager, Managers
 from dray.apiserver.patching.schema_node import SchemaNode
+from dray.apiserver.request import bodies
 
 KUBECTL = "kubectl"
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -98,9 +99,7 @@ def _check_fields(applied: JsonObject, gvk: GroupVersionKind) -> None:
             )
     refusal = decoding.refusal(problems)
     if refusal:
-        raise errors.bad_request(
-            f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {refusal}'
-        )
+        raise bodies.wrong_fields(gvk, refusal)
 
 
 def _difference(

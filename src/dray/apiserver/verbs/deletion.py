@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.conversion import canonical, versions
 from dray.api.formats import gotext, gotime
 from dray.api.http_messages import Request, Response
@@ -146,7 +146,7 @@ def _without_type(document: JsonObject) -> JsonObject:
 
 def _last_seen(call: Call, document: JsonObject) -> JsonObject:
     """Return the last state of a deleted object; a pod as if it had a grace period."""
-    if (call.kind.group, call.kind.kind) != ("", "Pod"):
+    if call.kind is not kinds.POD:
         return document
     metadata = {**document["metadata"], "deletionGracePeriodSeconds": 0}
     if not metadata.get("deletionTimestamp"):
@@ -174,7 +174,7 @@ def mark_for_deletion(
         return document
     end = now + datetime.timedelta(seconds=grace)
     metadata["deletionTimestamp"] = gotime.write(end)
-    if not _is_namespace(kind):
+    if kind is not kinds.NAMESPACE:
         metadata["deletionGracePeriodSeconds"] = grace
     if metadata.get("generation"):
         metadata["generation"] += 1
@@ -183,12 +183,9 @@ def mark_for_deletion(
     return document
 
 
-def _is_namespace(kind: Kind) -> bool:
-    return (kind.group, kind.kind) == ("", "Namespace")
-
-
 def _namespace_finalizers(kind: Kind, document: JsonObject) -> list[str]:
-    return document.get("spec", {}).get("finalizers") or [] if _is_namespace(kind) else []
+    finalizers = document.get("spec", {}).get("finalizers") or []
+    return finalizers if kind is kinds.NAMESPACE else []
 
 
 def _set_propagation(kind: Kind, metadata: JsonObject, options: DeleteOptions) -> None:
@@ -213,7 +210,7 @@ def _set_propagation(kind: Kind, metadata: JsonObject, options: DeleteOptions) -
 
 def _grace_seconds(kind: Kind, document: JsonObject, options: DeleteOptions) -> int:
     """Return the grace period: only for pods on a node that have not ended."""
-    if (kind.group, kind.kind) != ("", "Pod"):
+    if kind is not kinds.POD:
         return 0
     spec, status = document.get("spec", {}), document.get("status", {})
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
@@ -226,7 +223,7 @@ def _grace_seconds(kind: Kind, document: JsonObject, options: DeleteOptions) -> 
 def check_preconditions(call: Call, document: JsonObject, options: DeleteOptions) -> None:
     metadata = document["metadata"]
     resource = GroupResource(*store_keys.group_kind(call.kind))
-    if _is_namespace(call.kind):
+    if call.kind is kinds.NAMESPACE:
         _check_namespace_preconditions(call, metadata, options)
     if options.uid and options.uid != metadata["uid"]:
         raise errors.conflict(

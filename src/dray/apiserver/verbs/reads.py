@@ -91,12 +91,19 @@ def respond(
     form = call.form
     if form.shape is Shape.TABLE:
         metadata = {"resourceVersion": document["metadata"].get("resourceVersion", "")}
-        document = tables.table(
-            call.kind, [document], metadata, now=call.now, include=included(call.request)
-        )
+        document = table(call, [document], metadata)
     elif form.is_metadata:
         document = tables.partial_metadata(document)
     return encoded(form, document, status, headers or {})
+
+
+def table(
+    call: Call, documents: list[JsonObject], metadata: JsonObject, *, with_columns: bool = True
+) -> JsonObject:
+    include = included(call.request)
+    return tables.table(
+        call.kind, documents, metadata, now=call.now, include=include, with_columns=with_columns
+    )
 
 
 def encoded(form: Form, document: JsonObject, status: int, headers: dict[str, str]) -> Response:
@@ -146,7 +153,14 @@ async def list_(call: Call, store: Store) -> Response:
     selector = selection.parse(call.request, call.kind, call.info.version)
     options = parse_list_options(call.request)
     prefix = store_keys.prefix(call.kind, call.namespace)
-    listing = await _gather_or_explain(store, prefix, call.gvk, selector, options)
+    try:
+        with store_keys.translated():
+            listing = await gather(store, prefix, call.gvk, selector, options)
+    except errors.Expired as error:
+        if not options.start:
+            raise
+        # The error of an expired continue token has a new one.
+        raise errors.expired(CONTINUE_TOO_OLD, make_continue(-1, options.start)) from error
     if listing.revision < options.minimum:
         raise errors.too_large_resource_version(options.minimum, listing.revision)
     metadata = list_metadata(listing, prefix)
@@ -157,28 +171,9 @@ async def list_(call: Call, store: Store) -> Response:
     return encoded(form, _list_document(call, documents, metadata), 200, {})
 
 
-async def _gather_or_explain(
-    store: Store,
-    prefix: str,
-    gvk: GroupVersionKind,
-    selector: StoredObjectSelector,
-    options: ListOptions,
-) -> Listing:
-    """As `gather`; the error of an expired continue token has a new one."""
-    try:
-        with store_keys.translated():
-            return await gather(store, prefix, gvk, selector, options)
-    except errors.Expired as error:
-        if not options.start:
-            raise
-        raise errors.expired(CONTINUE_TOO_OLD, make_continue(-1, options.start)) from error
-
-
 def _list_document(call: Call, documents: list[JsonObject], metadata: JsonObject) -> JsonObject:
     if call.form.shape is Shape.TABLE:
-        return tables.table(
-            call.kind, documents, metadata, now=call.now, include=included(call.request)
-        )
+        return table(call, documents, metadata)
     if call.form.is_metadata:
         return {
             "kind": "PartialObjectMetadataList",

@@ -202,14 +202,8 @@ class Watcher:
         if self._call.form.shape is Shape.TABLE:
             # As in Kubernetes, only the first table of a watch describes its columns.
             with_columns, self._columns_sent = not self._columns_sent, True
-            return tables.table(
-                self._call.kind,
-                [document],
-                {"resourceVersion": str(entry.revision)},
-                now=self._call.now,
-                include=reads.included(self._call.request),
-                with_columns=with_columns,
-            )
+            metadata = {"resourceVersion": str(entry.revision)}
+            return reads.table(self._call, [document], metadata, with_columns=with_columns)
         return tables.partial_metadata(document) if self._call.form.is_metadata else document
 
     def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
