@@ -102,7 +102,7 @@ class Server:
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:
             user = self._acting(self._authenticate(incoming), incoming)
-            request = await self._read(incoming)
+            request = _request(incoming, await self._body(incoming))
         except errors.StatusError as error:
             self._app.note_refusal(_request(incoming), error)
             return _plain(application.status_response(error), _wants_pretty(incoming.headers))
@@ -126,15 +126,13 @@ class Server:
             for name, value in incoming.headers.items()
             if name.lower().startswith(impersonation.PREFIX)
         ]
-        return (
-            impersonation.impersonated_user(user, headers, self._app.authorize) if headers else user
-        )
-
-    async def _read(self, incoming: web.BaseRequest) -> Request:
-        body = await self._body(incoming) if incoming.can_read_body else b""
-        return _request(incoming, body)
+        if not headers:
+            return user
+        return impersonation.impersonated_user(user, headers, self._app.authorize)
 
     async def _body(self, incoming: web.BaseRequest) -> bytes:
+        if not incoming.can_read_body:
+            return b""
         try:
             async with asyncio.timeout(self._limits.slow_client_seconds):
                 return await incoming.read()

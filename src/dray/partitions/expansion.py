@@ -60,7 +60,7 @@ def move_to_annotation(document: JsonObject) -> None:
         return
     requested = {
         request["name"]: fields_of[FIELD]
-        for request in _requests(claim_spec(document))
+        for request in device_requests(claim_spec(document))
         for fields_of in (request, request.get("exactly"))
         if isinstance(fields_of, dict)
         and FIELD in fields_of
@@ -109,7 +109,8 @@ def claim_spec(document: JsonObject) -> JsonObject:
     return spec if isinstance(spec, dict) else {}
 
 
-def _requests(spec: JsonObject) -> list[JsonObject]:
+def device_requests(spec: JsonObject) -> list[JsonObject]:
+    """Return the requests of a spec, in any version and also of one that is not checked yet."""
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, dict) else None
     listed = requests if isinstance(requests, list) else []
@@ -126,7 +127,7 @@ def expand(
     """Expand the requests that `requested` names, in a spec of the storage version."""
     partitions = PublishedPartitions(published, classes)
     path = path.child("devices").child("requests")
-    requests, errors, remarks = _requests(spec), list[FieldError](), list[str]()
+    requests, errors, remarks = device_requests(spec), list[FieldError](), list[str]()
     for index, request in enumerate(requests):
         partition_request = requested.get(request.get("name", ""))
         if partition_request is None or request.get("firstAvailable"):
@@ -147,10 +148,10 @@ def keep_previous_expansion(
 ) -> JsonObject:
     """Return `new` with the expanded requests of `old` where it still requests the same."""
     partitions = PublishedPartitions((), classes)
-    before = {request.get("name"): request for request in _requests(old)}
+    before = {request.get("name"): request for request in device_requests(old)}
     requests = [
         _kept(request, before.get(request.get("name"), {}), partitions)
-        for request in _requests(new)
+        for request in device_requests(new)
     ]
     return {**new, "devices": {**new["devices"], "requests": requests}}
 
@@ -222,7 +223,7 @@ def pending(spec: JsonObject, requested: Mapping[str, Any]) -> list[JsonObject]:
     """Return the partition requests that are not expanded yet."""
     return [
         request
-        for request in _requests(spec)
+        for request in device_requests(spec)
         if request.get("name") in requested and not request.get("firstAvailable")
     ]
 

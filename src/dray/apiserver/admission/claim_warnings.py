@@ -39,11 +39,7 @@ def zero_counts(document: JsonObject) -> list[str]:
 
 def _named_requests(spec: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     """Yield every request and subrequest, in any version, with its name in results."""
-    devices = spec.get("devices")
-    requests = devices.get("requests") if isinstance(devices, dict) else None
-    for request in requests if isinstance(requests, list) else ():
-        if not isinstance(request, dict):
-            continue
+    for request in expansion.device_requests(spec):
         name, exactly = request.get("name", ""), request.get("exactly")
         yield name, exactly if isinstance(exactly, dict) else request
         for subrequest in request.get("firstAvailable") or ():

@@ -22,7 +22,7 @@ from dray.apiserver.request import write_options
 from dray.apiserver.request.call import Call
 from dray.apiserver.storage.lookup import Lookup
 from dray.apiserver.subresources import common
-from dray.apiserver.verbs import reads, writes
+from dray.apiserver.verbs import reads, write_checks, writes
 from dray.store.store import GuardFailed, Store
 
 BINDING = GroupVersionKind("", "v1", "Binding")
@@ -106,14 +106,7 @@ def _complaints(target: JsonObject) -> Iterator[str]:
 
 def _check_bindable(name: str, pod: JsonObject, expected: JsonObject) -> None:
     metadata, spec = pod["metadata"], pod["spec"]
-    for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-        if expected.get(field) and expected[field] != metadata[field]:
-            raise errors.conflict(
-                GroupResource("", "pods"),
-                name,
-                f"Precondition failed: {words} in precondition: {expected[field]}, "
-                f"{words} in object meta: {metadata[field]}",
-            )
+    write_checks.check_metadata(GroupResource("", "pods"), name, metadata, expected)
     if metadata.get("deletionTimestamp"):
         raise errors.conflict(
             _REFUSED, name, f"pod {name} is being deleted, cannot be assigned to a host"

@@ -26,7 +26,7 @@ from dray.apiserver.admission.admission_chain import AdmissionChain, AdmissionRe
 from dray.apiserver.request import bodies, selection, warning_headers, write_options
 from dray.apiserver.request.call import Call
 from dray.apiserver.storage import codec, store_keys
-from dray.apiserver.verbs import reads
+from dray.apiserver.verbs import reads, write_checks
 from dray.store.store import Delete, Entry, GuardFailed, Operation, Put, Store
 
 BACKGROUND, FOREGROUND, ORPHAN = "Background", "Foreground", "Orphan"
@@ -224,7 +224,10 @@ def check_preconditions(call: Call, document: JsonObject, options: DeleteOptions
     metadata = document["metadata"]
     resource = GroupResource(*store_keys.group_kind(call.kind))
     if call.kind is kinds.NAMESPACE:
-        _check_namespace_preconditions(call, metadata, options)
+        # The errors of a namespace have other texts.
+        expected = {"uid": options.uid, "resourceVersion": options.resource_version}
+        plural = store_keys.group_resource(call.kind)
+        write_checks.check_metadata(plural, call.info.name, metadata, expected)
     if options.uid and options.uid != metadata["uid"]:
         raise errors.conflict(
             resource,
@@ -240,24 +243,6 @@ def check_preconditions(call: Call, document: JsonObject, options: DeleteOptions
             f"the ResourceVersion in record ({metadata['resourceVersion']}). The object might have "
             "been modified",
         )
-
-
-def _check_namespace_preconditions(
-    call: Call, metadata: JsonObject, options: DeleteOptions
-) -> None:
-    """Check preconditions of a namespace, whose errors have other texts."""
-    preconditions = (
-        ("UID", options.uid, "uid"),
-        ("ResourceVersion", options.resource_version, "resourceVersion"),
-    )
-    for name, expected, key in preconditions:
-        if expected and expected != metadata[key]:
-            raise errors.conflict(
-                store_keys.group_resource(call.kind),
-                call.info.name,
-                f"Precondition failed: {name} in precondition: {expected}, "
-                f"{name} in object meta: {metadata[key]}",
-            )
 
 
 def _success(call: Call, document: JsonObject) -> JsonObject:
