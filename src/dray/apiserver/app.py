@@ -59,14 +59,9 @@ HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 Subresource = Callable[[Call], Awaitable[Response]]
 
 
-@dataclass(slots=True)
 class Metrics:
-    registry: telemetry.Registry
-    requests: telemetry.Counter = field(init=False)
-    seconds: telemetry.Histogram = field(init=False)
-    watches: telemetry.Gauge = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, registry: telemetry.Registry) -> None:
+        self.registry = registry
         self.requests = telemetry.Counter(
             "apiserver_request_total",
             "Requests by verb, group, resource and HTTP code.",
@@ -80,7 +75,7 @@ class Metrics:
         self.watches = telemetry.Gauge(
             "apiserver_longrunning_requests", "Open watches by resource.", ("resource",)
         )
-        self.registry.register(self.requests, self.seconds, self.watches)
+        registry.register(self.requests, self.seconds, self.watches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +134,8 @@ class App:
         kind = kinds.by_resource(info.group, info.version, info.resource)
         if kind is None or not self.discovery.serves(info.group, info.version):
             raise errors.path_not_found()
-        if info.subresource and kind.subresource(info.subresource) is None:
-            raise errors.path_not_found()
-        if not _is_in_scope(info, kind):
+        is_absent = info.subresource and kind.subresource(info.subresource) is None
+        if is_absent or not _is_in_scope(info, kind):
             raise errors.path_not_found()
         return kind
 
@@ -154,7 +148,7 @@ class App:
         if info.subresource not in ("", "status"):
             raise _not_allowed()
         _check_verb(call)
-        if request_info.is_watch(call.request) and method == "GET":
+        if call.request.flag("watch") and method == "GET":
             return self._counted(call, await watches.watch(call, self.store, self.encodings))
         return await self._verb(call)
 
@@ -183,7 +177,7 @@ class App:
         if path in HEALTH_PATHS:
             return self._health(request, path)
         if path == "/version":
-            return _json(KUBERNETES_VERSION)
+            return reads.json_response(codec.encode(KUBERNETES_VERSION))
         if path == "/metrics":
             return _text(self.metrics.registry.render(), "text/plain; version=0.0.4")
         if path.startswith("/openapi/v3"):
@@ -218,7 +212,7 @@ class App:
         document = self._discovery_document(path.strip("/").split("/"))
         if document is None:
             raise errors.path_not_found()
-        return _json(document)
+        return reads.json_response(codec.encode(document))
 
     def _discovery_document(self, parts: list[str]) -> object | None:
         match parts:
@@ -283,11 +277,13 @@ def _check_verb(call: Call) -> None:
     info = call.info
     subresource = call.kind.subresource(info.subresource) if info.subresource else None
     allowed = subresource.verbs if subresource else call.kind.verbs
-    if info.verb not in allowed or (info.verb == "create" and info.name):
-        raise _not_allowed()
-    if info.verb in ("update", "patch") and not info.name:
-        raise _not_allowed()
-    if call.kind.namespaced and not info.namespace and info.verb in ("create", "deletecollection"):
+    is_nowhere = call.kind.namespaced and not info.namespace
+    if (
+        info.verb not in allowed
+        or (info.verb == "create" and info.name)
+        or (info.verb in ("update", "patch") and not info.name)
+        or (info.verb in ("create", "deletecollection") and is_nowhere)
+    ):
         raise _not_allowed()
 
 
@@ -327,10 +323,6 @@ def _tagged(
     if request.headers.get("if-none-match") == etag:
         return Response(304, headers)
     return Response(200, {**headers, "cache-control": "public"}, body)
-
-
-def _json(document: object) -> Response:
-    return Response(200, {"content-type": http_messages.JSON}, codec.encode(document))
 
 
 def _text(

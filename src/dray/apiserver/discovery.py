@@ -106,11 +106,8 @@ def _plain(kind: Kind) -> Iterable[JsonObject]:
         "namespaced": kind.namespaced,
         "kind": kind.kind,
         "verbs": list(kind.verbs),
+        **_other_names(kind),
     }
-    if kind.short_names:
-        row["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        row["categories"] = list(kind.categories)
     if kind.is_stored:
         row["storageVersionHash"] = kind.storage_version_hash
     yield row
@@ -123,6 +120,11 @@ def _plain(kind: Kind) -> Iterable[JsonObject]:
             "kind": subresource.kind.kind if subresource.kind else kind.kind,
             "verbs": list(subresource.verbs),
         }
+
+
+def _other_names(kind: Kind) -> JsonObject:
+    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    return {key: values for key, values in names.items() if values}
 
 
 def _foreign_type(subresource: Subresource) -> JsonObject:
@@ -139,11 +141,8 @@ def _aggregated(kind: Kind) -> JsonObject:
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": list(kind.verbs),
+        **_other_names(kind),
     }
-    if kind.short_names:
-        row["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        row["categories"] = list(kind.categories)
     if kind.subresources:
         row["subresources"] = [
             {

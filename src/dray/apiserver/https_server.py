@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import logging
 import ssl
-import tempfile
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,7 +19,7 @@ from dray.apiserver import app as application
 from dray.apiserver.access import impersonation
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.certificates import KeyPair
-from dray.client import websockets
+from dray.client import rest, websockets
 from dray.client.websockets import MessageWebSocket
 
 log = logging.getLogger(__name__)
@@ -104,7 +102,7 @@ class Server:
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:
             user = self._acting(self._authenticate(incoming), incoming)
-            request = await self._read(incoming)
+            request = _request(incoming, await self._body(incoming))
         except errors.StatusError as error:
             self._app.note_refusal(_request(incoming), error)
             return _plain(application.status_response(error), _wants_pretty(incoming.headers))
@@ -128,15 +126,13 @@ class Server:
             for name, value in incoming.headers.items()
             if name.lower().startswith(impersonation.PREFIX)
         ]
-        return (
-            impersonation.impersonated_user(user, headers, self._app.authorize) if headers else user
-        )
-
-    async def _read(self, incoming: web.BaseRequest) -> Request:
-        body = await self._body(incoming) if incoming.can_read_body else b""
-        return _request(incoming, body)
+        if not headers:
+            return user
+        return impersonation.impersonated_user(user, headers, self._app.authorize)
 
     async def _body(self, incoming: web.BaseRequest) -> bytes:
+        if not incoming.can_read_body:
+            return b""
         try:
             async with asyncio.timeout(self._limits.slow_client_seconds):
                 return await incoming.read()
@@ -168,34 +164,32 @@ class Server:
         outgoing = web.WebSocketResponse(
             protocols=(upgrade.protocol,), max_msg_size=websockets.MAX_MESSAGE_BYTES
         )
-        task = asyncio.current_task()
-        assert task is not None
-        self._streaming.add(task)
-        try:
+        with self._until_closing():
             await outgoing.prepare(incoming)
             await upgrade.converse(MessageWebSocket(outgoing))
             await outgoing.close()
-        except asyncio.CancelledError:
-            if not self._is_closing:
-                raise
-            task.uncancel()
-        finally:
-            self._streaming.discard(task)
         return outgoing
 
     async def _copy(self, stream: AsyncIterator[bytes], outgoing: web.StreamResponse) -> None:
         """Write until the stream ends, the client leaves or the server closes."""
+        with self._until_closing():
+            try:
+                async with contextlib.aclosing(stream) as chunks:  # type: ignore[type-var]
+                    async for chunk in chunks:
+                        async with asyncio.timeout(self._limits.slow_client_seconds):
+                            await outgoing.write(chunk)
+            except TimeoutError:
+                # A client that does not read is disconnected, and can resume from its last event.
+                outgoing.force_close()
+
+    @contextlib.contextmanager
+    def _until_closing(self) -> Iterator[None]:
+        """Let the server end the current task when it closes; the block is then left in order."""
         task = asyncio.current_task()
         assert task is not None
         self._streaming.add(task)
         try:
-            async with contextlib.aclosing(stream) as chunks:  # type: ignore[type-var]
-                async for chunk in chunks:
-                    async with asyncio.timeout(self._limits.slow_client_seconds):
-                        await outgoing.write(chunk)
-        except TimeoutError:
-            # A client that does not read is disconnected, and can resume from its last event.
-            outgoing.force_close()
+            yield
         except asyncio.CancelledError:
             if not self._is_closing:
                 raise
@@ -244,11 +238,7 @@ def _tls(pair: KeyPair, client_authority: bytes) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=client_authority.decode())
-    with tempfile.TemporaryDirectory(prefix="dray-") as directory:
-        path = Path(directory, "server.pem")
-        path.touch(0o600)
-        path.write_bytes(pair.certificate + pair.key)
-        context.load_cert_chain(path)
+    rest.load_pair(context, pair.certificate, pair.key)
     return context
 
 

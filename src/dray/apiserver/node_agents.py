@@ -7,9 +7,7 @@ server by a certificate of the cluster's authority. So host names do not matter.
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import aiohttp
 import msgspec
@@ -21,7 +19,7 @@ from dray.api.types.nodes import NodeAddress, NodeDaemonEndpoints, NodeSystemInf
 from dray.apiserver.access.certificates import KeyPair
 from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.lookup import Reader
-from dray.client import websockets
+from dray.client import rest, websockets
 from dray.store.store import Store
 
 ADDRESSES = ("InternalIP", "ExternalIP", "Hostname")
@@ -125,9 +123,8 @@ class NodeAgents:
         if entry is None:
             raise errors.service_unavailable(f"node {node} is gone, so {else_}")
         stored_node = self._reader.read(entry)
-        if stored_node.status.node_info.container_runtime_version.startswith(
-            remote_command.IN_NAME_ONLY
-        ):
+        runtime = stored_node.status.node_info.container_runtime_version
+        if runtime.startswith(remote_command.IN_NAME_ONLY):
             raise errors.bad_request(
                 f"pods on node {node} run in name only, so {else_}: "
                 "to run containers, start dray with --runtime sandbox"
@@ -136,12 +133,8 @@ class NodeAgents:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
-                timeout=timeout,
-                trace_configs=[websockets.tracing()],
-            )
+            connector = aiohttp.TCPConnector(limit=0)
+            self._session = websockets.session(connector, connect_seconds=CONNECT_SECONDS)
         return self._session
 
     def _tls(self, endpoint: AgentEndpoint) -> ssl.SSLContext:
@@ -179,11 +172,7 @@ def _context(endpoint: AgentEndpoint, identity: KeyPair) -> ssl.SSLContext:
     except ssl.SSLError as error:
         text = f"the certificate of the agent of node {endpoint.node} cannot be read: {error}"
         raise errors.service_unavailable(text) from error
-    with tempfile.TemporaryDirectory(prefix="dray-") as directory:
-        path = Path(directory, "identity.pem")
-        path.touch(0o600)
-        path.write_bytes(identity.certificate + identity.key)
-        context.load_cert_chain(path)
+    rest.load_pair(context, identity.certificate, identity.key)
     return context
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import random
 import time
@@ -23,7 +22,6 @@ from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.access.service_account_tokens import TokenSigner
-from dray.apiserver.admission.admission_chain import AdmissionChain
 from dray.apiserver.app import App, Metrics
 from dray.apiserver.bootstrap import bootstrap
 from dray.apiserver.composition import RuleDependencies, SubresourceHandlers
@@ -83,6 +81,7 @@ async def open_server(
     `identity` makes the client certificate for requests to node agents.
     """
     settings = settings or Settings()
+    features = settings.features
     await bootstrap(store, utc_now(), new_uid)
     authorizer = await Authorizer.open(store)
     published = PublishedSlices()
@@ -92,41 +91,6 @@ async def open_server(
         await follower.load()
     authenticator = Authenticator(signer, accounts.has, time.time, settings.static_tokens)
     agents = NodeAgents(store, identity)
-    app = _assemble(store, settings, authorizer, authenticator, published, signer, registry, agents)
-    with audit.opened(settings.audit_log) as audit_log:
-        app = dataclasses.replace(app, audit_log=audit_log)
-        async with agents, _running(authorizer, followers):
-            yield RunningServer(
-                app, Server(app, authenticator, settings.limits), authorizer, signer
-            )
-
-
-def assemble(store: Store, *, features: Features = gates.DEFAULT) -> App:
-    """Return an application without authorization and admission, for tests."""
-    chain = AdmissionChain(())
-    return App(
-        store=store,
-        discovery=Discovery(),
-        authorize=lambda _user, _attributes: None,
-        writer=Writer(
-            store, features, chain, new_uid, new_suffix, composition.body_hooks(features)
-        ),
-        deleter=Deleter(store, chain),
-        metrics=Metrics(telemetry.Registry()),
-    )
-
-
-def _assemble(
-    store: Store,
-    settings: Settings,
-    authorizer: Authorizer,
-    authenticator: Authenticator,
-    published: PublishedSlices,
-    signer: TokenSigner,
-    registry: telemetry.Registry | None,
-    agents: NodeAgents,
-) -> App:
-    features = settings.features
     dependencies = RuleDependencies(
         store, features, authorizer, published, utc_now, new_suffix, settings.mounts_tokens
     )
@@ -136,15 +100,20 @@ def _assemble(
     handlers = SubresourceHandlers(
         store, chain, writer, deleter, authorizer, authenticator, signer, new_uid, agents
     )
-    return App(
-        store=store,
-        discovery=Discovery(settings.disabled),
-        authorize=authorizer.refusal,
-        writer=writer,
-        deleter=deleter,
-        metrics=Metrics(registry or telemetry.Registry()),
-        subresources=composition.subresources(handlers),
-    )
+    with audit.opened(settings.audit_log) as audit_log:
+        app = App(
+            store=store,
+            discovery=Discovery(settings.disabled),
+            authorize=authorizer.refusal,
+            writer=writer,
+            deleter=deleter,
+            metrics=Metrics(registry or telemetry.Registry()),
+            subresources=composition.subresources(handlers),
+            audit_log=audit_log,
+        )
+        server = Server(app, authenticator, settings.limits)
+        async with agents, _running(authorizer, followers):
+            yield RunningServer(app, server, authorizer, signer)
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -94,12 +94,7 @@ class Client:
     async def list(
         self, kind: Kind, selection: ObjectSelection = EVERYTHING, *, resource_version: str = ""
     ) -> ListPage:
-        query = selection.query()
-        if resource_version:
-            query.append(("resourceVersion", resource_version))
-        path = collection_path(kind, selection.namespace)
-        response = await self._send("GET", path, query=query)
-        return _pages.decode(response.body)
+        return await self._page(kind, selection, resourceVersion=resource_version)
 
     async def pages(
         self, kind: Kind, selection: ObjectSelection = EVERYTHING, *, limit: int
@@ -108,9 +103,11 @@ class Client:
 
         Raises Expired if the server no longer has the revision of the first page.
         """
-        page = await self._page(kind, selection, limit)
+        size = {"limit": str(limit)}
+        page = await self._page(kind, selection, **size)
         while page.rest:
-            ahead = asyncio.ensure_future(self._page(kind, selection, limit, page.rest))
+            following = self._page(kind, selection, **size, **{"continue": page.rest})
+            ahead = asyncio.ensure_future(following)
             try:
                 # Lets the request start before the caller keeps the loop busy.
                 await asyncio.sleep(0)
@@ -120,15 +117,10 @@ class Client:
                 ahead.cancel()
         yield page
 
-    async def _page(
-        self, kind: Kind, selection: ObjectSelection, limit: int, rest: str = ""
-    ) -> ListPage:
-        query = [*selection.query(), ("limit", str(limit))]
-        if rest:
-            query.append(("continue", rest))
+    async def _page(self, kind: Kind, selection: ObjectSelection, **parameters: str) -> ListPage:
+        query = [*selection.query(), *((key, value) for key, value in parameters.items() if value)]
         path = collection_path(kind, selection.namespace)
-        response = await self._send("GET", path, query=query)
-        return _pages.decode(response.body)
+        return _pages.decode((await self._send("GET", path, query=query)).body)
 
     async def create(
         self, kind: Kind, body: JsonObject, namespace: str = "", *, dry_run: bool = False
@@ -203,15 +195,9 @@ class Client:
             query.append(("dryRun", "All"))
         return query
 
-    async def _object(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        query: Query | None = None,
-        content_type: str = http_messages.JSON,
-    ) -> JsonObject:
-        response = await self._send(method, path, body, query, content_type)
+    async def _object(self, method: str, path: str, *content: Any) -> JsonObject:
+        """Send a request, and return the object of the response; `content` is as for `_send`."""
+        response = await self._send(method, path, *content)
         document: JsonObject = msgspec.json.decode(response.body)
         return document
 
@@ -223,10 +209,9 @@ class Client:
         query: Query | None = None,
         content_type: str = http_messages.JSON,
     ) -> Response:
-        headers: Mapping[str, str] = {"accept": http_messages.JSON}
-        encoded = b""
+        headers, encoded = {"accept": http_messages.JSON}, b""
         if body is not None:
-            headers = {"accept": http_messages.JSON, "content-type": content_type}
+            headers["content-type"] = content_type
             encoded = msgspec.json.encode(body)
         request = Request(method, path, tuple(query or ()), headers, encoded)
         response = await self._transport.send(request)

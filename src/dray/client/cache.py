@@ -96,7 +96,8 @@ class Cache(Generic[T]):
             name: {} for name in self._index_functions
         }
         self._handlers: list[Callable[[ObjectChange[T]], None]] = []
-        self._resource_version = ""
+        self.resource_version = ""
+        """The revision up to which the copy is current."""
         self.synced = asyncio.Event()
 
     def __len__(self) -> int:
@@ -120,11 +121,6 @@ class Cache(Generic[T]):
     def undecodable(self) -> Mapping[ObjectKey, Undecodable]:
         return self._undecodable
 
-    @property
-    def resource_version(self) -> str:
-        """The revision up to which the copy is current."""
-        return self._resource_version
-
     def subscribe(self, handler: Callable[[ObjectChange[T]], None]) -> None:
         """Call `handler` for every change, and now for every object that is there already."""
         self._handlers.append(handler)
@@ -136,12 +132,12 @@ class Cache(Generic[T]):
         delay = RETRY_SECONDS
         while True:
             try:
-                if not self._resource_version:
+                if not self.resource_version:
                     await self._relist()
                 await self._follow()
                 delay = RETRY_SECONDS
             except (errors.Expired, errors.Gone):
-                self._resource_version = ""
+                self.resource_version = ""
             except errors.StatusError as error:
                 log.warning("cannot follow %s: %s", self._kind.plural, error)
                 await asyncio.sleep(delay)
@@ -155,12 +151,12 @@ class Cache(Generic[T]):
             gone.discard(_key(self._store(bytes(raw))))
         for key in gone:
             self._remove(key)
-        self._resource_version = page.resource_version
+        self.resource_version = page.resource_version
         self.synced.set()
 
     async def _follow(self) -> None:
         events = self._client.watch(
-            self._kind, self._selection, resource_version=self._resource_version
+            self._kind, self._selection, resource_version=self.resource_version
         )
         async for event in events:
             if event.type in ("DELETED", "BOOKMARK"):
@@ -169,7 +165,7 @@ class Cache(Generic[T]):
                 identity = self._store(event.object)
             if event.type == "DELETED":
                 self._remove(_key(identity))
-            self._resource_version = identity.resource_version
+            self.resource_version = identity.resource_version
 
     def _store(self, raw: bytes | msgspec.Raw) -> Identity:
         """Store an object that is new or has changed, and return its identity."""

@@ -13,6 +13,7 @@ of events.k8s.io (time, series), otherwise the older one (count, first and last 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import logging
 import time
@@ -140,10 +141,8 @@ class Recorder:
         latest.
         """
         note = note[:MAX_NOTE_CHARACTERS]
-        topic = _Topic(
-            regarding.uid, regarding.kind, regarding.namespace, regarding.name,
-            type_, reason, action,
-        )  # fmt: skip
+        regarded = (regarding.uid, regarding.kind, regarding.namespace, regarding.name)
+        topic = _Topic(*regarded, type_, reason, action)
         if replace:
             key = _Key(topic, "")
         elif self._is_one_of_many(topic, note):
@@ -159,17 +158,11 @@ class Recorder:
     async def run(self) -> None:
         """Write what was recorded until cancelled."""
         while True:
-            wait = await self._write_due()
+            wait = await self.flush()
             self._arrival.clear()
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._arrival.wait()
-            except TimeoutError:
-                continue
-
-    async def flush(self) -> None:
-        """Write everything that is due now."""
-        await self._write_due()
 
     def _is_one_of_many(self, topic: _Topic, note: str) -> bool:
         now = time.monotonic()
@@ -193,7 +186,7 @@ class Recorder:
             self._unwritten.pop(forgotten, None)
         self._arrival.set()
 
-    async def _write_due(self) -> float | None:
+    async def flush(self) -> float | None:
         """Write the events that are due. Returns the seconds until the next, None without one."""
         clock = time.monotonic()
         for key, record in list(self._unwritten.items()):

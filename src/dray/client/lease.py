@@ -74,7 +74,8 @@ class LeaderElection:
         Raises LeadershipLost, with `lead` cancelled, when the lease is lost meanwhile.
         """
         self._lease = None
-        await self._acquire()
+        while not await self._attempt():
+            await asyncio.sleep(self._timing.retry_seconds * (1 + JITTER * self._jitter()))
         log.info("%s leads as %s", self._identity, self.name)
         lost: Exception | None = None
         async with self._released():
@@ -89,10 +90,6 @@ class LeaderElection:
             if lost is not None:
                 supervision.raise_if_cancelled()
                 raise lost
-
-    async def _acquire(self) -> None:
-        while not await self._attempt():
-            await asyncio.sleep(self._timing.retry_seconds * (1 + JITTER * self._jitter()))
 
     async def _keep_renewing(self) -> None:
         loop = asyncio.get_running_loop()

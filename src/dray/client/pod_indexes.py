@@ -8,8 +8,6 @@ from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_claims
 from dray.api.types.pods import Pod
 
-__all__ = ["group_of_pod", "node_of_pod"]
-
 
 def group_of_pod(pod: Pod) -> Iterable[Hashable]:
     """Index pods by the key of their PodGroup."""

@@ -73,9 +73,7 @@ class RestTransport:
                 server_hostname=self._connection.tls_server_name or None,
             )
         except (aiohttp.ClientError, OSError) as error:
-            raise errors.ServiceUnavailable(
-                f"cannot reach {self._connection.server}: {error}"
-            ) from error
+            raise self._unreachable(error) from error
         received = {name.lower(): value for name, value in response.headers.items()}
         if self._on_warning is not None:
             for value in response.headers.getall("Warning", ()):
@@ -103,23 +101,17 @@ class RestTransport:
         except websockets.UpgradeRefused as refusal:
             return Response(refusal.status, {}, refusal.body)
         except (aiohttp.ClientError, OSError) as error:
-            raise errors.ServiceUnavailable(
-                f"cannot reach {self._connection.server}: {error}"
-            ) from error
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> errors.ServiceUnavailable:
+        return errors.ServiceUnavailable(f"cannot reach {self._connection.server}: {error}")
 
     async def _open(self) -> aiohttp.ClientSession:
         certificate = await self._credentials.client_certificate()
         connector = aiohttp.TCPConnector(
             ssl=tls_context(self._connection, *certificate), limit=self._limit
         )
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            timeout=timeout,
-            auto_decompress=True,
-            read_bufsize=2**20,
-            trace_configs=[websockets.tracing()],
-        )
+        self._session = websockets.session(connector, connect_seconds=30, read_bufsize=2**20)
         return self._session
 
 
@@ -202,25 +194,19 @@ async def _exec_status(plugin: ExecPlugin, connection: ClusterConnection) -> dic
         spec["cluster"] = {"server": connection.server}
     info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
     environment = {**os.environ, **plugin.environment, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+    what = f"the credential plugin {plugin.command!r}"
     try:
         process = await asyncio.create_subprocess_exec(
-            plugin.command,
-            *plugin.arguments,
-            env=environment,
-            stdout=asyncio.subprocess.PIPE,
+            plugin.command, *plugin.arguments, env=environment, stdout=asyncio.subprocess.PIPE
         )
     except OSError as error:
-        raise KubeconfigError(
-            f"the credential plugin {plugin.command!r} cannot be started: {error.strerror}"
-        ) from error
+        raise KubeconfigError(f"{what} cannot be started: {error.strerror}") from error
     output, _ = await process.communicate()
     if process.returncode:
-        raise KubeconfigError(
-            f"the credential plugin {plugin.command!r} failed with exit code {process.returncode}"
-        )
+        raise KubeconfigError(f"{what} failed with exit code {process.returncode}")
     status = json.loads(output).get("status")
     if not isinstance(status, dict):
-        raise KubeconfigError(f"the credential plugin {plugin.command!r} printed no status")
+        raise KubeconfigError(f"{what} printed no status")
     return status
 
 
@@ -233,11 +219,11 @@ def tls_context(
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if client_certificate:
-        _load_pair(context, client_certificate, client_key)
+        load_pair(context, client_certificate, client_key)
     return context
 
 
-def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Load a key pair through a temporary file, because OpenSSL reads only files."""
     descriptor, path = tempfile.mkstemp(prefix="dray-")
     try:

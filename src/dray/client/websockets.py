@@ -26,11 +26,19 @@ class UpgradeRefused(Exception):
         self.body = body
 
 
-def tracing() -> aiohttp.TraceConfig:
-    """Return a trace that raises UpgradeRefused with the body, which aiohttp itself drops."""
-    config = aiohttp.TraceConfig()
-    config.on_request_end.append(_raise_refusal)
-    return config
+def session(
+    connector: aiohttp.TCPConnector, *, connect_seconds: float, read_bufsize: int = 2**18
+) -> aiohttp.ClientSession:
+    """Return a session whose requests have no time limit once they are connected.
+
+    It raises UpgradeRefused with the body, which aiohttp itself drops.
+    """
+    tracing = aiohttp.TraceConfig()
+    tracing.on_request_end.append(_raise_refusal)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_seconds)
+    return aiohttp.ClientSession(
+        connector=connector, timeout=timeout, read_bufsize=read_bufsize, trace_configs=[tracing]
+    )
 
 
 async def _raise_refusal(
@@ -40,9 +48,7 @@ async def _raise_refusal(
         raise UpgradeRefused(ended.response.status, await ended.response.read())
 
 
-async def upgraded(
-    connecting: Awaitable[aiohttp.ClientWebSocketResponse],
-) -> Upgrade:
+async def upgraded(connecting: Awaitable[aiohttp.ClientWebSocketResponse]) -> Upgrade:
     """Return the upgrade of an open WebSocket, which relays messages."""
     there = await connecting
 

@@ -14,12 +14,11 @@ expansion.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dray.api import well_known
 from dray.api.formats import quantity
-from dray.api.formats.quantity import Quantity
 from dray.api.types.dra import DeviceClass
 from dray.api.types.meta import JsonObject
 from dray.cel import device as cel
@@ -61,7 +60,7 @@ def move_to_annotation(document: JsonObject) -> None:
         return
     requested = {
         request["name"]: fields_of[FIELD]
-        for request in _requests(claim_spec(document))
+        for request in device_requests(claim_spec(document))
         for fields_of in (request, request.get("exactly"))
         if isinstance(fields_of, dict)
         and FIELD in fields_of
@@ -110,7 +109,8 @@ def claim_spec(document: JsonObject) -> JsonObject:
     return spec if isinstance(spec, dict) else {}
 
 
-def _requests(spec: JsonObject) -> list[JsonObject]:
+def device_requests(spec: JsonObject) -> list[JsonObject]:
+    """Return the requests of a spec, in any version and also of one that is not checked yet."""
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, dict) else None
     listed = requests if isinstance(requests, list) else []
@@ -127,20 +127,17 @@ def expand(
     """Expand the requests that `requested` names, in a spec of the storage version."""
     partitions = PublishedPartitions(published, classes)
     path = path.child("devices").child("requests")
-    requests, errors, remarks = [], list[FieldError](), list[str]()
-    for index, request in enumerate(_requests(spec)):
+    requests, errors, remarks = device_requests(spec), list[FieldError](), list[str]()
+    for index, request in enumerate(requests):
         partition_request = requested.get(request.get("name", ""))
         if partition_request is None or request.get("firstAvailable"):
-            requests.append(request)
             continue
         try:
-            expanded, remark = _expand_request(
+            requests[index], remark = _expand_request(
                 request, partition_request, partitions, path.index(index)
             )
-            requests.append(expanded)
             remarks.append(remark)
         except PartitionRequestError as refusal:
-            requests.append(request)
             errors.append(refusal.error)
     devices = {**spec["devices"], "requests": requests}
     return Expansion({**spec, "devices": devices}, tuple(errors), tuple(remarks))
@@ -151,10 +148,10 @@ def keep_previous_expansion(
 ) -> JsonObject:
     """Return `new` with the expanded requests of `old` where it still requests the same."""
     partitions = PublishedPartitions((), classes)
-    before = {request.get("name"): request for request in _requests(old)}
+    before = {request.get("name"): request for request in device_requests(old)}
     requests = [
         _kept(request, before.get(request.get("name"), {}), partitions)
-        for request in _requests(new)
+        for request in device_requests(new)
     ]
     return {**new, "devices": {**new["devices"], "requests": requests}}
 
@@ -194,11 +191,8 @@ class PublishedPartitions:
 
     def selectors(self, class_name: str) -> list[str]:
         device_class = self._classes.get(class_name)
-        return (
-            [selector.cel.expression for selector in device_class.spec.selectors if selector.cel]
-            if device_class
-            else []
-        )
+        selectors = device_class.spec.selectors if device_class else ()
+        return [selector.cel.expression for selector in selectors if selector.cel]
 
     def profiles(self, class_name: str, selectors: Sequence[str]) -> list[Profile]:
         """Return the profiles of all devices that the class and the selectors match."""
@@ -229,7 +223,7 @@ def pending(spec: JsonObject, requested: Mapping[str, Any]) -> list[JsonObject]:
     """Return the partition requests that are not expanded yet."""
     return [
         request
-        for request in _requests(spec)
+        for request in device_requests(spec)
         if request.get("name") in requested and not request.get("firstAvailable")
     ]
 
@@ -245,24 +239,20 @@ def _expand_request(
     request: JsonObject, requested: Any, partitions: PublishedPartitions, path: Path
 ) -> tuple[JsonObject, str]:
     path = path.child(FIELD)
-    exactly = request.get("exactly")
-    if not exactly:
-        raise PartitionRequestError(
-            fields.forbidden(path, "needs a request with a deviceClassName of its own")
-        )
-    count, sizes = _read(requested, path)
-    _check_exactly(exactly, path)
+    exactly = request.get("exactly") or {}
+    for error in _problems(exactly, requested, path):
+        raise PartitionRequestError(error)
+    resources, count = requested["resources"], requested.get("count", 1)
+    sizes = {name: quantity.parse(str(value)) for name, value in resources.items()}
     class_name = partitions.partition_class(exactly.get("deviceClassName", ""))
     published = partitions.profiles(class_name, _expressions(exactly))
     if not published:
-        raise PartitionRequestError(
-            fields.invalid(path, requested, f'no partition of class "{class_name}" is published')
-        )
+        why = f'no partition of class "{class_name}" is published'
+        raise PartitionRequestError(fields.invalid(path, requested, why))
     enough = [profile for profile in published if profile.is_enough(sizes)][:MAX_ALTERNATIVES]
     if not enough:
-        raise PartitionRequestError(
-            fields.invalid(path.child("resources"), requested["resources"], _largest(published))
-        )
+        error = fields.invalid(path.child("resources"), resources, _largest(published))
+        raise PartitionRequestError(error)
     alternatives = [_alternative(profile, exactly, class_name, count) for profile in enough]
     shown = ", else ".join(profile.describe(sizes) for profile in enough)
     remark = f'request "{request["name"]}" asks for {shown} of class {class_name}'
@@ -274,53 +264,42 @@ def _expressions(exactly: JsonObject) -> list[str]:
     return [selector["cel"]["expression"] for selector in selectors if selector.get("cel")]
 
 
-def _read(requested: Any, path: Path) -> tuple[int, dict[str, Quantity]]:
+def _problems(exactly: JsonObject, requested: Any, path: Path) -> fields.Errors:
+    """Yield the errors of a partition request and of the request that contains it.
+
+    The caller stops at the first: what follows relies on what was checked before.
+    """
+    if not exactly:
+        yield fields.forbidden(path, "needs a request with a deviceClassName of its own")
     if not isinstance(requested, dict):
-        raise PartitionRequestError(
-            fields.invalid(path, requested, "must be an object with count and resources")
-        )
-    unknown = sorted(set(requested) - {"count", "resources"})
-    if unknown:
-        raise PartitionRequestError(fields.not_supported(path, unknown[0], ("count", "resources")))
-    count = requested.get("count", 1)
+        yield fields.invalid(path, requested, "must be an object with count and resources")
+    for name in sorted(set(requested) - {"count", "resources"}):
+        yield fields.not_supported(path, name, ("count", "resources"))
+    count, resources = requested.get("count", 1), requested.get("resources")
     if type(count) is not int or count < 1:
-        raise PartitionRequestError(
-            fields.invalid(path.child("count"), count, "must be greater than zero")
-        )
-    resources = requested.get("resources")
+        yield fields.invalid(path.child("count"), count, "must be greater than zero")
     if not isinstance(resources, dict) or not resources:
-        raise PartitionRequestError(
-            fields.required(path.child("resources"), "say how much memory or compute it must have")
+        yield fields.required(
+            path.child("resources"), "say how much memory or compute it must have"
         )
-    return count, dict(_sizes(resources, path.child("resources")))
-
-
-def _sizes(resources: JsonObject, path: Path) -> Iterator[tuple[str, Quantity]]:
     for name, value in resources.items():
-        where = path.key(name)
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise PartitionRequestError(fields.invalid(where, value, "must be a quantity"))
-        try:
-            amount = quantity.parse(str(value))
-        except quantity.QuantityError as error:
-            raise PartitionRequestError(fields.invalid(where, value, str(error))) from None
-        if amount.sign() <= 0:
-            raise PartitionRequestError(fields.invalid(where, value, "must be greater than zero"))
-        yield name, amount
-
-
-def _check_exactly(exactly: JsonObject, path: Path) -> None:
-    """Reject fields that a partition request cannot be combined with."""
+        yield from _size_problems(value, path.child("resources").key(name))
     if exactly.get("allocationMode", "ExactCount") != "ExactCount":
-        raise PartitionRequestError(
-            fields.forbidden(path, "cannot be combined with allocationMode: All")
-        )
+        yield fields.forbidden(path, "cannot be combined with allocationMode: All")
     if exactly.get("count", 1) > 1:
-        raise PartitionRequestError(
-            fields.forbidden(path, "cannot be combined with count: say partitionRequest.count")
-        )
+        yield fields.forbidden(path, "cannot be combined with count: say partitionRequest.count")
     if exactly.get("adminAccess"):
-        raise PartitionRequestError(fields.forbidden(path, "cannot be combined with adminAccess"))
+        yield fields.forbidden(path, "cannot be combined with adminAccess")
+
+
+def _size_problems(value: Any, path: Path) -> fields.Errors:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        yield fields.invalid(path, value, "must be a quantity")
+    try:
+        if quantity.parse(str(value)).sign() <= 0:
+            yield fields.invalid(path, value, "must be greater than zero")
+    except quantity.QuantityError as error:
+        yield fields.invalid(path, value, str(error))
 
 
 def _largest(published: Sequence[Profile]) -> str:

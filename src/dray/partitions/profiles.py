@@ -8,7 +8,7 @@ nominal sizes. Devices without such a name are distinguished by what they publis
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -33,10 +33,8 @@ class PartitionDevice(NamedTuple):
     @property
     def type_name(self) -> str:
         """Return the name of its profile, such as `2g.20gb`, or an empty text."""
-        attributes = self.device.attributes
-        attribute = attributes.get(self.type_attribute) or attributes.get(
-            f"{self.driver}/{self.type_attribute}"
-        )
+        attributes, qualified = self.device.attributes, f"{self.driver}/{self.type_attribute}"
+        attribute = attributes.get(self.type_attribute) or attributes.get(qualified)
         return attribute.string_value or "" if attribute else ""
 
 
@@ -66,14 +64,11 @@ class Profile(NamedTuple):
             domain, _, attribute = self.type_attribute.rpartition("/")
             field = f'device.attributes["{domain or self.driver}"].{attribute}'
             return f'has({field}) && {field} == "{self.name}"'
+        capacity = f'device.capacity["{self.driver}"]'
         return " && ".join(
-            f'has({field}) && {field}.compareTo(quantity("{amount}")) == 0'
-            for field, amount in self._capacity_fields()
+            f'has({capacity}.{name}) && {capacity}.{name}.compareTo(quantity("{amount}")) == 0'
+            for name, amount in self.real_sizes
         )
-
-    def _capacity_fields(self) -> Iterator[tuple[str, Quantity]]:
-        for name, amount in self.real_sizes:
-            yield f'device.capacity["{self.driver}"].{name}', amount
 
     def describe(self, names: Iterable[str]) -> str:
         """Return the name with the real sizes of the resources in `names`."""
@@ -139,14 +134,10 @@ def _largest(profiles: Iterable[Profile]) -> dict[str, Quantity]:
 def _share(profile: Profile, largest: Sizes) -> Fraction:
     """Return its share of the largest profile: that of compute plus that of memory."""
     sizes = dict(profile.sizes)
-    counted: Sequence[str] = [name for name in ("compute", "memory") if name in sizes] or list(
-        sizes
+    counted: list[str] = [name for name in ("compute", "memory") if name in sizes] or list(sizes)
+    shares = (
+        Fraction(sizes[name].nano, largest[name].nano)
+        for name in counted
+        if largest[name].sign() > 0
     )
-    return sum(
-        (
-            Fraction(sizes[name].nano, largest[name].nano)
-            for name in counted
-            if largest[name].sign() > 0
-        ),
-        start=Fraction(0),
-    )
+    return sum(shares, start=Fraction(0))

@@ -5,6 +5,7 @@ The memory store is little more than this; the SQLite store adds durability.
 
 from __future__ import annotations
 
+import abc
 import bisect
 import operator
 from collections import defaultdict
@@ -103,6 +104,42 @@ class CommittedState:
         elif exists:
             del self._entries[key]
             del self._keys[bisect.bisect_left(self._keys, key)]
+
+
+class StateStore(store.Store):
+    """A store whose current state is in memory; subclasses add durability and history."""
+
+    def __init__(self, image: StateSnapshot) -> None:
+        self._state = CommittedState(image)
+        self._closed = False
+
+    @property
+    @abc.abstractmethod
+    def _oldest(self) -> int:
+        """Return the revision back to which history reaches."""
+
+    async def revision(self) -> int:
+        return self._state.revision
+
+    async def get(self, key: str) -> store.Entry | None:
+        return self._state.get(key)
+
+    def changed_at(self, area: str) -> int:
+        return self._state.changed_at(area)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise store.Closed
+
+    def _check_reached(self, revision: int) -> None:
+        if revision > self._state.revision:
+            raise store.FutureRevision(revision, self._state.revision)
+
+    def _check_reachable(self, revision: int) -> None:
+        self._check_open()
+        self._check_reached(revision)
+        if revision < self._oldest:
+            raise store.RevisionExpired(revision, self._oldest)
 
 
 def _area(key: str) -> str:

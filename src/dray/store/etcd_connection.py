@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import grpc
@@ -104,12 +103,7 @@ class EtcdConnection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for member in self._members:
             await member.channel.close()
 

@@ -11,22 +11,16 @@ from collections.abc import AsyncIterator
 from dray.store import committed_state, store, watch
 
 
-class MemoryStore(store.Store):
+class MemoryStore(committed_state.StateStore):
     """A store without a disk. Only `open` makes one."""
 
     def __init__(self, fanout: watch.Fanout) -> None:
-        self._state = committed_state.CommittedState(committed_state.EMPTY)
+        super().__init__(committed_state.EMPTY)
         self._fanout = fanout
-        self._closed = False
 
-    async def revision(self) -> int:
-        return self._state.revision
-
-    async def get(self, key: str) -> store.Entry | None:
-        return self._state.get(key)
-
-    def changed_at(self, area: str) -> int:
-        return self._state.changed_at(area)
+    @property
+    def _oldest(self) -> int:
+        return self._fanout.window.start
 
     async def list(
         self, prefix: str, *, limit: int = 0, after_key: str = "", revision: int | None = None
@@ -39,8 +33,7 @@ class MemoryStore(store.Store):
         return self._state.page_at(span, limit, revision, before)
 
     async def commit(self, transaction: store.Transaction) -> int:
-        if self._closed:
-            raise store.Closed
+        self._check_open()
         draft = committed_state.PendingCommits(self._state)
         revision = draft.add(transaction)
         self._state.apply(draft)
@@ -52,8 +45,7 @@ class MemoryStore(store.Store):
         return self._fanout.subscribe(prefix, after_revision, _no_history)
 
     async def compact(self, revision: int) -> None:
-        if revision > self._state.revision:
-            raise store.FutureRevision(revision, self._state.revision)
+        self._check_reached(revision)
         self._fanout.window.forget(revision)
 
     def health(self) -> store.StoreHealth:
@@ -62,14 +54,6 @@ class MemoryStore(store.Store):
     def close(self) -> None:
         self._closed = True
         self._fanout.end(store.Closed())
-
-    def _check_reachable(self, revision: int) -> None:
-        if self._closed:
-            raise store.Closed
-        if revision > self._state.revision:
-            raise store.FutureRevision(revision, self._state.revision)
-        if revision < self._fanout.window.start:
-            raise store.RevisionExpired(revision, self._fanout.window.start)
 
 
 async def _no_history(after: int, until: int) -> watch.Stretch:

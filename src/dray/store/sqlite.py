@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import functools
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from dray.store import (
     backup,
@@ -29,7 +29,7 @@ from dray.store.watch import Stretch
 Answer = TypeVar("Answer")
 
 
-class SqliteStore(store.Store):
+class SqliteStore(committed_state.StateStore):
     """One file's store. Only `open` makes one."""
 
     def __init__(
@@ -37,24 +37,19 @@ class SqliteStore(store.Store):
         file: sqlite_file.Database,
         loaded: sqlite_file.Loaded,
         past: sqlite_history.History,
-        threads: _Threads,
+        writer: Executor,
+        reader: Executor,
         limits: watch.WatchLimits,
     ) -> None:
-        self._file, self._past, self._reader = file, past, threads.reader
-        self._state = committed_state.CommittedState(loaded.image)
+        self._file, self._past, self._reader = file, past, reader
+        super().__init__(loaded.image)
         self._compacted = loaded.compacted
         self._fanout = watch.Fanout(loaded.image.revision, limits)
-        self._writer = group_commit.GroupCommit(file, self._state, self._fanout, threads.writer)
-        self._closed = False
+        self._writer = group_commit.GroupCommit(file, self._state, self._fanout, writer)
 
-    async def revision(self) -> int:
-        return self._state.revision
-
-    async def get(self, key: str) -> store.Entry | None:
-        return self._state.get(key)
-
-    def changed_at(self, area: str) -> int:
-        return self._state.changed_at(area)
+    @property
+    def _oldest(self) -> int:
+        return self._compacted
 
     async def list(
         self, prefix: str, *, limit: int = 0, after_key: str = "", revision: int | None = None
@@ -90,17 +85,8 @@ class SqliteStore(store.Store):
         self._check_reachable(after)
         return stretch
 
-    def _check_reachable(self, revision: int) -> None:
-        if self._closed:
-            raise store.Closed
-        if revision > self._state.revision:
-            raise store.FutureRevision(revision, self._state.revision)
-        if revision < self._compacted:
-            raise store.RevisionExpired(revision, self._compacted)
-
     async def compact(self, revision: int) -> None:
-        if revision > self._state.revision:
-            raise store.FutureRevision(revision, self._state.revision)
+        self._check_reached(revision)
         if revision <= self._compacted:
             return
         await self._writer.run(self._file.compact, revision)
@@ -117,8 +103,7 @@ class SqliteStore(store.Store):
         await self._read(backup.write, self._past.copy, target)
 
     async def _read(self, function: Callable[..., Answer], *arguments: object) -> Answer:
-        if self._closed:
-            raise store.Closed
+        self._check_open()
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._reader, function, *arguments)
@@ -132,20 +117,6 @@ class SqliteStore(store.Store):
         self._fanout.end(store.Closed())
 
 
-class _Threads(NamedTuple):
-    writer: Executor
-    reader: Executor
-
-
-@contextlib.contextmanager
-def _threads() -> Iterator[_Threads]:
-    with (
-        ThreadPoolExecutor(1, "store-writer") as writer,
-        ThreadPoolExecutor(1, "store-reader") as reader,
-    ):
-        yield _Threads(writer, reader)
-
-
 @contextlib.asynccontextmanager
 async def open(
     path: Path,
@@ -155,16 +126,19 @@ async def open(
 ) -> AsyncIterator[SqliteStore]:
     """Open the store in a file, or create it; it is closed at the end of the block."""
     run = asyncio.get_running_loop().run_in_executor
-    with _threads() as threads:
-        file = await run(threads.writer, sqlite_file.Database, path, connect)
+    with (
+        ThreadPoolExecutor(1, "store-writer") as writer,
+        ThreadPoolExecutor(1, "store-reader") as reader,
+    ):
+        file = await run(writer, sqlite_file.Database, path, connect)
         past = sqlite_history.History(path, connect)
         try:
             # Without a name for the loaded state: it would keep every replaced value alive.
-            opened = SqliteStore(file, await run(threads.writer, file.load), past, threads, limits)
+            opened = SqliteStore(file, await run(writer, file.load), past, writer, reader, limits)
             try:
                 yield opened
             finally:
                 await opened.close()
         finally:
-            await run(threads.reader, past.close)
-            await run(threads.writer, file.close)
+            await run(reader, past.close)
+            await run(writer, file.close)

@@ -29,7 +29,6 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import AsyncIterator, Iterator
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import msgspec
@@ -293,12 +292,7 @@ class Watch(abc.ABC, AsyncIterator[Event]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

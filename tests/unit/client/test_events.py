@@ -14,11 +14,11 @@ import pytest
 from dray.api import kinds
 from dray.api.http_messages import User
 from dray.api.types.core import ObjectReference
-from dray.apiserver import server
 from dray.client import events
 from dray.client.api_client import Client, InProcessTransport
 from dray.client.events import Recorder
 from dray.store import memory
+from tests.unit.client import servers
 
 POD = ObjectReference(kind="Pod", namespace="default", name="p", uid="1", api_version="v1")
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -32,7 +32,7 @@ def recording(
 
     async def _run() -> None:
         async with memory.open() as store:
-            app = server.assemble(store)
+            app = servers.open_to_all(store)
             client = Client(InProcessTransport(app.handle, User("admin")))
             await test(Recorder(client, "tester", now=lambda: NOW, **options), client)
 

@@ -10,11 +10,11 @@ import pytest
 
 from dray.api import errors, kinds
 from dray.api.http_messages import Request, Response, User
-from dray.apiserver import server
 from dray.client.api_client import Client, InProcessTransport
 from dray.client.lease import LeaderElection, LeadershipLost, Timing
 from dray.store import memory
 from tests import virtualtime
+from tests.unit.client import servers
 from tests.waiting import until
 
 FAST = Timing(duration_seconds=1.0, deadline_seconds=0.3, retry_seconds=0.02)
@@ -39,7 +39,7 @@ def with_server(test: Callable[[Link], Awaitable[None]]) -> Callable[[], None]:
 
     async def _run() -> None:
         async with memory.open() as store:
-            app = server.assemble(store)
+            app = servers.open_to_all(store)
             await test(Link(InProcessTransport(app.handle, User("admin"))))
 
     run.__name__ = getattr(test, "__name__", "test")

@@ -46,7 +46,7 @@ class Authenticator:
     def user_of_token(self, token: str) -> User:
         user = self._static_tokens.get(token)
         if user is not None:
-            return with_groups(user, AUTHENTICATED)
+            return User(user.name, user.groups | {AUTHENTICATED}, user.uid, user.extra)
         try:
             claims = self._signer.read(token, self._now())
         except TokenRefused as error:
@@ -56,9 +56,8 @@ class Authenticator:
     def _service_account(self, claims: Mapping[str, Any]) -> User:
         private = claims["kubernetes.io"]
         namespace, account = private["namespace"], private["serviceaccount"]
-        if DEFAULT_AUDIENCE not in claims["aud"]:
-            raise errors.unauthorized("Unauthorized")
-        if not self._account_exists(namespace, account["name"], account["uid"]):
+        exists = self._account_exists(namespace, account["name"], account["uid"])
+        if not exists or DEFAULT_AUDIENCE not in claims["aud"]:
             raise errors.unauthorized("Unauthorized")
         groups = {"system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED}
         return User(
@@ -88,7 +87,3 @@ def user_of_certificate(certificate: Mapping[str, Any]) -> User:
         raise errors.unauthorized("Unauthorized")
     groups = {value for key, value in pairs if key == "organizationName"}
     return User(names[0], frozenset(groups | {AUTHENTICATED}))
-
-
-def with_groups(user: User, *groups: str) -> User:
-    return User(user.name, user.groups | frozenset(groups), user.uid, user.extra)

@@ -6,14 +6,13 @@ Decisions are made from caches and never wait; `run` keeps the caches in sync wi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from dray.api import kinds
 from dray.api.formats import gotext
 from dray.api.http_messages import Request, User
 from dray.api.kinds import Kind
 from dray.api.selectors import field_selectors, label_selectors
-from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding
+from dray.api.types.rbac import ClusterRole, Role, RoleBinding
 from dray.apiserver.access import bootstrap_policy, node_authorizer
 from dray.apiserver.access.node_authorizer import NodeAuthorizer
 from dray.apiserver.access.rbac import ALLOWED, Attributes, Decision, Policy
@@ -36,7 +35,7 @@ class Authorizer:
     def __init__(
         self, policy: Policy, nodes: NodeAuthorizer, followers: list[StoreFollower]
     ) -> None:
-        self._policy = policy
+        self.policy = policy
         self._nodes = nodes
         self._followers = followers
 
@@ -71,20 +70,12 @@ class Authorizer:
             if decision.allowed:
                 return decision
             reason = decision.reason
-        return ALLOWED if self._policy.allows(user, attributes) else Decision(False, reason)
+        return ALLOWED if self.policy.allows(user, attributes) else Decision(False, reason)
 
     def refusal(self, user: User, attributes: Attributes) -> str | None:
         """Return Kubernetes' denial message, or None if the request is allowed."""
         decision = self.authorize(user, attributes)
         return None if decision.allowed else refusal(user, attributes, decision.reason)
-
-    def rules(self, user: User, namespace: str) -> Sequence[PolicyRule]:
-        """Return the rules of a user's roles in a namespace; the node authorizer has none."""
-        return self._policy.rules(user, namespace)
-
-    @property
-    def policy(self) -> Policy:
-        return self._policy
 
 
 def attributes_of(request: Request, info: RequestInfo) -> Attributes:
@@ -145,13 +136,11 @@ def _policy_followers(store: Store, to: Policy) -> list[StoreFollower]:
         "RoleBinding": RoleBinding,
         "ClusterRoleBinding": RoleBinding,
     }
-    followers = []
-    for name, type_ in types.items():
-        kind = kinds.served(bootstrap_policy.GROUP, name)
-        followers.append(
-            StoreFollower(store, store_keys.prefix(kind), _PolicyCopy(kind, type_, to))
-        )
-    return followers
+    served = [(kinds.served(bootstrap_policy.GROUP, name), type_) for name, type_ in types.items()]
+    return [
+        StoreFollower(store, store_keys.prefix(kind), _PolicyCopy(kind, type_, to))
+        for kind, type_ in served
+    ]
 
 
 class _PolicyCopy:

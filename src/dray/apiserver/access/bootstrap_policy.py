@@ -177,19 +177,16 @@ AGGREGATES: dict[str, tuple[str, ...]] = {
     "view": ("system:aggregate-to-view",),
 }
 
-BINDINGS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
-    "cluster-admin": ("cluster-admin", (("Group", "system:masters"),)),
-    "system:discovery": ("system:discovery", (("Group", "system:authenticated"),)),
-    "system:basic-user": ("system:basic-user", (("Group", "system:authenticated"),)),
-    "system:public-info-viewer": (
-        "system:public-info-viewer",
-        (("Group", "system:authenticated"), ("Group", "system:unauthenticated")),
-    ),
-    "system:monitoring": ("system:monitoring", (("Group", "system:monitoring"),)),
-    SCHEDULER: (SCHEDULER, (("User", SCHEDULER),)),
-    CONTROLLERS: (CONTROLLERS, (("User", CONTROLLERS),)),
-    FLEET: (FLEET, (("User", FLEET),)),
+GROUPS: dict[str, tuple[str, ...]] = {
+    "cluster-admin": ("system:masters",),
+    "system:discovery": ("system:authenticated",),
+    "system:basic-user": ("system:authenticated",),
+    "system:public-info-viewer": ("system:authenticated", "system:unauthenticated"),
+    "system:monitoring": ("system:monitoring",),
 }
+"""The groups that a role of the cluster is bound to, by a binding of its name."""
+USERS = (SCHEDULER, CONTROLLERS, FLEET)
+"""Each is bound to the role of its name."""
 
 
 def objects() -> Iterator[JsonObject]:
@@ -199,11 +196,13 @@ def objects() -> Iterator[JsonObject]:
     for name in AGGREGATES:
         selector = {"matchLabels": {_aggregation_label(name): "true"}}
         yield _role(name, rules=[], aggregationRule={"clusterRoleSelectors": [selector]})
-    for name, (role, subjects) in BINDINGS.items():
-        yield _binding(name, role, subjects)
+    for name, groups in GROUPS.items():
+        yield _binding(name, "Group", groups)
+    for name in USERS:
+        yield _binding(name, "User", (name,))
     for (namespace, name), rules in ROLES.items():
         yield _role(name, namespace, rules=list(rules))
-        yield _binding(name, name, (("User", name),), namespace)
+        yield _binding(name, "User", (name,), namespace)
 
 
 def _role(
@@ -213,18 +212,14 @@ def _role(
     return {"apiVersion": VERSION, "kind": _kind("Role", namespace), "metadata": metadata, **fields}
 
 
-def _binding(
-    name: str, role: str, subjects: Iterable[tuple[str, str]], namespace: str = ""
-) -> JsonObject:
-    """Return a binding of a role: in its namespace, or without one in the whole cluster."""
+def _binding(role: str, kind: str, subjects: Iterable[str], namespace: str = "") -> JsonObject:
+    """Return the binding of a role: in its namespace, or without one in the whole cluster."""
     return {
         "apiVersion": VERSION,
         "kind": _kind("RoleBinding", namespace),
-        "metadata": _metadata(name, namespace, {}),
+        "metadata": _metadata(role, namespace, {}),
         "roleRef": {"apiGroup": GROUP, "kind": _kind("Role", namespace), "name": role},
-        "subjects": [
-            {"apiGroup": GROUP, "kind": kind, "name": subject} for kind, subject in subjects
-        ],
+        "subjects": [{"apiGroup": GROUP, "kind": kind, "name": subject} for subject in subjects],
     }
 
 

@@ -38,9 +38,7 @@ class Authority:
     def __init__(self, pair: KeyPair) -> None:
         self.certificate = pair.certificate
         self._certificate = x509.load_pem_x509_certificate(pair.certificate)
-        key = serialization.load_pem_private_key(pair.key, password=None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        self._key = key
+        self._key = key_from_pem(pair.key)
 
     @classmethod
     def load_or_create(cls, directory: Path) -> Authority:
@@ -129,12 +127,18 @@ def _authority_usage() -> x509.KeyUsage:
 
 
 def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), private)
+    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), key_to_pem(key))
+
+
+def key_to_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(encoding, form, serialization.NoEncryption())
+
+
+def key_from_pem(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(pem, password=None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return key
 
 
 def _subject(name: str, organizations: Iterable[str] = ()) -> x509.Name:

@@ -48,8 +48,7 @@ class NodeAuthorizer:
         decide = _SUBDIVIDED.get((attributes.group, attributes.resource))
         if decide is not None and not attributes.path:
             return decide(self, node, attributes)
-        allowed = any(rbac.permits(rule, attributes) for rule in _NODE_RULES)
-        return ALLOWED if allowed else NO_OPINION
+        return _by_role(attributes)
 
     def _read_used(self, node: str, attributes: Attributes) -> Decision:
         """Decide on a read of a secret or config map: allowed if a pod of the node uses it."""
@@ -78,14 +77,14 @@ class NodeAuthorizer:
             is_related = self.slices.is_of(node, name)
         else:
             is_related = self.pods.is_used(node, resource, namespace, name)
-        return ALLOWED if is_related else _unrelated(node)
+        why = f"no relationship found between node '{node}' and this object"
+        return ALLOWED if is_related else Decision(False, why)
 
     def _claim(self, node: str, attributes: Attributes) -> Decision:
         if attributes.subresource == "status" and attributes.verb in _UPDATES:
             return self._related(node, attributes)
         if attributes.subresource == "driver":
-            allowed = any(rbac.permits(rule, attributes) for rule in _NODE_RULES)
-            return ALLOWED if allowed else NO_OPINION
+            return _by_role(attributes)
         return self._get_used(node, attributes)
 
     def _service_account(self, node: str, attributes: Attributes) -> Decision:
@@ -100,29 +99,17 @@ class NodeAuthorizer:
     def _lease(self, node: str, attributes: Attributes) -> Decision:
         if attributes.verb not in _OWN_OBJECT_VERBS:
             return Decision(False, "can only get, create, update, patch, or delete a node lease")
-        if attributes.namespace != well_known.NODE_LEASE_NAMESPACE:
-            return Decision(
-                False,
-                f'can only access leases in the "{well_known.NODE_LEASE_NAMESPACE}" system '
-                "namespace",
-            )
-        # A create has no name yet; `admission.node_restriction` checks the object.
-        if attributes.verb != "create" and attributes.name != node:
-            return Decision(
-                False, "can only access node lease with the same name as the requesting node"
-            )
-        return ALLOWED
+        namespace = well_known.NODE_LEASE_NAMESPACE
+        if attributes.namespace != namespace:
+            return Decision(False, f'can only access leases in the "{namespace}" system namespace')
+        return _of_same_name("node lease", node, attributes)
 
     def _csi_node(self, node: str, attributes: Attributes) -> Decision:
         if attributes.subresource:
             return Decision(False, "cannot authorize CSINode subresources")
         if attributes.verb not in _OWN_OBJECT_VERBS:
             return Decision(False, "can only get, create, update, patch, or delete a CSINode")
-        if attributes.verb != "create" and attributes.name != node:
-            return Decision(
-                False, "can only access CSINode with the same name as the requesting node"
-            )
-        return ALLOWED
+        return _of_same_name("CSINode", node, attributes)
 
     def _slice(self, node: str, attributes: Attributes) -> Decision:
         if attributes.subresource:
@@ -135,10 +122,9 @@ class NodeAuthorizer:
             case "watch" | "list" | "deletecollection":
                 if ("spec.nodeName", node) in attributes.fields:
                     return ALLOWED
+                verbs = "list/watch/deletecollection"
                 return Decision(
-                    False,
-                    "can only list/watch/deletecollection resourceslices with nodeName field "
-                    "selector",
+                    False, f"can only {verbs} resourceslices with nodeName field selector"
                 )
         return Decision(
             False,
@@ -190,8 +176,16 @@ _SUBDIVIDED: Mapping[tuple[str, str], Callable[[NodeAuthorizer, str, Attributes]
 }
 
 
-def _unrelated(node: str) -> Decision:
-    return Decision(False, f"no relationship found between node '{node}' and this object")
+def _by_role(attributes: Attributes) -> Decision:
+    allowed = any(rbac.permits(rule, attributes) for rule in _NODE_RULES)
+    return ALLOWED if allowed else NO_OPINION
+
+
+def _of_same_name(what: str, node: str, attributes: Attributes) -> Decision:
+    # A create has no name yet; `admission.node_restriction` checks the object.
+    if attributes.verb == "create" or attributes.name == node:
+        return ALLOWED
+    return Decision(False, f"can only access {what} with the same name as the requesting node")
 
 
 def _own_node(node: str, name: str) -> Decision:

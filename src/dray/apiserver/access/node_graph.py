@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from dray.api import kinds, well_known
 from dray.api.types.containers import EnvFromSource, EnvVar
@@ -20,13 +20,18 @@ from dray.api.types.pods import (
     PodResourceClaim,
     PodResourceClaimStatus,
 )
-from dray.api.types.volumes import Volume, VolumeProjection
+from dray.api.types.volumes import Volume
 from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.lookup import Reader
 from dray.store.store import Entry
 
 CLAIMS, CONFIG_MAPS, SECRETS = "resourceclaims", "configmaps", "secrets"
 SERVICE_ACCOUNTS, VOLUME_CLAIMS = "serviceaccounts", "persistentvolumeclaims"
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
 
 
 class _Container(Wire, frozen=True):
@@ -124,16 +129,17 @@ def _used_by(pod: _Pod) -> Iterator[str]:
 
 def _used_by_container(container: _Container) -> Iterator[str]:
     for source in container.env_from:
-        if source.config_map_ref:
-            yield f"{CONFIG_MAPS}/{source.config_map_ref.name}"
-        if source.secret_ref:
-            yield f"{SECRETS}/{source.secret_ref.name}"
+        yield from _config_and_secret(source.config_map_ref, source.secret_ref)
     for variable in container.env:
-        value = variable.value_from
-        if value and value.config_map_key_ref:
-            yield f"{CONFIG_MAPS}/{value.config_map_key_ref.name}"
-        if value and value.secret_key_ref:
-            yield f"{SECRETS}/{value.secret_key_ref.name}"
+        if value := variable.value_from:
+            yield from _config_and_secret(value.config_map_key_ref, value.secret_key_ref)
+
+
+def _config_and_secret(config_map: _Named | None, secret: _Named | None) -> Iterator[str]:
+    if config_map:
+        yield f"{CONFIG_MAPS}/{config_map.name}"
+    if secret:
+        yield f"{SECRETS}/{secret.name}"
 
 
 def _used_by_volume(volume: Volume) -> Iterator[str]:
@@ -144,14 +150,7 @@ def _used_by_volume(volume: Volume) -> Iterator[str]:
     if volume.persistent_volume_claim:
         yield f"{VOLUME_CLAIMS}/{volume.persistent_volume_claim.claim_name}"
     for projection in volume.projected.sources if volume.projected else ():
-        yield from _used_by_projection(projection)
-
-
-def _used_by_projection(projection: VolumeProjection) -> Iterator[str]:
-    if projection.secret:
-        yield f"{SECRETS}/{projection.secret.name}"
-    if projection.config_map:
-        yield f"{CONFIG_MAPS}/{projection.config_map.name}"
+        yield from _config_and_secret(projection.config_map, projection.secret)
 
 
 def _claims(pod: _Pod) -> Iterator[str]:

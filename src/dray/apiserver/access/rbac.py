@@ -86,13 +86,12 @@ class Policy:
         nameless = attributes
         if attributes.name or attributes.fields:
             nameless = msgspec.structs.replace(attributes, name="", fields=frozenset())
-        if self._answer(user, nameless):
+        if self._decide(user, nameless):
             return True
-        return bool(attributes.name) and self._answer(
-            user, msgspec.structs.replace(attributes, fields=frozenset())
-        )
+        named = msgspec.structs.replace(nameless, name=attributes.name)
+        return bool(attributes.name) and self._decide(user, named)
 
-    def _answer(self, user: User, attributes: Attributes) -> bool:
+    def _decide(self, user: User, attributes: Attributes) -> bool:
         key = (user, attributes)
         allowed = self._decisions.get(key)
         if allowed is None:
@@ -190,24 +189,14 @@ def _subrules(rule: PolicyRule) -> Iterator[PolicyRule]:
 
 
 def _covers(own: PolicyRule, subrule: PolicyRule) -> bool:
-    if not _has(own.verbs, subrule.verbs[0]):
-        return False
+    (verb,) = subrule.verbs
     if subrule.non_resource_urls:
         path = subrule.non_resource_urls[0]
-        return any(_matches_path(pattern, path) for pattern in own.non_resource_urls)
+        matches = any(_matches_path(pattern, path) for pattern in own.non_resource_urls)
+        return matches and _has(own.verbs, verb)
     resource, _, subresource = subrule.resources[0].partition("/")
-    attributes = Attributes(
-        subrule.verbs[0],
-        subrule.api_groups[0],
-        resource,
-        subresource,
-        name="".join(subrule.resource_names),
-    )
-    return (
-        _has(own.api_groups, attributes.group)
-        and _names_resource(own.resources, attributes)
-        and (not own.resource_names or attributes.name in own.resource_names)
-    )
+    name = "".join(subrule.resource_names)
+    return permits(own, Attributes(verb, subrule.api_groups[0], resource, subresource, name=name))
 
 
 def _has(values: tuple[str, ...], value: str) -> bool:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jwt
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from dray import durable_files
+from dray.apiserver.access import certificates
 
 if TYPE_CHECKING:
     from jwt.types import Options
@@ -43,15 +43,8 @@ class TokenSigner:
     def load_or_create(cls, path: Path) -> TokenSigner:
         if not path.exists():
             fresh = ec.generate_private_key(ec.SECP256R1())
-            pem = fresh.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-            durable_files.replace_file(path, pem)
-        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        return cls(key)
+            durable_files.replace_file(path, certificates.key_to_pem(fresh))
+        return cls(certificates.key_from_pem(path.read_bytes()))
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         return jwt.encode(dict(claims), self._key, algorithm=_ALGORITHM)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dray.api import errors, kinds, well_known
 from dray.api.types.core import Namespace
 from dray.api.types.meta import JsonObject
-from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
@@ -34,10 +33,7 @@ class AdminAccess(AdmissionRule):
         if field is None:
             return ()
         namespace = await self._namespaces.get(admission.namespace)
-        if (
-            namespace is not None
-            and namespace.metadata.labels.get(well_known.ADMIN_ACCESS_LABEL) == "true"
-        ):
+        if namespace and namespace.metadata.labels.get(well_known.ADMIN_ACCESS_LABEL) == "true":
             return ()
         return (errors.Cause(field, "FieldValueForbidden", MESSAGE),)
 
@@ -46,8 +42,9 @@ def _field_that_asks(admission: AdmissionRequest) -> str | None:
     if admission.kind.group != GROUP or admission.new is None:
         return None
     if admission.is_about(GROUP, "ResourceClaim", "status"):
-        return _newly_granted(admission.new, admission.old or {})
-    if admission.operation != admission_chain.CREATE:
+        was_granted = _granted(admission.old or {}) is not None
+        return None if was_granted else _granted(admission.new)
+    if not admission.is_create:
         return None
     if admission.kind.kind == "ResourceClaim":
         return _requested(admission.new["spec"])
@@ -62,13 +59,6 @@ def _requested(spec: JsonObject) -> str | None:
         if (request.get("exactly") or {}).get("adminAccess"):
             return f"spec.devices.requests[{index}].adminAccess"
     return None
-
-
-def _newly_granted(new: JsonObject, old: JsonObject) -> str | None:
-    """Return the field that newly grants admin access, or None."""
-    if _granted(old) is not None:
-        return None
-    return _granted(new)
 
 
 def _granted(claim: JsonObject) -> str | None:

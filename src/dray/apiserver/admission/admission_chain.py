@@ -17,7 +17,7 @@ from dray.api.http_messages import User
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.storage import store_keys
-from dray.store.store import Guard, Operation
+from dray.store.store import Guard, Operation, Transaction
 
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
@@ -42,6 +42,16 @@ class AdmissionRequest:
     verb: str = ""
     """The verb of the request: update and patch are one operation."""
 
+    @property
+    def is_create(self) -> bool:
+        return self.operation == CREATE
+
+    @property
+    def document(self) -> JsonObject:
+        """Return the new object of a change that leaves one."""
+        assert self.new is not None
+        return self.new
+
     def forbidden(self, why: str) -> errors.Forbidden:
         return errors.forbidden(store_keys.group_resource(self.kind), self.name, why)
 
@@ -55,6 +65,10 @@ class CommitRequirements:
 
     operations: tuple[Operation, ...] = ()
     guards: tuple[Guard, ...] = ()
+
+    def transaction(self, change: Operation) -> Transaction:
+        """Return the transaction of the change itself and of what it requires."""
+        return Transaction((change, *self.operations), self.guards)
 
 
 NO_REQUIREMENTS = CommitRequirements()
@@ -73,9 +87,9 @@ class AdmissionRule:
         """Return errors of fields; they are reported before those of validation."""
         return ()
 
-    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+    async def validate(self, admission: AdmissionRequest) -> CommitRequirements | None:
         """Raise to reject the change; the object is final."""
-        return NO_REQUIREMENTS
+        return None
 
 
 CommitLock = Callable[[AdmissionRequest], contextlib.AbstractAsyncContextManager[None]]
@@ -98,7 +112,7 @@ class _Hooks(NamedTuple):
 
     mutate: Sequence[Callable[[AdmissionRequest], Awaitable[None]]]
     field_errors: Sequence[Callable[[AdmissionRequest], Awaitable[Sequence[errors.Cause]]]]
-    validate: Sequence[Callable[[AdmissionRequest], Awaitable[CommitRequirements]]]
+    validate: Sequence[Callable[[AdmissionRequest], Awaitable[CommitRequirements | None]]]
 
     @classmethod
     def of(cls, rules: Iterable[AdmissionRule], kind: Kind) -> _Hooks:
@@ -141,14 +155,12 @@ class AdmissionChain:
         guards: list[Guard] = []
         for validate in self._of(admission.kind).validate:
             requirements = await validate(admission)
-            if requirements is not NO_REQUIREMENTS:
+            if requirements is not None:
                 operations += requirements.operations
                 guards += requirements.guards
-        return (
-            CommitRequirements(tuple(operations), tuple(guards))
-            if operations or guards
-            else NO_REQUIREMENTS
-        )
+        if not operations and not guards:
+            return NO_REQUIREMENTS
+        return CommitRequirements(tuple(operations), tuple(guards))
 
 
 def _has_own(rule: AdmissionRule, method: str) -> bool:

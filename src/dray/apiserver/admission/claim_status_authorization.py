@@ -15,7 +15,7 @@ from dray.api.formats import names
 from dray.api.http_messages import User
 from dray.api.ids import GroupResource
 from dray.api.types.meta import JsonObject
-from dray.apiserver.access import authorization, node_authorizer
+from dray.apiserver.access import node_authorizer
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.rbac import Attributes
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
@@ -38,11 +38,10 @@ class ClaimStatusAuthorization(AdmissionRule):
             return ()
         if not admission.is_about(GROUP, "ResourceClaim", "status") or admission.new is None:
             return ()
-        new, old = _status(admission.new), _status(admission.old or {})
-        return (
-            *self._about_binding(admission, new, old),
-            *self._about_devices(admission, new, old),
-        )
+        new = admission.new.get("status") or {}
+        old = (admission.old or {}).get("status") or {}
+        about_binding = self._about_binding(admission, new, old)
+        return (*about_binding, *self._about_devices(admission, new, old))
 
     def _about_binding(
         self, admission: AdmissionRequest, new: JsonObject, old: JsonObject
@@ -63,13 +62,10 @@ class ClaimStatusAuthorization(AdmissionRule):
     ) -> Iterator[errors.Cause]:
         if not self._features.resource_claim_device_status or not new.get("allocation"):
             return
-        drivers = _changed_drivers(new, old)
-        if not drivers:
-            return
         verbs = [ARBITRARY_NODE + admission.verb]
         if _is_on_node(admission.user, _allocated_node(new["allocation"])):
             verbs.insert(0, ASSOCIATED_NODE + admission.verb)
-        for driver in drivers:
+        for driver in _changed_drivers(new, old):
             refusal = self._refusal_for_driver(admission, verbs, driver)
             if refusal is not None:
                 yield _forbidden(
@@ -92,15 +88,10 @@ class ClaimStatusAuthorization(AdmissionRule):
         return refusals[0]
 
     def _refusal(self, user: User, attributes: Attributes) -> str | None:
-        decision = self._authorizer.authorize(user, attributes)
-        if decision.allowed:
+        why = self._authorizer.refusal(user, attributes)
+        if why is None:
             return None
-        why = authorization.refusal(user, attributes, decision.reason)
         return errors.forbidden(GroupResource(GROUP, RESOURCE), attributes.name, why).message
-
-
-def _status(claim: JsonObject) -> JsonObject:
-    return claim.get("status") or {}
 
 
 def _forbidden(field: str, why: str) -> errors.Cause:

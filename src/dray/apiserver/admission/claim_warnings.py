@@ -12,13 +12,7 @@ from collections.abc import Hashable, Iterator
 from dray.api.features import Features
 from dray.api.types.dra import ResourceSlice
 from dray.api.types.meta import JsonObject
-from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import (
-    NO_REQUIREMENTS,
-    AdmissionRequest,
-    AdmissionRule,
-    CommitRequirements,
-)
+from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Reader
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.cel import device as cel
@@ -45,11 +39,7 @@ def zero_counts(document: JsonObject) -> list[str]:
 
 def _named_requests(spec: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     """Yield every request and subrequest, in any version, with its name in results."""
-    devices = spec.get("devices")
-    requests = devices.get("requests") if isinstance(devices, dict) else None
-    for request in requests if isinstance(requests, list) else ():
-        if not isinstance(request, dict):
-            continue
+    for request in expansion.device_requests(spec):
         name, exactly = request.get("name", ""), request.get("exactly")
         yield name, exactly if isinstance(exactly, dict) else request
         for subrequest in request.get("firstAvailable") or ():
@@ -67,13 +57,11 @@ class ClaimWarnings(AdmissionRule):
         self._matches_nothing: dict[str, bool] = {}
         self._generation = -1
 
-    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+    async def validate(self, admission: AdmissionRequest) -> None:
         is_claim = admission.kind.group == GROUP and admission.kind.kind in _KINDS
-        if is_claim and admission.operation == admission_chain.CREATE and admission.new is not None:
-            spec = expansion.claim_spec(admission.new)
-            for name, request in _named_requests(spec):
+        if is_claim and admission.is_create and admission.new is not None:
+            for name, request in _named_requests(expansion.claim_spec(admission.new)):
                 await self._warn(admission, name, request)
-        return NO_REQUIREMENTS
 
     async def _warn(self, admission: AdmissionRequest, name: str, request: JsonObject) -> None:
         for index, selector in enumerate(request.get("selectors") or ()):

@@ -8,7 +8,6 @@ from dray.api import kinds, well_known
 from dray.api.features import Features
 from dray.api.types.core import ServiceAccount
 from dray.api.types.meta import JsonObject
-from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
@@ -18,17 +17,13 @@ class TaintNewNodes(AdmissionRule):
     about = frozenset({"Node"})
 
     async def mutate(self, admission: AdmissionRequest) -> None:
-        if admission.operation != admission_chain.CREATE or not admission.is_about("", "Node"):
+        if not admission.is_create or not admission.is_about("", "Node"):
             return
-        assert admission.new is not None
-        spec = admission.new.setdefault("spec", {})
+        spec = admission.document.setdefault("spec", {})
         taints = spec.get("taints") or []
-        existing = {(taint.get("key"), taint.get("effect")) for taint in taints}
-        if (well_known.NODE_NOT_READY, well_known.NO_SCHEDULE) not in existing:
-            spec["taints"] = [
-                *taints,
-                {"key": well_known.NODE_NOT_READY, "effect": well_known.NO_SCHEDULE},
-            ]
+        not_ready = {"key": well_known.NODE_NOT_READY, "effect": well_known.NO_SCHEDULE}
+        if not any(not_ready.items() <= taint.items() for taint in taints):
+            spec["taints"] = [*taints, not_ready]
 
 
 DEFAULT_ACCOUNT = "default"
@@ -89,11 +84,11 @@ class PodServiceAccount(AdmissionRule):
         self._mounts_tokens = mounts_tokens
 
     async def mutate(self, admission: AdmissionRequest) -> None:
-        if admission.operation != admission_chain.CREATE or not admission.is_about("", "Pod"):
+        if not admission.is_create or not admission.is_about("", "Pod"):
             return
-        assert admission.new is not None
-        spec = admission.new.setdefault("spec", {})
-        if well_known.MIRROR_POD_ANNOTATION in (admission.new["metadata"].get("annotations") or {}):
+        pod = admission.document
+        spec = pod.setdefault("spec", {})
+        if well_known.MIRROR_POD_ANNOTATION in (pod["metadata"].get("annotations") or {}):
             _check_mirror(admission, spec)
             return
         if not spec.get("serviceAccountName"):
@@ -119,14 +114,8 @@ class PodServiceAccount(AdmissionRule):
 
     def _mount_token(self, spec: JsonObject) -> None:
         volumes: list[JsonObject] = spec.get("volumes") or []
-        existing = next(
-            (
-                volume["name"]
-                for volume in volumes
-                if volume["name"].startswith(TOKEN_VOLUME_PREFIX)
-            ),
-            None,
-        )
+        names = [volume["name"] for volume in volumes]
+        existing = next((name for name in names if name.startswith(TOKEN_VOLUME_PREFIX)), None)
         name = existing or TOKEN_VOLUME_PREFIX + self._new_suffix()
         if _mount(spec, name) and not existing:
             spec["volumes"] = [*volumes, {"name": name, "projected": _token_sources()}]
@@ -148,13 +137,10 @@ def _check_mirror(admission: AdmissionRequest, spec: JsonObject) -> None:
 
 def _wants_token(spec: JsonObject, account: ServiceAccount) -> bool:
     """Return whether to mount a token: the pod's field wins over the account's."""
-    for setting in (
-        spec.get("automountServiceAccountToken"),
-        account.automount_service_account_token,
-    ):
-        if setting is not None:
-            return bool(setting)
-    return True
+    setting = spec.get("automountServiceAccountToken")
+    if setting is None:
+        setting = account.automount_service_account_token
+    return setting is None or bool(setting)
 
 
 def _mount(spec: JsonObject, name: str) -> bool:
@@ -189,13 +175,8 @@ class ProtectPodGroups(AdmissionRule):
         self._is_enabled = features.generic_workload
 
     async def mutate(self, admission: AdmissionRequest) -> None:
-        if (
-            not self._is_enabled
-            or admission.operation != admission_chain.CREATE
-            or admission.subresource
-        ):
+        if not self._is_enabled or not admission.is_create or admission.subresource:
             return
-        assert admission.new is not None
-        finalizers = admission.new["metadata"].setdefault("finalizers", [])
+        finalizers = admission.document["metadata"].setdefault("finalizers", [])
         if well_known.POD_GROUP_FINALIZER not in finalizers:
             finalizers.append(well_known.POD_GROUP_FINALIZER)

@@ -13,12 +13,7 @@ from dray.api.ids import GroupResource
 from dray.api.types.core import Namespace
 from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import (
-    NO_REQUIREMENTS,
-    AdmissionRequest,
-    AdmissionRule,
-    CommitRequirements,
-)
+from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
@@ -46,9 +41,8 @@ class NamespaceLifecycle(AdmissionRule):
         self._namespaces = Lookup(store, kinds.NAMESPACE, Namespace)
 
     async def mutate(self, admission: AdmissionRequest) -> None:
-        if admission.operation != admission_chain.CREATE or not admission.namespace:
-            return
-        if admission.kind.kind in _REVIEWS:
+        is_review = admission.kind.kind in _REVIEWS
+        if not admission.is_create or not admission.namespace or is_review:
             return
         namespace = await self._namespaces.get(admission.namespace)
         if namespace is None:
@@ -56,11 +50,10 @@ class NamespaceLifecycle(AdmissionRule):
         if namespace.status.phase == TERMINATING:
             raise _terminating(admission)
 
-    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+    async def validate(self, admission: AdmissionRequest) -> None:
         is_deletion = admission.operation == admission_chain.DELETE
         if is_deletion and admission.kind is kinds.NAMESPACE and admission.name in SYSTEM:
             raise admission.forbidden("this namespace may not be deleted")
-        return NO_REQUIREMENTS
 
 
 def _terminating(admission: AdmissionRequest) -> errors.Forbidden:

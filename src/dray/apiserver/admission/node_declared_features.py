@@ -6,7 +6,7 @@ As plugin/pkg/admission/nodedeclaredfeatures, for resource slices.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dray.api import kinds
 from dray.api.features import Features
@@ -15,12 +15,7 @@ from dray.api.selectors import node_selectors
 from dray.api.types.dra import Device, ResourceSlice, ResourceSliceSpec
 from dray.api.types.meta import NodeSelector, ObjectMeta, Wire
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import (
-    NO_REQUIREMENTS,
-    AdmissionRequest,
-    AdmissionRule,
-    CommitRequirements,
-)
+from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup, Reader
 from dray.store.store import Store
 
@@ -52,15 +47,13 @@ class NodeAllocatableSlices(AdmissionRule):
         self._is_on = features.node_declared_features and features.node_allocatable_resources
         self._reader = Reader(ResourceSlice)
 
-    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+    async def validate(self, admission: AdmissionRequest) -> None:
         is_write = admission.operation in (admission_chain.CREATE, admission_chain.UPDATE)
         if self._is_on and is_write and admission.is_about("resource.k8s.io", "ResourceSlice"):
-            assert admission.new is not None
-            await self._check(admission, admission.new)
-        return NO_REQUIREMENTS
+            await self._check(admission)
 
-    async def _check(self, admission: AdmissionRequest, document: dict[str, Any]) -> None:
-        spec = self._reader.convert(document).spec
+    async def _check(self, admission: AdmissionRequest) -> None:
+        spec = self._reader.convert(admission.document).spec
         places: dict[_Place, Device] = {}
         for device in spec.devices:
             if device.node_allocatable_resources:

@@ -14,12 +14,7 @@ from dray.api.ids import GroupResource
 from dray.api.types.meta import JsonObject, ObjectMeta, Wire
 from dray.apiserver.access import node_authorizer, node_graph
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import (
-    NO_REQUIREMENTS,
-    AdmissionRequest,
-    AdmissionRule,
-    CommitRequirements,
-)
+from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
@@ -65,10 +60,9 @@ class NodeRestriction(AdmissionRule):
     async def mutate(self, admission: AdmissionRequest) -> None:
         await self._restrict(admission)
 
-    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+    async def validate(self, admission: AdmissionRequest) -> None:
         if admission.operation == admission_chain.DELETE:
             await self._restrict(admission)
-        return NO_REQUIREMENTS
 
     async def _restrict(self, admission: AdmissionRequest) -> None:
         node = node_authorizer.node_of(admission.user)
@@ -78,151 +72,131 @@ class NodeRestriction(AdmissionRule):
             user = gotext.quote(admission.user.name)
             raise admission.forbidden(f"could not determine node from user {user}")
         check = _CHECKS.get((admission.kind.group, admission.kind.kind))
-        if check is not None:
-            await check(self, admission, node)
+        why = await check(self, admission, node) if check else None
+        if why:
+            raise admission.forbidden(why)
 
-    async def _check_pod(self, admission: AdmissionRequest, node: str) -> None:
+    # Each check returns why the change is forbidden, or None if it is allowed.
+
+    async def _check_pod(self, admission: AdmissionRequest, node: str) -> str | None:
+        quoted = gotext.quote(node)
         match admission.subresource, admission.operation:
             case "", admission_chain.CREATE:
-                await self._check_new_pod(admission, node)
+                return await self._check_new_pod(admission, node)
             case "", admission_chain.DELETE:
-                _check_deleted_pod(admission, node)
-            case "", _:
-                raise admission.forbidden(
-                    f"unexpected operation {gotext.quote(admission.operation)}, node "
-                    f"{gotext.quote(node)} can only create and delete mirror pods"
+                if _node_name(admission.old or {}) == node:
+                    return None
+                return f"node {quoted} can only delete pods with spec.nodeName set to itself"
+            case "", operation:
+                return (
+                    f"unexpected operation {gotext.quote(operation)}, node {quoted} can only "
+                    "create and delete mirror pods"
                 )
             case "status", _:
-                _check_pod_status(admission, node)
+                return _check_pod_status(admission, node)
             case "eviction", _:
-                await self._check_evicted_pod(admission, node)
-            case _:
-                raise admission.forbidden(
-                    f"unexpected pod subresource {gotext.quote(admission.subresource)}, "
-                    "only 'status' and 'eviction' are allowed"
-                )
+                return await self._check_evicted_pod(admission, node)
+        return (
+            f"unexpected pod subresource {gotext.quote(admission.subresource)}, "
+            "only 'status' and 'eviction' are allowed"
+        )
 
-    async def _check_new_pod(self, admission: AdmissionRequest, node: str) -> None:
-        assert admission.new is not None
-        pod, quoted = admission.new, gotext.quote(node)
+    async def _check_new_pod(self, admission: AdmissionRequest, node: str) -> str | None:
+        pod, can_only = admission.document, f"node {gotext.quote(node)} can only create"
         if _MIRROR not in (pod["metadata"].get("annotations") or {}):
-            raise admission.forbidden(
-                f'pod does not have "{_MIRROR}" annotation, node {quoted} can only create mirror '
-                "pods"
-            )
+            return f'pod does not have "{_MIRROR}" annotation, {can_only} mirror pods'
         if _node_name(pod) != node:
-            raise admission.forbidden(
-                f"node {quoted} can only create pods with spec.nodeName set to itself"
-            )
-        await self._check_owner(admission, node, pod["metadata"].get("ownerReferences") or [])
-        _check_references(admission, node, pod)
+            return f"{can_only} pods with spec.nodeName set to itself"
+        owners = pod["metadata"].get("ownerReferences") or []
+        return await self._check_owner(node, owners) or _check_references(node, pod)
 
-    async def _check_owner(
-        self, admission: AdmissionRequest, node: str, owners: list[JsonObject]
-    ) -> None:
+    async def _check_owner(self, node: str, owners: list[JsonObject]) -> str | None:
         quoted = gotext.quote(node)
         if len(owners) > 1:
-            raise admission.forbidden(
-                f"node {quoted} can only create pods with a single owner reference set to itself"
-            )
+            return f"node {quoted} can only create pods with a single owner reference set to itself"
         owner = owners[0] if owners else {}
         if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node):
-            raise admission.forbidden(
-                f"node {quoted} can only create pods with an owner reference set to itself"
-            )
+            return f"node {quoted} can only create pods with an owner reference set to itself"
         if not owner.get("controller"):
-            raise admission.forbidden(
-                f"node {quoted} can only create pods with a controller owner reference set to "
-                "itself"
-            )
+            kind = "controller owner reference"
+            return f"node {quoted} can only create pods with a {kind} set to itself"
         if owner.get("blockOwnerDeletion"):
-            raise admission.forbidden(
-                f"node {quoted} must not set blockOwnerDeletion on an owner reference"
-            )
-        await self._check_uid(admission, node, owner.get("uid", ""))
-
-    async def _check_uid(self, admission: AdmissionRequest, node: str, uid: str) -> None:
+            return f"node {quoted} must not set blockOwnerDeletion on an owner reference"
         stored_node = await self._nodes.get(node)
         if stored_node is None:
             raise errors.not_found(GroupResource("", "nodes"), node)
-        if stored_node.metadata.uid != uid:
-            raise admission.forbidden(
-                f"node {node} UID mismatch: expected {uid} got {stored_node.metadata.uid}"
-            )
+        expected, actual = owner.get("uid", ""), stored_node.metadata.uid
+        if actual != expected:
+            return f"node {node} UID mismatch: expected {expected} got {actual}"
+        return None
 
-    async def _check_evicted_pod(self, admission: AdmissionRequest, node: str) -> None:
-        pod = await self._pods.get(admission.name, admission.namespace)
-        if pod is None:
-            raise errors.not_found(GroupResource("", "pods"), admission.name)
-        if pod.spec.node_name != node:
-            raise admission.forbidden(
-                f"node {node} can only evict pods with spec.nodeName set to itself"
-            )
-
-    async def _check_token(self, admission: AdmissionRequest, node: str) -> None:
-        """Raise Forbidden unless the token is bound to a pod of the node."""
-        if admission.subresource != "token":
-            return
-        reference = ((admission.new or {}).get("spec") or {}).get("boundObjectRef") or {}
-        name = reference.get("name")
-        if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod") or not name:
-            raise admission.forbidden("node requested token not bound to a pod")
-        if not reference.get("uid"):
-            raise admission.forbidden("node requested token with a pod binding without a uid")
-        pod = await self._pods.get(name, admission.namespace)
+    async def _find_pod(self, name: str, namespace: str) -> _Pod:
+        pod = await self._pods.get(name, namespace)
         if pod is None:
             raise errors.not_found(GroupResource("", "pods"), name)
-        if pod.metadata.uid != reference["uid"]:
-            raise admission.forbidden(
-                f"the UID in the bound object reference ({reference['uid']}) does not match the "
-                "UID in record. The object might have been deleted and then recreated"
+        return pod
+
+    async def _check_evicted_pod(self, admission: AdmissionRequest, node: str) -> str | None:
+        pod = await self._find_pod(admission.name, admission.namespace)
+        if pod.spec.node_name != node:
+            return f"node {node} can only evict pods with spec.nodeName set to itself"
+        return None
+
+    async def _check_token(self, admission: AdmissionRequest, node: str) -> str | None:
+        """Allow only tokens that are bound to a pod of the node."""
+        if admission.subresource != "token":
+            return None
+        reference = ((admission.new or {}).get("spec") or {}).get("boundObjectRef") or {}
+        name, uid = reference.get("name"), reference.get("uid")
+        if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod") or not name:
+            return "node requested token not bound to a pod"
+        if not uid:
+            return "node requested token with a pod binding without a uid"
+        pod = await self._find_pod(name, admission.namespace)
+        if pod.metadata.uid != uid:
+            return (
+                f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+                "The object might have been deleted and then recreated"
             )
         if pod.spec.node_name != node:
-            raise admission.forbidden(
-                "node requested token bound to a pod scheduled on a different node"
-            )
+            return "node requested token bound to a pod scheduled on a different node"
+        return None
 
-    async def _check_node(self, admission: AdmissionRequest, node: str) -> None:
+    async def _check_node(self, admission: AdmissionRequest, node: str) -> str | None:
         if admission.name != node:
-            raise admission.forbidden(
-                f"node {gotext.quote(node)} is not allowed to modify node "
-                f"{gotext.quote(admission.name)}"
-            )
-        if admission.operation == admission_chain.CREATE:
-            _check_new_node(admission, node)
-        elif admission.operation == admission_chain.UPDATE:
-            _check_changed_node(admission, node)
+            quoted, other = gotext.quote(node), gotext.quote(admission.name)
+            return f"node {quoted} is not allowed to modify node {other}"
+        if admission.is_create:
+            return _check_new_node(admission.document, node)
+        if admission.operation == admission_chain.UPDATE:
+            return _check_changed_node(admission.document, admission.old or {}, node)
+        return None
 
-    async def _check_lease(self, admission: AdmissionRequest, node: str) -> None:
-        if admission.namespace != well_known.NODE_LEASE_NAMESPACE:
-            raise admission.forbidden(
-                f'can only access leases in the "{well_known.NODE_LEASE_NAMESPACE}" system '
-                "namespace"
-            )
+    async def _check_lease(self, admission: AdmissionRequest, node: str) -> str | None:
+        namespace = well_known.NODE_LEASE_NAMESPACE
+        if admission.namespace != namespace:
+            return f'can only access leases in the "{namespace}" system namespace'
         if admission.name != node:
-            raise admission.forbidden(
-                "can only access node lease with the same name as the requesting node"
-            )
+            return "can only access node lease with the same name as the requesting node"
+        return None
 
-    async def _check_csi_node(self, admission: AdmissionRequest, node: str) -> None:
+    async def _check_csi_node(self, admission: AdmissionRequest, node: str) -> str | None:
         if admission.name != node:
-            raise admission.forbidden(
-                "can only access CSINode with the same name as the requesting node"
-            )
+            return "can only access CSINode with the same name as the requesting node"
+        return None
 
-    async def _check_slice(self, admission: AdmissionRequest, node: str) -> None:
+    async def _check_slice(self, admission: AdmissionRequest, node: str) -> str | None:
         verbs = {admission_chain.CREATE: "create", admission_chain.DELETE: "delete"}
         verb = verbs.get(admission.operation)
         document = admission.old if verb == "delete" else admission.new
         if verb and _node_name(document or {}) != node:
-            raise admission.forbidden(
-                f"can only {verb} ResourceSlice with the same NodeName as the requesting node"
-            )
+            return f"can only {verb} ResourceSlice with the same NodeName as the requesting node"
+        return None
 
 
-_CHECKS: Mapping[
-    tuple[str, str], Callable[[NodeRestriction, AdmissionRequest, str], Awaitable[None]]
-] = {
+Check = Callable[[NodeRestriction, AdmissionRequest, str], Awaitable[str | None]]
+
+_CHECKS: Mapping[tuple[str, str], Check] = {
     ("", "Pod"): NodeRestriction._check_pod,
     ("", "Node"): NodeRestriction._check_node,
     ("", "ServiceAccount"): NodeRestriction._check_token,
@@ -237,37 +211,28 @@ def _node_name(document: JsonObject) -> str | None:
     return name
 
 
-def _check_deleted_pod(admission: AdmissionRequest, node: str) -> None:
-    if _node_name(admission.old or {}) != node:
-        raise admission.forbidden(
-            f"node {gotext.quote(node)} can only delete pods with spec.nodeName set to itself"
-        )
-
-
-def _check_references(admission: AdmissionRequest, node: str, pod: JsonObject) -> None:
-    """Raise Forbidden if a pod that the node creates refers to objects of the API."""
+def _check_references(node: str, pod: JsonObject) -> str | None:
+    """Forbid that a pod which the node creates refers to objects of the API."""
     used = {reference.partition("/")[0] for reference in node_graph.used_by(pod)}
     referenced = [resource for resource in (*_REFERENCES, *sorted(used)) if resource in used]
     if (pod.get("spec") or {}).get("resourceClaims"):
         referenced.append("resourceclaims")
-    if referenced:
-        raise admission.forbidden(
-            f"node {gotext.quote(node)} can not create pods that reference {referenced[0]}"
-        )
+    if not referenced:
+        return None
+    return f"node {gotext.quote(node)} can not create pods that reference {referenced[0]}"
 
 
-def _check_pod_status(admission: AdmissionRequest, node: str) -> None:
+def _check_pod_status(admission: AdmissionRequest, node: str) -> str | None:
     new, old, quoted = admission.new or {}, admission.old or {}, gotext.quote(node)
     if _node_name(old) != node:
-        raise admission.forbidden(
-            f"node {quoted} can only update pod status for pods with spec.nodeName set to itself"
-        )
-    if (new["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {}):
-        raise admission.forbidden(f"node {quoted} cannot update labels through pod status")
+        return f"node {quoted} can only update pod status for pods with spec.nodeName set to itself"
+    if _labels(new) != _labels(old):
+        return f"node {quoted} cannot update labels through pod status"
     status, before = new.get("status") or {}, old.get("status") or {}
     for field, words in _NOT_FOR_NODES.items():
         if (status.get(field) or None) != (before.get(field) or None):
-            raise admission.forbidden(f"node {quoted} cannot update {words}")
+            return f"node {quoted} cannot update {words}"
+    return None
 
 
 _NOT_FOR_NODES = {
@@ -277,33 +242,22 @@ _NOT_FOR_NODES = {
 }
 
 
-def _check_new_node(admission: AdmissionRequest, node: str) -> None:
-    assert admission.new is not None
-    forbidden = _forbidden_labels(_labels(admission.new), {})
-    if forbidden:
-        raise admission.forbidden(
-            f"node {gotext.quote(node)} is not allowed to set the following labels: "
-            f"{', '.join(forbidden)}"
-        )
+def _check_new_node(new: JsonObject, node: str) -> str | None:
+    labels = ", ".join(_forbidden_labels(_labels(new), {}))
+    quoted = gotext.quote(node)
+    return f"node {quoted} is not allowed to set the following labels: {labels}" if labels else None
 
 
-def _check_changed_node(admission: AdmissionRequest, node: str) -> None:
-    """Raise Forbidden if a node changes its taints or labels that attract pods."""
-    assert admission.new is not None
-    assert admission.old is not None
-    new, old = admission.new, admission.old
+def _check_changed_node(new: JsonObject, old: JsonObject, node: str) -> str | None:
+    """Forbid that a node changes its taints or labels that attract pods."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     if (spec.get("taints") or []) != (before.get("taints") or []):
-        raise admission.forbidden(f"node {gotext.quote(node)} is not allowed to modify taints")
-    if (new["metadata"].get("ownerReferences") or []) != (
-        old["metadata"].get("ownerReferences") or []
-    ):
-        raise admission.forbidden(
-            f"node {gotext.quote(node)} is not allowed to modify ownerReferences"
-        )
-    forbidden = _forbidden_labels(_labels(new), _labels(old))
-    if forbidden:
-        raise admission.forbidden(f"is not allowed to modify labels: {', '.join(forbidden)}")
+        return f"node {gotext.quote(node)} is not allowed to modify taints"
+    owners, owners_before = (part["metadata"].get("ownerReferences") or [] for part in (new, old))
+    if owners != owners_before:
+        return f"node {gotext.quote(node)} is not allowed to modify ownerReferences"
+    labels = ", ".join(_forbidden_labels(_labels(new), _labels(old)))
+    return f"is not allowed to modify labels: {labels}" if labels else None
 
 
 def _labels(document: JsonObject) -> dict[str, str]:

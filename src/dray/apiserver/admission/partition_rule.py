@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Iterable, Sequence
 
-from dray.api import errors, kinds
+from dray.api import kinds
 from dray.api.features import Features
 from dray.api.ids import GroupKind
 from dray.api.types.dra import DeviceClass, ResourceSlice
@@ -49,18 +49,16 @@ class PartitionRequests(AdmissionRule):
             return
         spec = expansion.claim_spec(document)
         classes = [stored.value for stored in await self._classes.all()]
-        if (
-            admission.operation == admission_chain.UPDATE
-            and requested == expansion.requested_partitions(admission.old or {})
-        ):
-            before = expansion.claim_spec(admission.old or {})
-            spec = expansion.keep_previous_expansion(spec, before, classes)
+        old = admission.old or {}
+        is_update = admission.operation == admission_chain.UPDATE
+        if is_update and requested == expansion.requested_partitions(old):
+            spec = expansion.keep_previous_expansion(spec, expansion.claim_spec(old), classes)
         devices = await self._distinct_devices(spec, requested, classes)
         expanded = expansion.expand(spec, requested, devices, classes, path)
-        if expanded.errors:
-            group_kind = GroupKind(admission.kind.group, admission.kind.kind)
-            raise errors.invalid(group_kind, admission.name, validation.causes(expanded.errors))
-        _replace_spec(document, expanded.spec)
+        group_kind = GroupKind(admission.kind.group, admission.kind.kind)
+        validation.refuse(group_kind, admission.name, expanded.errors)
+        parent = document["spec"] if document["kind"] == "ResourceClaimTemplate" else document
+        parent["spec"] = expanded.spec
         admission.warnings.extend(expanded.remarks)
 
     async def _distinct_devices(
@@ -110,10 +108,3 @@ def _distinct_key(partition: PartitionDevice, selectors: Sequence[cel.Selector])
     )
     shapes = tuple(selector.shape(view) for selector in selectors)
     return partition.driver, partition.type_name, sizes, shapes
-
-
-def _replace_spec(document: JsonObject, spec: JsonObject) -> None:
-    if document["kind"] == "ResourceClaimTemplate":
-        document["spec"]["spec"] = spec
-    else:
-        document["spec"] = spec

@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from dray.api import kinds
 from dray.api.types.core import PriorityClass
 from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import (
-    NO_REQUIREMENTS,
-    AdmissionRequest,
-    AdmissionRule,
-    CommitRequirements,
-)
+from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
@@ -49,10 +43,8 @@ def objects() -> Iterator[JsonObject]:
         }
 
 
-class _Resolved(NamedTuple):
-    class_name: str
-    value: int
-    preemption_policy: str | None
+_NO_CLASS = PriorityClass(preemption_policy=PREEMPT_LOWER_PRIORITY)
+"""The class of pods without one, where none is the default."""
 
 
 class Priorities(AdmissionRule):
@@ -63,20 +55,17 @@ class Priorities(AdmissionRule):
 
     async def mutate(self, admission: AdmissionRequest) -> None:
         if admission.is_about("", "Pod"):
-            if admission.operation == admission_chain.CREATE:
+            if admission.is_create:
                 await self._set_pod_priority(admission)
             elif admission.operation == admission_chain.UPDATE:
                 _keep_priority(admission)
-        elif admission.operation == admission_chain.CREATE and admission.is_about(
-            "scheduling.k8s.io", "PodGroup"
-        ):
+        elif admission.is_create and admission.is_about("scheduling.k8s.io", "PodGroup"):
             await self._set_group_priority(admission)
 
-    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+    async def validate(self, admission: AdmissionRequest) -> None:
         is_write = admission.operation in (admission_chain.CREATE, admission_chain.UPDATE)
         if is_write and admission.is_about("scheduling.k8s.io", "PriorityClass"):
             await self._check_only_default(admission)
-        return NO_REQUIREMENTS
 
     async def _set_pod_priority(self, admission: AdmissionRequest) -> None:
         spec = _spec(admission)
@@ -108,47 +97,40 @@ class Priorities(AdmissionRule):
             )
         _write(spec, resolved)
 
-    async def _resolve(self, admission: AdmissionRequest, spec: JsonObject) -> _Resolved:
+    async def _resolve(self, admission: AdmissionRequest, spec: JsonObject) -> PriorityClass:
         name = spec.get("priorityClassName")
         if not name:
-            default = await self._default()
-            if default is None:
-                return _Resolved("", 0, PREEMPT_LOWER_PRIORITY)
-            return _Resolved(default.metadata.name, default.value, default.preemption_policy)
+            return await self._default() or _NO_CLASS
         priority_class = await self._classes.get(name)
         if priority_class is None:
             raise admission.forbidden(f"no PriorityClass with name {name} was found")
-        return _Resolved(name, priority_class.value, priority_class.preemption_policy)
+        return priority_class
 
     async def _default(self) -> PriorityClass | None:
         """Return the default class, or None; of several after a race, the lowest."""
-        marked = [
-            stored.value for stored in await self._classes.all() if stored.value.global_default
-        ]
+        classes = [stored.value for stored in await self._classes.all()]
+        marked = [priority_class for priority_class in classes if priority_class.global_default]
         return min(marked, key=operator.attrgetter("value"), default=None)
 
     async def _check_only_default(self, admission: AdmissionRequest) -> None:
         if not (admission.new or {}).get("globalDefault"):
             return
         default = await self._default()
-        if default is None:
-            return
-        name = default.metadata.name
-        if admission.operation == admission_chain.CREATE or name != admission.name:
+        if default and (admission.is_create or default.metadata.name != admission.name):
             raise admission.forbidden(
-                f"PriorityClass {name} is already marked as default. Only one default can exist"
+                f"PriorityClass {default.metadata.name} is already marked as default. "
+                "Only one default can exist"
             )
 
 
 def _spec(admission: AdmissionRequest) -> JsonObject:
-    assert admission.new is not None
-    spec: JsonObject = admission.new.setdefault("spec", {})
+    spec: JsonObject = admission.document.setdefault("spec", {})
     return spec
 
 
-def _write(spec: JsonObject, resolved: _Resolved) -> None:
-    if resolved.class_name:
-        spec["priorityClassName"] = resolved.class_name
+def _write(spec: JsonObject, resolved: PriorityClass) -> None:
+    if resolved.metadata.name:
+        spec["priorityClassName"] = resolved.metadata.name
     spec["priority"] = resolved.value
 
 

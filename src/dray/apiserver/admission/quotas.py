@@ -23,12 +23,7 @@ from dray.api.types.dra import DeviceClass, ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import (
-    NO_REQUIREMENTS,
-    AdmissionRequest,
-    AdmissionRule,
-    CommitRequirements,
-)
+from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.request.call import Clock
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.storage.lookup import Found, Lookup, Reader
@@ -72,32 +67,31 @@ class Quotas(AdmissionRule):
         queue = self._queues.get(admission.namespace)
         return admission_chain.NO_LOCK if queue is None or not _is_counted(admission) else queue
 
-    async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
+    async def validate(
+        self, admission: AdmissionRequest
+    ) -> admission_chain.CommitRequirements | None:
         if not _is_counted(admission):
-            return NO_REQUIREMENTS
+            return None
         quotas = await self._quotas.all(admission.namespace)
         if not quotas:
             self._queues.pop(admission.namespace, None)
-            return NO_REQUIREMENTS
+            return None
         self._queues.setdefault(admission.namespace, asyncio.Lock())
-        if _is_removed(admission):
-            operations = await self._release(admission, quotas)
-        else:
-            operations = await self._charge(admission, quotas)
-        return NO_REQUIREMENTS if admission.dry_run else CommitRequirements(operations)
+        change = self._release if _is_removed(admission) else self._charge
+        operations = await change(admission, quotas)
+        return None if admission.dry_run else admission_chain.CommitRequirements(operations)
 
     async def _charge(
         self, admission: AdmissionRequest, quotas: Sequence[Found[ResourceQuota]]
     ) -> tuple[Put, ...]:
-        assert admission.new is not None
-        charged = await self._charged(admission, admission.new)
+        charged = await self._charged(admission, admission.document)
         before = await self._charged(admission, admission.old) if admission.old else None
         puts = []
         for quota in quotas:
             if not charged.concerns(quota.value):
                 continue
             _check_countable(admission, quota.value, charged)
-            amounts = dict(charged.amounts)
+            amounts = charged.amounts
             if before and before.concerns(quota.value):
                 amounts = _difference(amounts, before.amounts)
             requested = {
@@ -160,15 +154,11 @@ class Quotas(AdmissionRule):
         """Return the charge of the pod whose extended resources the claim is for."""
         if claim.metadata.annotations.get(_EXTENDED) != "true":
             return None
-        owner = next(
-            (reference for reference in claim.metadata.owner_references if reference.controller),
-            None,
-        )
-        pod = await self._pods.get(owner.name, claim.metadata.namespace) if owner else None
+        owners = [owner.name for owner in claim.metadata.owner_references if owner.controller]
+        pod = await self._pods.get(owners[0], claim.metadata.namespace) if owners else None
         if pod is None:
             return None
-        siblings = await self._claims_for(pod)
-        if not counting.is_extended_claim_of(claim, pod, siblings):
+        if not counting.is_extended_claim_of(claim, pod, await self._claims_for(pod)):
             return None
         return counting.pod_charges(pod, self._now())
 
@@ -177,24 +167,24 @@ class Quotas(AdmissionRule):
             page = await self._store.list(store_keys.prefix(_CLAIMS, pod.metadata.namespace))
         marked = [entry for entry in page.entries if _EXTENDED.encode() in entry.value]
         claims = map(self._claim_reader.read, marked)
-        return [
-            claim
-            for claim in claims
-            if any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)
-        ]
+        return [claim for claim in claims if _is_owned_by(pod.metadata.uid, claim)]
+
+
+def _is_owned_by(uid: str, claim: ResourceClaim) -> bool:
+    return any(owner.uid == uid for owner in claim.metadata.owner_references)
 
 
 def _is_counted(admission: AdmissionRequest) -> bool:
     """Return whether a change affects usage: a create, a delete, or a pod that enters a scope."""
     if admission.subresource or not admission.namespace or admission.kind.kind == "Event":
         return False
-    if admission.operation == admission_chain.CREATE or _is_removed(admission):
+    if admission.is_create or _is_removed(admission):
         return True
     return admission.kind is _PODS and _deadline(admission.new) != _deadline(admission.old)
 
 
 def _is_removed(admission: AdmissionRequest) -> bool:
-    if admission.operation == admission_chain.CREATE:
+    if admission.is_create:
         return False
     return admission.new is None or deletion.is_fully_deleted(admission.new)
 
@@ -227,10 +217,8 @@ def _check_countable(admission: AdmissionRequest, quota: ResourceQuota, charged:
 
 def _add(admission: AdmissionRequest, quota: ResourceQuota, requested: Amounts) -> Amounts:
     """Return the new usage. Raises Forbidden if it exceeds the quota."""
-    used, hard = (
-        pod_resources.parse_amounts(quota.status.used),
-        pod_resources.parse_amounts(quota.status.hard),
-    )
+    used = pod_resources.parse_amounts(quota.status.used)
+    hard = pod_resources.parse_amounts(quota.status.hard)
     total = {name: used.get(name, quantity.ZERO) + amount for name, amount in requested.items()}
     exceeded = sorted(name for name, amount in total.items() if amount > hard[name])
     if exceeded:

@@ -11,10 +11,9 @@ import msgspec
 
 from dray.api import errors
 from dray.api.formats import gotext
-from dray.api.http_messages import User
 from dray.api.ids import GroupResource
 from dray.api.types.meta import JsonObject
-from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding, RoleRef
+from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding
 from dray.apiserver.access import bootstrap_policy, rbac
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.rbac import ALL, MASTERS, Attributes
@@ -47,51 +46,37 @@ class NoEscalation(AdmissionRule):
 
     def _check_role(self, admission: AdmissionRequest, document: JsonObject) -> None:
         name = admission.name if admission.operation == admission_chain.UPDATE else ""
-        escalate = Attributes(
-            "escalate", bootstrap_policy.GROUP, admission.kind.plural, "", admission.namespace, name
-        )
-        if self._authorizer.authorize(admission.user, escalate).allowed:
+        if self._may(admission, "escalate", admission.kind.plural, name):
             return
         if admission.kind.kind == "Role":
             self._check_rules(admission, Reader(Role).convert(document).rules)
             return
-        role = Reader(ClusterRole).convert(document)
-        self._check_rules(admission, role.rules)
-        if _aggregates(document) or _aggregates(admission.old or {}):
-            self._check_everything(admission)
-
-    def _check_everything(self, admission: AdmissionRequest) -> None:
-        """Raise Forbidden for an aggregate by a user who does not have every right."""
-        if self._missing(admission.user, admission.namespace, _EVERYTHING):
+        self._check_rules(admission, Reader(ClusterRole).convert(document).rules)
+        is_aggregate = _aggregates(document) or _aggregates(admission.old or {})
+        # An aggregate gets the rules of roles that others write later, whatever these are.
+        if is_aggregate and self._missing(admission, _EVERYTHING):
             raise admission.forbidden(
                 "must have cluster-admin privileges to use the aggregationRule"
             )
 
+    def _may(self, admission: AdmissionRequest, verb: str, resource: str, name: str) -> bool:
+        group, namespace = bootstrap_policy.GROUP, admission.namespace
+        attributes = Attributes(verb, group, resource, namespace=namespace, name=name)
+        return self._authorizer.authorize(admission.user, attributes).allowed
+
     def _check_binding(self, admission: AdmissionRequest, document: JsonObject) -> None:
         reference = Reader(RoleBinding).convert(document).role_ref
         resource = "roles" if reference.kind == "Role" else "clusterroles"
-        bind = Attributes(
-            "bind",
-            bootstrap_policy.GROUP,
-            resource,
-            namespace=admission.namespace,
-            name=reference.name,
-        )
-        if self._authorizer.authorize(admission.user, bind).allowed:
+        if self._may(admission, "bind", resource, reference.name):
             return
-        self._check_rules(admission, self._rules_of(reference, resource, admission.namespace))
-
-    def _rules_of(
-        self, reference: RoleRef, resource: str, namespace: str
-    ) -> tuple[PolicyRule, ...]:
-        """Return the rules of a role. Raises NotFound: an absent role may become anything."""
         policy = self._authorizer.policy
-        if not policy.knows(reference, namespace):
+        if not policy.knows(reference, admission.namespace):
+            # An absent role may become anything.
             raise errors.not_found(GroupResource(bootstrap_policy.GROUP, resource), reference.name)
-        return policy.rules_of(reference, namespace)
+        self._check_rules(admission, policy.rules_of(reference, admission.namespace))
 
     def _check_rules(self, admission: AdmissionRequest, rules: Iterable[PolicyRule]) -> None:
-        missing = self._missing(admission.user, admission.namespace, rules)
+        missing = self._missing(admission, rules)
         if missing:
             groups = " ".join(map(gotext.quote, sorted(admission.user.groups)))
             shown = "\n".join(sorted(set(map(_shown, _compacted(missing)))))
@@ -101,9 +86,10 @@ class NoEscalation(AdmissionRule):
             )
 
     def _missing(
-        self, user: User, namespace: str, granted: Iterable[PolicyRule]
+        self, admission: AdmissionRequest, granted: Iterable[PolicyRule]
     ) -> list[PolicyRule]:
-        return rbac.uncovered(self._authorizer.rules(user, namespace), granted)
+        owned = self._authorizer.policy.rules(admission.user, admission.namespace)
+        return rbac.uncovered(owned, granted)
 
 
 def _is_only_collected(new: JsonObject, old: JsonObject | None) -> bool:
@@ -126,13 +112,9 @@ def _compacted(subrules: Iterable[PolicyRule]) -> Iterable[PolicyRule]:
     """Merge rules for single verbs that agree in everything else."""
     verbs: dict[PolicyRule, dict[str, None]] = {}
     for subrule in subrules:
-        verbs.setdefault(msgspec.structs.replace(subrule, verbs=()), {}).update(
-            dict.fromkeys(subrule.verbs)
-        )
-    return [
-        msgspec.structs.replace(subrule, verbs=tuple(verbs_of))
-        for subrule, verbs_of in verbs.items()
-    ]
+        rest = msgspec.structs.replace(subrule, verbs=())
+        verbs.setdefault(rest, {}).update(dict.fromkeys(subrule.verbs))
+    return [msgspec.structs.replace(rest, verbs=tuple(merged)) for rest, merged in verbs.items()]
 
 
 def _shown(rule: PolicyRule) -> str:

@@ -57,13 +57,13 @@ def _apply(document: Any, operation: Any) -> Any:
 
 
 def _add(document: Any, operation: dict[str, Any]) -> Any:
-    return _put(document, operation["path"], _value(operation), "add", insert=True)
+    return _put(document, operation["path"], _value(operation), "add")
 
 
 def _replace(document: Any, operation: dict[str, Any]) -> Any:
     path = operation["path"]
     _get(document, path, "replace")
-    return _put(document, path, _value(operation), "replace", insert=False)
+    return _put(document, path, _value(operation), "replace")
 
 
 def _remove(document: Any, operation: dict[str, Any]) -> Any:
@@ -77,12 +77,12 @@ def _remove(document: Any, operation: dict[str, Any]) -> Any:
 def _move(document: Any, operation: dict[str, Any]) -> Any:
     value = _get(document, _from(operation), "move")
     document = _remove(document, {"path": operation["from"]})
-    return _put(document, operation["path"], value, "move", insert=True)
+    return _put(document, operation["path"], value, "move")
 
 
 def _copy(document: Any, operation: dict[str, Any]) -> Any:
     value = copy.deepcopy(_get(document, _from(operation), "copy"))
-    return _put(document, operation["path"], value, "copy", insert=True)
+    return _put(document, operation["path"], value, "copy")
 
 
 def _test(document: Any, operation: dict[str, Any]) -> Any:
@@ -169,11 +169,11 @@ def _parent(document: Any, path: str, operation: str) -> tuple[Any, Any]:
 _INSERTING = frozenset({"add", "move", "copy"})
 
 
-def _put(document: Any, path: str, value: Any, operation: str, *, insert: bool) -> Any:
+def _put(document: Any, path: str, value: Any, operation: str) -> Any:
     if not path:
         return value
     parent, key = _parent(document, path, operation)
-    if isinstance(parent, list) and insert:
+    if isinstance(parent, list) and operation in _INSERTING:
         parent.insert(key, value)
     else:
         parent[key] = value

@@ -95,7 +95,7 @@ def _track_creation(call: Call, new: JsonObject, manager: Manager) -> None:
         for who, entry in read(new).items()
     }
     mine = everything(shown(new, call.gvk), call.gvk, manager.subresource)
-    _replace(managers, manager, ManagedFieldsEntry(mine, gotime.write(call.now)))
+    set_entry(managers, manager, mine, gotime.write(call.now))
     write(new, managers)
 
 
@@ -153,14 +153,12 @@ def update(
     for other, entry in list(managers.items()):
         if other != manager:
             lost = field_sets.difference(field_sets.difference(entry.fields, changed), removed)
-            _replace(managers, other, ManagedFieldsEntry(lost, entry.time))
+            set_entry(managers, other, lost, entry.time)
     own = managers.get(manager)
     mine = field_sets.union(own.fields if own else {}, changed)
     mine = field_sets.difference(mine, removed)
-    has_changed = bool(changed) or own is None or mine != own.fields
-    _replace(
-        managers, manager, ManagedFieldsEntry(mine, now if has_changed or own is None else own.time)
-    )
+    is_same = own is not None and not changed and mine == own.fields
+    set_entry(managers, manager, mine, own.time if own and is_same else now)
 
 
 def without_reset(fields: FieldSet, subresource: str) -> FieldSet:
@@ -170,9 +168,10 @@ def without_reset(fields: FieldSet, subresource: str) -> FieldSet:
     return {key: value for key, value in fields.items() if key != "f:status"}
 
 
-def _replace(managers: Managers, manager: Manager, entry: ManagedFieldsEntry) -> None:
-    if entry.fields:
-        managers[manager] = entry
+def set_entry(managers: Managers, manager: Manager, fields: FieldSet, time: str) -> None:
+    """Set the fields of a manager; without fields it has no entry."""
+    if fields:
+        managers[manager] = ManagedFieldsEntry(fields, time)
     else:
         managers.pop(manager, None)
 

@@ -23,6 +23,7 @@ from dray.apiserver.patching import field_sets, managed_fields, schema_node
 from dray.apiserver.patching.field_sets import FieldSet
 from dray.apiserver.patching.managed_fields import APPLY, ManagedFieldsEntry, Manager, Managers
 from dray.apiserver.patching.schema_node import SchemaNode
+from dray.apiserver.request import bodies
 
 KUBECTL = "kubectl"
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -58,10 +59,7 @@ def apply(
     _drop_removed(managers, who, difference.removed)
     is_same = before is not None and before.fields == applied_fields and not difference.changed
     time = before.time if before is not None and is_same else gotime.write(now)
-    if applied_fields:
-        managers[who] = ManagedFieldsEntry(applied_fields, time)
-    else:
-        managers.pop(who, None)
+    managed_fields.set_entry(managers, who, applied_fields, time)
     managed_fields.write(merged, managers)
     merged.update(kind=gvk.kind, apiVersion=gvk.api_version)
     return merged
@@ -88,22 +86,20 @@ def _applied_fields(configuration: JsonObject, node: SchemaNode, subresource: st
 
 def _check_fields(applied: JsonObject, gvk: GroupVersionKind) -> None:
     """Raise for unknown fields, which a field set cannot contain."""
-    for problem in decoding.check(gvk.schema_type, applied):
+    problems = decoding.check(gvk.schema_type, applied)
+    for problem in problems:
         if problem.kind == "unknown":
-            name = applied.get("metadata", {}).get("name", "")
-            namespace = applied.get("metadata", {}).get("namespace", "")
-            subject = f"{namespace}/{name}" if namespace else f"/{name}"
+            metadata = applied.get("metadata", {})
+            subject = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
             group_version = f"{gvk.group}/{gvk.version}, Kind={gvk.kind}"
             raise errors.InternalError(
                 f"failed to create typed patch object ({subject}; {group_version}): "
                 f".{problem.path}: field not declared in schema",
                 reason="",
             )
-    refusal = decoding.refusal(decoding.check(gvk.schema_type, applied))
+    refusal = decoding.refusal(problems)
     if refusal:
-        raise errors.bad_request(
-            f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {refusal}'
-        )
+        raise bodies.wrong_fields(gvk, refusal)
 
 
 def _difference(
@@ -250,10 +246,7 @@ def _last_applied(live: JsonObject, node: SchemaNode) -> FieldSet:
 def _take_over(managers: Managers, conflicts: dict[Manager, FieldSet]) -> None:
     for other, common in conflicts.items():
         left = field_sets.difference(managers[other].fields, common)
-        if left:
-            managers[other] = ManagedFieldsEntry(left, managers[other].time)
-        else:
-            del managers[other]
+        managed_fields.set_entry(managers, other, left, managers[other].time)
 
 
 def _drop_removed(managers: Managers, who: Manager, removed: FieldSet) -> None:
@@ -272,11 +265,8 @@ def _conflict(conflicts: dict[Manager, FieldSet]) -> errors.Conflict:
         for path in field_sets.paths(conflicts[other])
     ]
     noun = "conflict" if len(causes) == 1 else "conflicts"
-    if len(causes) == 1:
-        listed = f"{causes[0].message}: {causes[0].field}"
-    else:
-        listed = _listed(conflicts)
-    return errors.apply_conflict(f"Apply failed with {len(causes)} {noun}: {listed}", causes)
+    message = f"Apply failed with {len(causes)} {noun}: {_listed(conflicts)}"
+    return errors.apply_conflict(message, causes)
 
 
 def _listed(conflicts: dict[Manager, FieldSet]) -> str:

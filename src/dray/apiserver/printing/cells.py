@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from dray.api.conversion import versions
@@ -83,23 +84,17 @@ def _selector(selector: JsonObject | None) -> str:
     return _joined(sorted(parts))
 
 
-def _template_containers(document: JsonObject) -> list[JsonObject]:
-    return _at("spec", "template", "spec", "containers", default=[])(document)  # type: ignore[no-any-return]
-
-
-def _container_names(document: JsonObject) -> str:
-    return ",".join(container.get("name", "") for container in _template_containers(document))
-
-
-def _container_images(document: JsonObject) -> str:
-    return ",".join(container.get("image", "") for container in _template_containers(document))
+def _template_containers(field: str) -> Callable[[JsonObject], str]:
+    """Return a function for the values of a field of all containers of a pod template."""
+    read = _at("spec", "template", "spec", "containers", default=())
+    return lambda document: ",".join(container.get(field, "") for container in read(document))
 
 
 def _spec_selector(document: JsonObject) -> str:
     return _selector(document.get("spec", {}).get("selector"))
 
 
-_TEMPLATE = (_container_names, _container_images)
+_TEMPLATE = (_template_containers("name"), _template_containers("image"))
 
 
 def _pod(document: JsonObject, now: datetime.datetime) -> Cells:
@@ -107,11 +102,8 @@ def _pod(document: JsonObject, now: datetime.datetime) -> Cells:
     restarts = str(summary.restarts)
     if summary.restarts and summary.last_restart:
         restarts = f"{summary.restarts} ({since(summary.last_restart, now)} ago)"
-    metadata, spec, status = (
-        document["metadata"],
-        document.get("spec", {}),
-        document.get("status", {}),
-    )
+    metadata = document["metadata"]
+    spec, status = document.get("spec", {}), document.get("status", {})
     addresses = [address.get("ip", "") for address in status.get("podIPs") or ()]
     return [
         metadata["name"],
@@ -152,13 +144,9 @@ def _node_roles(document: JsonObject) -> str:
     return _joined(sorted(filter(None, roles)))
 
 
-def _node_address(type_: str) -> Callable[[JsonObject], str]:
-    def read(document: JsonObject) -> str:
-        addresses = _at("status", "addresses", default=())(document)
-        matching = [item["address"] for item in addresses if item["type"] == type_]
-        return matching[0] if matching else NONE
-
-    return read
+def _node_address(document: JsonObject, *, type_: str) -> str:
+    addresses = _at("status", "addresses", default=())(document)
+    return next((item["address"] for item in addresses if item["type"] == type_), NONE)
 
 
 def _node_info(field: str, default: str = UNKNOWN) -> Callable[[JsonObject], str]:
@@ -212,17 +200,11 @@ def _controller(document: JsonObject) -> str:
     return NONE
 
 
-def _quota(limits: bool) -> Callable[[JsonObject], str]:
-    def look(document: JsonObject) -> str:
-        status = document.get("status", {})
-        hard, used = status.get("hard") or {}, status.get("used") or {}
-        return ", ".join(
-            f"{name}: {used.get(name, '0')}/{hard[name]}"
-            for name in sorted(hard)
-            if name.startswith("limits.") == limits
-        )
-
-    return look
+def _quota(document: JsonObject, *, limits: bool) -> str:
+    status = document.get("status", {})
+    hard, used = status.get("hard") or {}, status.get("used") or {}
+    names = [name for name in sorted(hard) if name.startswith("limits.") == limits]
+    return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in names)
 
 
 def _ready_of_desired(document: JsonObject) -> str:
@@ -230,14 +212,8 @@ def _ready_of_desired(document: JsonObject) -> str:
     return f"{ready}/{_at('spec', 'replicas', default=0)(document)}"
 
 
-_JOB_STATES = {
-    "Complete": "Complete",
-    "Failed": "Failed",
-    "": "Terminating",
-    "Suspended": "Suspended",
-    "FailureTarget": "FailureTarget",
-    "SuccessCriteriaMet": "SuccessCriteriaMet",
-}
+_JOB_STATES = ("Complete", "Failed", "", "Suspended", "FailureTarget", "SuccessCriteriaMet")
+"""The conditions of a job, the first that holds is shown; an empty one for its deletion."""
 
 
 def _job(document: JsonObject, now: datetime.datetime) -> Cells:
@@ -255,12 +231,11 @@ def _job(document: JsonObject, now: datetime.datetime) -> Cells:
 
 def _job_state(metadata: JsonObject, status: JsonObject) -> str:
     """Return the first state that applies, in the order of the table."""
-    holding = {
-        item["type"] for item in status.get("conditions") or () if item.get("status") == "True"
-    }
+    conditions = status.get("conditions") or ()
+    holding = {item["type"] for item in conditions if item.get("status") == "True"}
     if metadata.get("deletionTimestamp"):
         holding.add("")
-    return next((word for key, word in _JOB_STATES.items() if key in holding), "Running")
+    return next(filter(holding.__contains__, _JOB_STATES), "Running") or "Terminating"
 
 
 def _completions(spec: JsonObject, status: JsonObject) -> str:
@@ -283,36 +258,21 @@ def _role_reference(document: JsonObject) -> str:
     return f"{reference.get('kind', '')}/{reference.get('name', '')}"
 
 
-def _subjects(kind: str) -> Callable[[JsonObject], str]:
-    def read(document: JsonObject) -> str:
-        return ", ".join(
-            f"{subject['namespace']}/{subject['name']}"
-            if kind == "ServiceAccount"
-            else subject["name"]
-            for subject in document.get("subjects") or ()
-            if subject.get("kind") == kind
-        )
-
-    return read
+def _subjects(document: JsonObject, *, kind: str) -> str:
+    subjects = document.get("subjects") or ()
+    return ", ".join(
+        f"{subject['namespace']}/{subject['name']}" if kind == "ServiceAccount" else subject["name"]
+        for subject in subjects
+        if subject.get("kind") == kind
+    )
 
 
-_SUBJECTS = (_subjects("User"), _subjects("Group"), _subjects("ServiceAccount"))
+_SUBJECTS = tuple(partial(_subjects, kind=kind) for kind in ("User", "Group", "ServiceAccount"))
 
 
 def _budget(field: str) -> Callable[[JsonObject], str]:
     read = _at("spec", field, default="N/A")
     return lambda document: str(read(document))
-
-
-def _priority_class(document: JsonObject, now: datetime.datetime) -> Cells:
-    metadata = document["metadata"]
-    return [
-        metadata["name"],
-        document.get("value", 0),
-        document.get("globalDefault", False),
-        since(metadata.get("creationTimestamp"), now),
-        document.get("preemptionPolicy", ""),
-    ]
 
 
 def _group_policy(document: JsonObject) -> str:
@@ -388,11 +348,11 @@ def _pool_status_state(status: JsonObject) -> tuple[str, str | None]:
 
 
 _WIDE_TEMPLATE = (*_TEMPLATE, _spec_selector)
-_replicas = (
-    _at("spec", "replicas", default=0),
-    _at("status", "replicas", default=0),
-    _at("status", "readyReplicas", default=0),
-)
+
+
+def _status_numbers(*fields: str) -> list[Callable[[JsonObject], Any]]:
+    return [_at("status", field, default=0) for field in fields]
+
 
 _NAME_AND_AGE = (
     ("", "PersistentVolume"),
@@ -416,8 +376,8 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
         _node_roles,
         wide=(
             _node_info("kubeletVersion", ""),
-            _node_address("InternalIP"),
-            _node_address("ExternalIP"),
+            partial(_node_address, type_="InternalIP"),
+            partial(_node_address, type_="ExternalIP"),
             _node_info("osImage"),
             _kernel,
             _node_info("containerRuntimeVersion"),
@@ -431,21 +391,21 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
     ),
     ("apps", "ControllerRevision"): _named(_controller, _at("revision")),
     ("", "Secret"): _named(_at("type"), _count("data")),
-    ("", "ResourceQuota"): _named(_quota(limits=False), _quota(limits=True)),
+    ("", "ResourceQuota"): _named(partial(_quota, limits=False), partial(_quota, limits=True)),
     ("apps", "Deployment"): _named(
         _ready_of_desired,
-        _at("status", "updatedReplicas", default=0),
-        _at("status", "availableReplicas", default=0),
+        *_status_numbers("updatedReplicas", "availableReplicas"),
         wide=_WIDE_TEMPLATE,
     ),
-    ("apps", "ReplicaSet"): _named(*_replicas, wide=_WIDE_TEMPLATE),
+    ("apps", "ReplicaSet"): _named(
+        _at("spec", "replicas", default=0),
+        *_status_numbers("replicas", "readyReplicas"),
+        wide=_WIDE_TEMPLATE,
+    ),
     ("apps", "StatefulSet"): _named(_ready_of_desired, wide=_TEMPLATE),
     ("apps", "DaemonSet"): _named(
-        _at("status", "desiredNumberScheduled", default=0),
-        _at("status", "currentNumberScheduled", default=0),
-        _at("status", "numberReady", default=0),
-        _at("status", "updatedNumberScheduled", default=0),
-        _at("status", "numberAvailable", default=0),
+        *_status_numbers("desiredNumberScheduled", "currentNumberScheduled", "numberReady"),
+        *_status_numbers("updatedNumberScheduled", "numberAvailable"),
         lambda document: _labels(_at("spec", "template", "spec", "nodeSelector")(document) or {}),
         wide=_WIDE_TEMPLATE,
     ),
@@ -458,7 +418,11 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
     ),
     ("rbac.authorization.k8s.io", "RoleBinding"): _named(_role_reference, wide=_SUBJECTS),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _named(_role_reference, wide=_SUBJECTS),
-    ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    ("scheduling.k8s.io", "PriorityClass"): _named(
+        _at("value", default=0),
+        _at("globalDefault", default=False),
+        wide=(_at("preemptionPolicy"),),
+    ),
     ("scheduling.k8s.io", "PodGroup"): _named(
         _group_policy,
         _at("spec", "workloadRef", "workloadName", default=NONE),

@@ -69,9 +69,13 @@ def checked(document: JsonObject, gvk: GroupVersionKind, field_validation: str) 
     try:
         return decode_strict(document, gvk, field_validation)
     except TypeMismatch as refusal:
-        raise errors.bad_request(
-            f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {refusal}'
-        ) from refusal
+        raise wrong_fields(gvk, refusal) from refusal
+
+
+def wrong_fields(gvk: GroupVersionKind, why: object) -> errors.BadRequest:
+    return errors.bad_request(
+        f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {why}'
+    )
 
 
 class TypeMismatch(ValueError):

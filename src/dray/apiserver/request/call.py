@@ -38,6 +38,10 @@ class Call(msgspec.Struct, frozen=True):
         return negotiation.negotiate(accept, streams=self.info.verb in ("list", "watch"))
 
     @property
+    def content_type(self) -> str:
+        return self.request.headers.get("content-type", "")
+
+    @property
     def key(self) -> str:
         return store_keys.key(self.kind, self.info.name, self.namespace)
 

@@ -36,12 +36,11 @@ def parse(request: Request) -> RequestInfo:
     segments = [part for part in request.path.split("/") if part]
     if "%" in request.path:
         segments = list(map(unquote, segments))
-    method = request.method
     if len(segments) >= 3 and segments[0] == "api":
         return _resource(request, "", segments[1], segments[2:])
     if len(segments) >= 4 and segments[0] == "apis":
         return _resource(request, segments[1], segments[2], segments[3:])
-    return RequestInfo(method.lower(), request.path)
+    return RequestInfo(request.method.lower(), request.path)
 
 
 def _resource(request: Request, group: str, version: str, rest: list[str]) -> RequestInfo:
@@ -62,9 +61,5 @@ def _verb(request: Request, name: str) -> str:
         return "delete" if name else "deletecollection"
     verb = VERBS.get(request.method, request.method.lower())
     if verb == "get" and not name:
-        return "watch" if is_watch(request) else "list"
+        return "watch" if request.flag("watch") else "list"
     return verb
-
-
-def is_watch(request: Request) -> bool:
-    return request.flag("watch")

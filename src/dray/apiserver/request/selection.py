@@ -14,24 +14,13 @@ from dray.api.conversion import versions
 from dray.api.http_messages import Request
 from dray.api.kinds import Kind
 from dray.api.selectors import field_selectors, label_selectors
-from dray.api.selectors.field_selectors import FieldSelector, FieldTerm
+from dray.api.selectors.field_selectors import FieldSelector
 from dray.api.selectors.label_selectors import ParsedSelector
 from dray.api.types.meta import JsonObject
 
 ALL_FIELDS = FieldSelector()
-EVENT_FIELDS = (
-    "involvedObject.kind",
-    "involvedObject.namespace",
-    "involvedObject.name",
-    "involvedObject.uid",
-    "involvedObject.apiVersion",
-    "involvedObject.resourceVersion",
-    "involvedObject.fieldPath",
-    "reason",
-    "reportingComponent",
-    "source",
-    "type",
-)
+_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_EVENT = ("reason", "reportingComponent", "source", "type")
 FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "pods"): (
         "spec.nodeName",
@@ -48,9 +37,10 @@ FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "namespaces"): ("status.phase",),
     ("", "secrets"): ("type",),
     ("", "services"): ("spec.clusterIP", "spec.type"),
-    ("", "events"): EVENT_FIELDS,
+    ("", "events"): (*(f"involvedObject.{field}" for field in _REFERENCE), *_EVENT),
     ("events.k8s.io", "events"): (
-        *(field.replace("involvedObject.", "regarding.") for field in EVENT_FIELDS),
+        *(f"regarding.{field}" for field in _REFERENCE),
+        *_EVENT,
         "reportingController",
     ),
     ("", "replicationcontrollers"): ("status.replicas",),
@@ -188,13 +178,8 @@ def _unknown_field(kind: Kind, version: str, fields: FieldSelector) -> str:
 
 def _in_storage_names(kind: Kind, version: str, fields: FieldSelector) -> FieldSelector:
     api_version = kinds.api_version(kind.group, version)
-    return FieldSelector(
-        tuple(
-            FieldTerm(
-                versions.storage_field(api_version, kind.kind, term.field),
-                term.value,
-                term.is_negated,
-            )
-            for term in fields.terms
-        )
+    terms = (
+        term._replace(field=versions.storage_field(api_version, kind.kind, term.field))
+        for term in fields.terms
     )
+    return FieldSelector(tuple(terms))

@@ -10,6 +10,7 @@ import msgspec
 from dray.api import errors
 from dray.api.conversion import canonical
 from dray.api.features import Features
+from dray.api.ids import GroupKind
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from dray.validation import rules
@@ -45,6 +46,12 @@ def _struct(kind: Kind, document: JsonObject) -> Any:
         return msgspec.convert(document, struct)
     except msgspec.ValidationError:
         return msgspec.convert(canonical.prune_nulls(document), struct)
+
+
+def refuse(group_kind: GroupKind, name: str, field_errors: Iterable[FieldError]) -> None:
+    """Raise 422 if there are errors."""
+    if listed := causes(field_errors):
+        raise errors.invalid(group_kind, name, listed)
 
 
 def causes(field_errors: Iterable[FieldError]) -> list[errors.Cause]:

@@ -5,6 +5,7 @@ As pkg/registry/authorization and pkg/registry/authentication.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -23,8 +24,7 @@ from dray.apiserver.access.service_account_tokens import DEFAULT_AUDIENCE
 from dray.apiserver.patching import managed_fields
 from dray.apiserver.request import validation, write_options
 from dray.apiserver.request.call import Call
-from dray.apiserver.subresources import common
-from dray.apiserver.verbs import reads
+from dray.apiserver.verbs import reads, writes
 from dray.validation import fields
 
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
@@ -38,17 +38,12 @@ class Reviews:
 
     async def self_subject_access(self, call: Call) -> Response:
         review = _read(call)
-        _refuse(call, [*_attribute_errors(review), *_metadata_errors(review)])
+        _refuse(call, _attribute_errors(review), _metadata_errors(review))
         return self._answer_access(call, review, call.user)
 
     async def subject_access(self, call: Call) -> Response:
         review = _read(call)
-        field_errors = [
-            *_attribute_errors(review),
-            *_subject_errors(review),
-            *_metadata_errors(review),
-        ]
-        _refuse(call, field_errors)
+        _refuse(call, _attribute_errors(review), _subject_errors(review), _metadata_errors(review))
         return self._answer_access(call, review, _subject(review["spec"]))
 
     async def local_subject_access(self, call: Call) -> Response:
@@ -58,19 +53,14 @@ class Reviews:
                 "the namespace of the provided object does not match the namespace sent on the "
                 "request"
             )
-        field_errors = [
-            *_attribute_errors(review),
-            *_subject_errors(review),
-            *_local_errors(review),
-        ]
-        _refuse(call, field_errors)
+        _refuse(call, _attribute_errors(review), _subject_errors(review), _local_errors(review))
         return self._answer_access(call, review, _subject(review["spec"]))
 
     async def self_subject_rules(self, call: Call) -> Response:
         namespace = (_read(call).get("spec") or {}).get("namespace")
         if not namespace:
             raise errors.bad_request("no namespace on request")
-        rules = self.authorizer.rules(call.user, namespace)
+        rules = self.authorizer.policy.rules(call.user, namespace)
         status = {
             "resourceRules": list(_resource_rules(rules)),
             "nonResourceRules": list(_path_rules(rules)),
@@ -111,16 +101,13 @@ class Reviews:
             user = self.authenticator.user_of_token(token)
         except errors.Unauthorized:
             return {"authenticated": False, "error": "invalid bearer token"}
-        return {
-            "authenticated": True,
-            "user": _user_info(user),
-            "audiences": [DEFAULT_AUDIENCE],
-        }
+        info = _user_info(user)
+        return {"authenticated": True, "user": info, "audiences": [DEFAULT_AUDIENCE]}
 
 
 def _read(call: Call) -> JsonObject:
     options = write_options.parse(call.request, "CreateOptions")
-    document = common.body_of(call, call.gvk, options).document
+    document = writes.read_body(call, call.gvk, options).document
     for part in ("metadata", "spec"):
         document[part] = document.get(part) or {}
     document.pop("status", None)
@@ -132,11 +119,9 @@ def _respond(call: Call, document: JsonObject) -> Response:
     return reads.encoded(call.form, response_body, 201, {})
 
 
-def _refuse(call: Call, field_errors: list[fields.FieldError]) -> None:
-    if field_errors:
-        raise errors.invalid(
-            GroupKind(call.kind.group, call.kind.kind), "", validation.causes(field_errors)
-        )
+def _refuse(call: Call, *field_errors: fields.Errors) -> None:
+    group_kind = GroupKind(call.kind.group, call.kind.kind)
+    validation.refuse(group_kind, "", itertools.chain(*field_errors))
 
 
 def _attribute_errors(review: JsonObject) -> fields.Errors:

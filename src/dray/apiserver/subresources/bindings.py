@@ -5,6 +5,7 @@ As pkg/registry/core/pod/storage, BindingREST. A pod is bound once.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,10 +20,10 @@ from dray.api.types.meta import JsonObject, ObjectMeta, Wire
 from dray.apiserver.admission.admission_chain import AdmissionChain
 from dray.apiserver.request import write_options
 from dray.apiserver.request.call import Call
-from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.storage.lookup import Lookup
 from dray.apiserver.subresources import common
-from dray.store.store import GuardFailed, Put, Store, Transaction
+from dray.apiserver.verbs import reads, write_checks, writes
+from dray.store.store import GuardFailed, Store
 
 BINDING = GroupVersionKind("", "v1", "Binding")
 TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
@@ -47,7 +48,7 @@ class Bindings:
     async def create(self, call: Call) -> Response:
         """Handle `pods/NAME/binding`, and `bindings`, where only the body names the pod."""
         options = write_options.parse(call.request, "CreateOptions")
-        binding = common.body_of(call, BINDING, options).document
+        binding = writes.read_body(call, BINDING, options).document
         metadata = binding.get("metadata") or {}
         if call.kind is not kinds.POD:
             info = replace(call.info, name=metadata.get("name", ""), subresource="binding")
@@ -64,19 +65,14 @@ class Bindings:
     async def _bind(self, call: Call, binding: JsonObject, dry_run: bool) -> None:
         labels = await self._topology_of(binding["target"]["name"])
         for _ in range(common.ATTEMPTS):
-            entry = await common.entry_of(self.store, call)
-            pod = common.document_of(entry, call)
+            entry, pod = await reads.stored_object(call, self.store)
             _check_bindable(call.info.name, pod, binding.get("metadata") or {})
             _assign(call, pod, binding, labels)
             if dry_run:
                 return
-            put = Put(entry.key, codec.to_stored(pod), entry.revision)
-            try:
-                with store_keys.translated():
-                    await self.store.commit(Transaction((put,)))
+            with contextlib.suppress(GuardFailed):
+                await common.commit(self.store, common.put(entry, pod))
                 return
-            except GuardFailed:
-                continue
         raise errors.conflict(_REFUSED, call.info.name)
 
     async def _topology_of(self, node: str) -> dict[str, str]:
@@ -110,14 +106,7 @@ def _complaints(target: JsonObject) -> Iterator[str]:
 
 def _check_bindable(name: str, pod: JsonObject, expected: JsonObject) -> None:
     metadata, spec = pod["metadata"], pod["spec"]
-    for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-        if expected.get(field) and expected[field] != metadata[field]:
-            raise errors.conflict(
-                GroupResource("", "pods"),
-                name,
-                f"Precondition failed: {words} in precondition: {expected[field]}, "
-                f"{words} in object meta: {metadata[field]}",
-            )
+    write_checks.check_metadata(GroupResource("", "pods"), name, metadata, expected)
     if metadata.get("deletionTimestamp"):
         raise errors.conflict(
             _REFUSED, name, f"pod {name} is being deleted, cannot be assigned to a host"
@@ -133,10 +122,8 @@ def _assign(call: Call, pod: JsonObject, binding: JsonObject, labels: dict[str, 
     metadata, given = pod["metadata"], binding.get("metadata") or {}
     pod["spec"]["nodeName"] = binding["target"]["name"]
     pod.setdefault("status", {}).pop("nominatedNodeName", None)
-    for field, added in (
-        ("annotations", given.get("annotations") or {}),
-        ("labels", labels | (given.get("labels") or {})),
-    ):
+    added_labels = labels | (given.get("labels") or {})
+    for field, added in (("annotations", given.get("annotations")), ("labels", added_labels)):
         if added:
             metadata[field] = {**(metadata.get(field) or {}), **added}
     condition = {"type": "PodScheduled", "status": "True"}

@@ -6,36 +6,26 @@ import datetime
 
 from dray.api.formats import gotime
 from dray.api.http_messages import Response
-from dray.api.kinds import GroupVersionKind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest
-from dray.apiserver.request import bodies
 from dray.apiserver.request.call import Call
-from dray.apiserver.request.write_options import WriteOptions
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.verbs import reads
-from dray.store.store import Entry, Store
+from dray.store.store import Entry, Operation, Put, Store, Transaction
 
 ATTEMPTS = 20
 
 
-def body_of(call: Call, gvk: GroupVersionKind, options: WriteOptions) -> bodies.Body:
-    content_type = call.request.headers.get("content-type", "")
-    return bodies.read(call.request.body, content_type, gvk, options.field_validation)
-
-
-async def entry_of(store: Store, call: Call) -> Entry:
-    """Return the stored object of the request. Raises NotFound."""
+async def commit(store: Store, change: Operation) -> int:
+    """Commit one change, and return its revision."""
     with store_keys.translated():
-        entry = await store.get(call.key)
-    if entry is None:
-        raise call.not_found()
-    return entry
+        return await store.commit(Transaction((change,)))
 
 
-def document_of(entry: Entry, call: Call) -> JsonObject:
-    return codec.from_stored(entry, store_keys.storage_gvk(call.kind))
+def put(entry: Entry, document: JsonObject) -> Put:
+    """Return the write of a new state of an entry, unless it has changed meanwhile."""
+    return Put(entry.key, codec.to_stored(document), entry.revision)
 
 
 def creation(

@@ -5,6 +5,8 @@ As pkg/registry/core/pod/storage, EvictionREST.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -24,9 +26,9 @@ from dray.apiserver.request.call import Call
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.storage.lookup import Found, Lookup
 from dray.apiserver.subresources import common
-from dray.apiserver.verbs import deletion
+from dray.apiserver.verbs import deletion, reads, writes
 from dray.apiserver.verbs.deletion import DeleteOptions, Deleter
-from dray.store.store import GuardFailed, Put, Store, Transaction
+from dray.store.store import GuardFailed, Put, Store
 
 EVICTION = GroupVersionKind("policy", "v1", "Eviction")
 MAX_UNCONFIRMED = 2000
@@ -45,14 +47,15 @@ class Evictions:
 
     async def create(self, call: Call) -> Response:
         create_options = write_options.parse(call.request, "CreateOptions")
-        eviction = common.body_of(call, EVICTION, create_options).document
+        eviction = writes.read_body(call, EVICTION, create_options).document
         if (eviction.get("metadata") or {}).get("name") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         options = _delete_options(call, eviction)
         admission = common.creation(call, eviction, "eviction", dry_run=options.dry_run)
         await self.chain.mutate(admission)
         await self.chain.validate(admission)
-        await self._evict(_about_pod(call), options)
+        about_pod = replace(call, info=replace(call.info, verb="delete", subresource=""))
+        await self._evict(about_pod, options)
         return common.success(call)
 
     async def _evict(self, call: Call, options: DeleteOptions) -> None:
@@ -67,12 +70,11 @@ class Evictions:
         raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
     async def _attempt(self, call: Call, options: DeleteOptions) -> None:
-        entry = await common.entry_of(self.store, call)
-        pod = common.document_of(entry, call)
+        pod = (await reads.stored_object(call, self.store)).document
         if _is_over(pod):
             await self._delete(call, options)
             return
-        if _has_not_started(pod):
+        if _phase(pod) == "Pending":
             await self._delete(call, _only_as(pod, options))
             return
         budget = await self._budget_of(pod)
@@ -84,10 +86,12 @@ class Evictions:
             await self._spend(call, budget, options.dry_run)
             await self._delete(call, options)
 
+    async def _budgets(self, namespace: str) -> Sequence[Found[PodDisruptionBudget]]:
+        lookup = Lookup(self.store, kinds.POD_DISRUPTION_BUDGET, PodDisruptionBudget)
+        return await lookup.all(namespace)
+
     async def _budget_of(self, pod: JsonObject) -> Found[PodDisruptionBudget] | None:
-        budgets = await Lookup(self.store, kinds.POD_DISRUPTION_BUDGET, PodDisruptionBudget).all(
-            pod["metadata"]["namespace"]
-        )
+        budgets = await self._budgets(pod["metadata"]["namespace"])
         covering = [budget for budget in budgets if _covers(budget.value, pod)]
         if len(covering) > 1:
             raise errors.InternalError(
@@ -99,23 +103,17 @@ class Evictions:
 
     async def _spend(self, call: Call, budget: Found[PodDisruptionBudget], dry_run: bool) -> None:
         """Record the pod in the budget's status, so that the next eviction counts it."""
-        name, namespace = budget.value.metadata.name, call.namespace
-        lookup = Lookup(self.store, kinds.POD_DISRUPTION_BUDGET, PodDisruptionBudget)
+        name = budget.value.metadata.name
         for _ in range(common.ATTEMPTS):
             _check_allowed(budget.value)
             if dry_run:
                 return
-            put = _spent(call, budget)
             try:
-                with store_keys.translated():
-                    await self.store.commit(Transaction((put,)))
+                await common.commit(self.store, _spent(call, budget))
                 return
             except GuardFailed:
-                current = [
-                    stored
-                    for stored in await lookup.all(namespace)
-                    if stored.value.metadata.name == name
-                ]
+                budgets = await self._budgets(call.namespace)
+                current = [stored for stored in budgets if stored.value.metadata.name == name]
                 if not current:
                     return
                 budget = current[0]
@@ -142,8 +140,7 @@ class Evictions:
     async def _mark_disrupted(self, call: Call, options: DeleteOptions) -> int:
         """Add the condition DisruptionTarget before the pod is deleted."""
         for _ in range(common.ATTEMPTS):
-            entry = await common.entry_of(self.store, call)
-            pod = common.document_of(entry, call)
+            entry, pod = await reads.stored_object(call, self.store)
             deletion.check_preconditions(call, pod, options)
             condition = {
                 "type": "DisruptionTarget",
@@ -152,12 +149,8 @@ class Evictions:
                 "message": "Eviction API: evicting",
             }
             common.set_condition(pod, condition, call.now, times=("lastProbeTime",))
-            put = Put(entry.key, codec.to_stored(pod), entry.revision)
-            try:
-                with store_keys.translated():
-                    return await self.store.commit(Transaction((put,)))
-            except GuardFailed:
-                continue
+            with contextlib.suppress(GuardFailed):
+                return await common.commit(self.store, common.put(entry, pod))
         raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
 
@@ -167,10 +160,6 @@ def _delete_options(call: Call, eviction: JsonObject) -> DeleteOptions:
     headers = {**call.request.headers, "content-type": "application/json"}
     body = codec.encode(given) if given else b""
     return deletion.parse_options(replace(call.request, headers=headers, body=body))
-
-
-def _about_pod(call: Call) -> Call:
-    return replace(call, info=replace(call.info, verb="delete", subresource=""))
 
 
 def _only_as(pod: JsonObject, options: DeleteOptions) -> DeleteOptions:
@@ -183,10 +172,6 @@ def _only_as(pod: JsonObject, options: DeleteOptions) -> DeleteOptions:
 def _is_over(pod: JsonObject) -> bool:
     """Return whether the pod has ended or is being deleted: no disruption."""
     return bool(pod["metadata"].get("deletionTimestamp")) or _phase(pod) in ("Succeeded", "Failed")
-
-
-def _has_not_started(pod: JsonObject) -> bool:
-    return _phase(pod) == "Pending"
 
 
 def _phase(pod: JsonObject) -> str:
@@ -205,9 +190,7 @@ def _covers(budget: PodDisruptionBudget, pod: JsonObject) -> bool:
 def _may_go_unready(pod: JsonObject, budget: PodDisruptionBudget) -> bool:
     """Return whether an unready pod may be deleted without using the budget."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    if any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
-    ):
+    if ("Ready", "True") in ((condition["type"], condition["status"]) for condition in conditions):
         return False
     if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
         return True
@@ -220,9 +203,8 @@ def _check_allowed(budget: PodDisruptionBudget) -> None:
     if status.observed_generation < budget.metadata.generation:
         raise _too_many(name)
     if status.disruptions_allowed < 0:
-        raise _forbidden(
-            name, "pdb disruptions allowed is negative", "pdb disruptions allowed is negative"
-        )
+        why = "pdb disruptions allowed is negative"
+        raise _forbidden(name, why, why)
     if len(status.disrupted_pods) > MAX_UNCONFIRMED:
         raise _forbidden(
             name,
@@ -284,4 +266,4 @@ def _spent(call: Call, budget: Found[PodDisruptionBudget]) -> Put:
         }
         common.set_condition(document, condition, call.now)
     status.setdefault("disruptedPods", {})[call.info.name] = gotime.write(call.now)
-    return Put(budget.entry.key, codec.to_stored(document), budget.entry.revision)
+    return common.put(budget.entry, document)

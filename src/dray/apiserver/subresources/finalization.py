@@ -14,10 +14,10 @@ from dray.api.semantics import deletion
 from dray.api.types.meta import JsonObject
 from dray.apiserver.request import validation, write_options
 from dray.apiserver.request.call import Call
-from dray.apiserver.storage import codec, store_keys
+from dray.apiserver.storage import store_keys
 from dray.apiserver.subresources import common
-from dray.apiserver.verbs import reads, write_checks
-from dray.store.store import Delete, Entry, GuardFailed, Put, Store, Transaction
+from dray.apiserver.verbs import reads, write_checks, writes
+from dray.store.store import Delete, Entry, GuardFailed, Operation, Store
 from dray.validation import fields, metadata
 
 _FINALIZERS = fields.SPEC.child("finalizers")
@@ -29,13 +29,12 @@ class Finalization:
 
     async def update(self, call: Call) -> Response:
         options = write_options.parse(call.request, "UpdateOptions")
-        body = common.body_of(call, call.gvk, options).document
+        body = writes.read_body(call, call.gvk, options).document
         write_checks.check_name(call, body)
         finalizers: list[str] = (body.get("spec") or {}).get("finalizers") or []
         _check_finalizers(call, finalizers)
         for _ in range(common.ATTEMPTS):
-            entry = await common.entry_of(self.store, call)
-            namespace = common.document_of(entry, call)
+            entry, namespace = await reads.stored_object(call, self.store)
             is_guarded = write_checks.check_preconditions(call, body, namespace)
             _set_finalizers(namespace, finalizers)
             try:
@@ -49,13 +48,10 @@ class Finalization:
 
     async def _write(self, entry: Entry, namespace: JsonObject) -> None:
         """Write the namespace, or delete it if this was its last finalizer."""
-        change = (
-            Delete(entry.key, entry.revision)
-            if deletion.is_fully_deleted(namespace)
-            else Put(entry.key, codec.to_stored(namespace), entry.revision)
-        )
-        with store_keys.translated():
-            revision = await self.store.commit(Transaction((change,)))
+        change: Operation = common.put(entry, namespace)
+        if deletion.is_fully_deleted(namespace):
+            change = Delete(entry.key, entry.revision)
+        revision = await common.commit(self.store, change)
         namespace["metadata"]["resourceVersion"] = str(revision)
 
 
@@ -74,7 +70,4 @@ def _check_finalizers(call: Call, finalizers: list[str]) -> None:
         for error in metadata.finalizers((finalizer,), _FINALIZERS.index(index))
     ]
     field_errors += metadata.finalizers_known(finalizers, _FINALIZERS)
-    if field_errors:
-        raise errors.invalid(
-            GroupKind("", "Namespace"), call.info.name, validation.causes(field_errors)
-        )
+    validation.refuse(GroupKind("", "Namespace"), call.info.name, field_errors)

@@ -17,7 +17,7 @@ from dray.api.types.meta import JsonObject
 from dray.apiserver.node_agents import NodeAgents
 from dray.apiserver.request import validation
 from dray.apiserver.request.call import Call
-from dray.apiserver.subresources import common
+from dray.apiserver.verbs import reads
 from dray.store.store import Store
 from dray.validation import fields
 
@@ -40,7 +40,8 @@ class PodAccess:
     agents: NodeAgents
 
     async def log(self, call: Call) -> Response:
-        _check_log_options(call)
+        options_kind = GroupKind("", "PodLogOptions")
+        validation.refuse(options_kind, call.info.name, _log_problems(call.request))
         place = await self._place(call)
         if not place.node:
             return Response(204)
@@ -57,8 +58,7 @@ class PodAccess:
         return await self.agents.connect(place.node, _path(what, call, place), query, protocols)
 
     async def _place(self, call: Call) -> ContainerLocation:
-        entry = await common.entry_of(self.store, call)
-        pod = common.document_of(entry, call)
+        pod = (await reads.stored_object(call, self.store)).document
         return ContainerLocation(pod["spec"].get("nodeName", ""), _container(call, pod))
 
 
@@ -80,13 +80,6 @@ def _container(call: Call, pod: JsonObject) -> str:
 
 def _names(pod: JsonObject) -> Iterator[str]:
     return (container["name"] for field in _LISTS for container in pod["spec"].get(field) or ())
-
-
-def _check_log_options(call: Call) -> None:
-    field_errors = list(_log_problems(call.request))
-    if field_errors:
-        group_kind = GroupKind("", "PodLogOptions")
-        raise errors.invalid(group_kind, call.info.name, validation.causes(field_errors))
 
 
 def _log_problems(request: Request) -> fields.Errors:

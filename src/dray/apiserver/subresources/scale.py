@@ -21,7 +21,6 @@ from dray.api.types.meta import JsonObject, LabelSelector
 from dray.apiserver.patching import patches
 from dray.apiserver.request import warning_headers, write_options
 from dray.apiserver.request.call import Call
-from dray.apiserver.subresources import common
 from dray.apiserver.verbs import reads, write_checks, writes
 from dray.apiserver.verbs.writes import PendingWrite, Writer
 from dray.store.store import Store
@@ -37,12 +36,11 @@ class Scales:
     writer: Writer
 
     async def get(self, call: Call) -> Response:
-        entry = await common.entry_of(self.store, call)
-        return _respond(call, common.document_of(entry, call))
+        return _respond(call, (await reads.stored_object(call, self.store)).document)
 
     async def update(self, call: Call) -> Response:
         options = write_options.parse(call.request, "UpdateOptions")
-        body = common.body_of(call, _as_scale(call).gvk, options)
+        body = writes.read_body(call, _as_scale(call).gvk, options)
         write_checks.check_name(call, body.document)
         write = PendingWrite(call, options, list(body.warnings))
         return await self._change(write, lambda _scale: body.document)

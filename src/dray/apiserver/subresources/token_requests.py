@@ -23,7 +23,7 @@ from dray.apiserver.request.call import Call
 from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.lookup import Lookup
 from dray.apiserver.subresources import common
-from dray.apiserver.verbs import reads
+from dray.apiserver.verbs import reads, writes
 from dray.store.store import Store
 from dray.validation import fields
 
@@ -55,8 +55,8 @@ class TokenRequests:
 
     async def create(self, call: Call) -> Response:
         options = write_options.parse(call.request, "CreateOptions")
-        request = common.body_of(call, TOKEN_REQUEST, options).document
-        account = common.document_of(await common.entry_of(self.store, call), call)["metadata"]
+        request = writes.read_body(call, TOKEN_REQUEST, options).document
+        account = (await reads.stored_object(call, self.store)).document["metadata"]
         _complete(call, request, account)
         admission = common.creation(call, request, "token", dry_run=options.dry_run)
         await self.chain.mutate(admission)
@@ -120,9 +120,7 @@ class TokenRequests:
 def _complete(call: Call, request: JsonObject, account: JsonObject) -> None:
     """Check the request against the account, and fill in defaults."""
     metadata = request["metadata"] = request.get("metadata") or {}
-    field_errors = list(_mismatches(metadata, account))
-    if field_errors:
-        raise errors.invalid(_GROUP_KIND, call.info.name, validation.causes(field_errors))
+    validation.refuse(_GROUP_KIND, call.info.name, _mismatches(metadata, account))
     if metadata.get("uid") and metadata["uid"] != account["uid"]:
         raise errors.conflict(
             GroupResource(*_GROUP_KIND),
@@ -137,9 +135,7 @@ def _complete(call: Call, request: JsonObject, account: JsonObject) -> None:
     if spec.get("expirationSeconds") is None:
         spec["expirationSeconds"] = DEFAULT_SECONDS
     spec.setdefault("boundObjectRef", None)
-    field_errors = list(_spec_errors(spec))
-    if field_errors:
-        raise errors.invalid(_GROUP_KIND, "", validation.causes(field_errors))
+    validation.refuse(_GROUP_KIND, "", _spec_errors(spec))
 
 
 def _mismatches(metadata: JsonObject, account: JsonObject) -> Iterator[fields.FieldError]:

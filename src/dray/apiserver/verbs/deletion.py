@@ -6,6 +6,7 @@ finalizer (`writes`) deletes it.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.conversion import canonical, versions
 from dray.api.formats import gotext, gotime
 from dray.api.http_messages import Request, Response
@@ -21,16 +22,12 @@ from dray.api.ids import GroupKind, GroupResource
 from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import (
-    AdmissionChain,
-    AdmissionRequest,
-    CommitRequirements,
-)
+from dray.apiserver.admission.admission_chain import AdmissionChain, AdmissionRequest
 from dray.apiserver.request import bodies, selection, warning_headers, write_options
 from dray.apiserver.request.call import Call
 from dray.apiserver.storage import codec, store_keys
-from dray.apiserver.verbs import reads
-from dray.store.store import Delete, Entry, GuardFailed, Put, Store, Transaction
+from dray.apiserver.verbs import reads, write_checks
+from dray.store.store import Delete, Entry, GuardFailed, Operation, Put, Store
 
 BACKGROUND, FOREGROUND, ORPHAN = "Background", "Foreground", "Orphan"
 FINALIZERS: Mapping[str, str] = {FOREGROUND: "foregroundDeletion", ORPHAN: "orphan"}
@@ -93,26 +90,17 @@ class Deleter:
             except errors.NotFound:
                 continue
             deleted.append(versions.from_storage(outcome.document, call.gvk.api_version))
-        for document in deleted:
-            document.pop("kind", None)
-            document.pop("apiVersion", None)
         metadata = reads.list_metadata(listing, prefix)
-        items = [codec.encode(document) for document in deleted]
+        items = [codec.encode(_without_type(document)) for document in deleted]
         return reads.json_response(reads.encode_list(call, metadata, items))
 
     async def delete_one(self, call: Call, options: DeleteOptions) -> DeletionResult:
         """Delete or mark an object; repeat after another writer's commit."""
         for _ in range(ATTEMPTS):
-            with store_keys.translated():
-                entry = await self.store.get(call.key)
-            if entry is None:
-                raise call.not_found()
-            document = codec.from_stored(entry, store_keys.storage_gvk(call.kind))
+            entry, document = await reads.stored_object(call, self.store)
             check_preconditions(call, document, options)
-            try:
+            with contextlib.suppress(GuardFailed):
                 return await self._attempt(call, entry, document, options)
-            except GuardFailed:
-                continue
         raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
     async def _attempt(
@@ -138,43 +126,27 @@ class Deleter:
         document, marked = admission.old, admission.new
         assert document is not None
         requirements = await self.chain.validate(admission)
-        if marked is None:
-            document = _last_seen(call, document)
-            return DeletionResult(
-                await self._remove(call, entry, document, requirements, options), True
-            )
         if marked == document:
             return DeletionResult(document, False)
-        if not options.dry_run:
+        change: Operation = Delete(call.key, entry.revision)
+        if marked is not None:
             written = canonical.write(store_keys.storage_gvk(call.kind).schema_type, marked)
-            put = Put(call.key, codec.to_stored(written), entry.revision)
-            transaction = Transaction((put, *requirements.operations), requirements.guards)
-            with store_keys.translated():
-                revision = await self.store.commit(transaction)
-            marked["metadata"]["resourceVersion"] = str(revision)
-        return DeletionResult(marked, False)
-
-    async def _remove(
-        self,
-        call: Call,
-        entry: Entry,
-        document: JsonObject,
-        requirements: CommitRequirements,
-        options: DeleteOptions,
-    ) -> JsonObject:
+            change = Put(call.key, codec.to_stored(written), entry.revision)
+        result = _last_seen(call, document) if marked is None else marked
         if not options.dry_run:
-            delete = Delete(call.key, entry.revision)
             with store_keys.translated():
-                revision = await self.store.commit(
-                    Transaction((delete, *requirements.operations), requirements.guards)
-                )
-            document["metadata"]["resourceVersion"] = str(revision)
-        return document
+                revision = await self.store.commit(requirements.transaction(change))
+            result["metadata"]["resourceVersion"] = str(revision)
+        return DeletionResult(result, marked is None)
+
+
+def _without_type(document: JsonObject) -> JsonObject:
+    return {key: document[key] for key in document if key not in ("kind", "apiVersion")}
 
 
 def _last_seen(call: Call, document: JsonObject) -> JsonObject:
     """Return the last state of a deleted object; a pod as if it had a grace period."""
-    if (call.kind.group, call.kind.kind) != ("", "Pod"):
+    if call.kind is not kinds.POD:
         return document
     metadata = {**document["metadata"], "deletionGracePeriodSeconds": 0}
     if not metadata.get("deletionTimestamp"):
@@ -202,7 +174,7 @@ def mark_for_deletion(
         return document
     end = now + datetime.timedelta(seconds=grace)
     metadata["deletionTimestamp"] = gotime.write(end)
-    if not _is_namespace(kind):
+    if kind is not kinds.NAMESPACE:
         metadata["deletionGracePeriodSeconds"] = grace
     if metadata.get("generation"):
         metadata["generation"] += 1
@@ -211,12 +183,9 @@ def mark_for_deletion(
     return document
 
 
-def _is_namespace(kind: Kind) -> bool:
-    return (kind.group, kind.kind) == ("", "Namespace")
-
-
 def _namespace_finalizers(kind: Kind, document: JsonObject) -> list[str]:
-    return document.get("spec", {}).get("finalizers") or [] if _is_namespace(kind) else []
+    finalizers = document.get("spec", {}).get("finalizers") or []
+    return finalizers if kind is kinds.NAMESPACE else []
 
 
 def _set_propagation(kind: Kind, metadata: JsonObject, options: DeleteOptions) -> None:
@@ -229,11 +198,8 @@ def _set_propagation(kind: Kind, metadata: JsonObject, options: DeleteOptions) -
         if kept or (kind.group, kind.kind) not in _ORPHANING:
             return
         policy = ORPHAN
-    finalizers = [
-        finalizer
-        for finalizer in metadata.get("finalizers") or ()
-        if finalizer not in FINALIZERS.values()
-    ]
+    given = metadata.get("finalizers") or ()
+    finalizers = [finalizer for finalizer in given if finalizer not in FINALIZERS.values()]
     if policy in FINALIZERS:
         finalizers.append(FINALIZERS[policy])
     if finalizers:
@@ -244,7 +210,7 @@ def _set_propagation(kind: Kind, metadata: JsonObject, options: DeleteOptions) -
 
 def _grace_seconds(kind: Kind, document: JsonObject, options: DeleteOptions) -> int:
     """Return the grace period: only for pods on a node that have not ended."""
-    if (kind.group, kind.kind) != ("", "Pod"):
+    if kind is not kinds.POD:
         return 0
     spec, status = document.get("spec", {}), document.get("status", {})
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
@@ -257,8 +223,11 @@ def _grace_seconds(kind: Kind, document: JsonObject, options: DeleteOptions) -> 
 def check_preconditions(call: Call, document: JsonObject, options: DeleteOptions) -> None:
     metadata = document["metadata"]
     resource = GroupResource(*store_keys.group_kind(call.kind))
-    if _is_namespace(call.kind):
-        _check_namespace_preconditions(call, metadata, options)
+    if call.kind is kinds.NAMESPACE:
+        # The errors of a namespace have other texts.
+        expected = {"uid": options.uid, "resourceVersion": options.resource_version}
+        plural = store_keys.group_resource(call.kind)
+        write_checks.check_metadata(plural, call.info.name, metadata, expected)
     if options.uid and options.uid != metadata["uid"]:
         raise errors.conflict(
             resource,
@@ -274,24 +243,6 @@ def check_preconditions(call: Call, document: JsonObject, options: DeleteOptions
             f"the ResourceVersion in record ({metadata['resourceVersion']}). The object might have "
             "been modified",
         )
-
-
-def _check_namespace_preconditions(
-    call: Call, metadata: JsonObject, options: DeleteOptions
-) -> None:
-    """Check preconditions of a namespace, whose errors have other texts."""
-    preconditions = (
-        ("UID", options.uid, "uid"),
-        ("ResourceVersion", options.resource_version, "resourceVersion"),
-    )
-    for name, expected, key in preconditions:
-        if expected and expected != metadata[key]:
-            raise errors.conflict(
-                store_keys.group_resource(call.kind),
-                call.info.name,
-                f"Precondition failed: {name} in precondition: {expected}, "
-                f"{name} in object meta: {metadata[key]}",
-            )
 
 
 def _success(call: Call, document: JsonObject) -> JsonObject:

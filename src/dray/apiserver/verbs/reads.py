@@ -36,12 +36,30 @@ PAGE_ENTRIES = 1000
 """The number of entries per read if a selector may exclude most of them."""
 
 
+class StoredObject(NamedTuple):
+    """An entry of the store, and its object in the storage version."""
+
+    entry: Entry
+    document: JsonObject
+
+
 async def get(call: Call, store: Store) -> Response:
+    return respond_stored(call, await stored_entry(call, store))
+
+
+async def stored_entry(call: Call, store: Store) -> Entry:
+    """Return the stored object of the request. Raises NotFound."""
     with store_keys.translated():
         entry = await store.get(call.key)
     if entry is None:
         raise call.not_found()
-    return respond_stored(call, entry)
+    return entry
+
+
+async def stored_object(call: Call, store: Store) -> StoredObject:
+    """Return the stored object of the request, decoded. Raises NotFound."""
+    entry = await stored_entry(call, store)
+    return StoredObject(entry, codec.from_stored(entry, store_keys.storage_gvk(call.kind)))
 
 
 def respond_stored(
@@ -73,12 +91,19 @@ def respond(
     form = call.form
     if form.shape is Shape.TABLE:
         metadata = {"resourceVersion": document["metadata"].get("resourceVersion", "")}
-        document = tables.table(
-            call.kind, [document], metadata, now=call.now, include=included(call.request)
-        )
+        document = table(call, [document], metadata)
     elif form.is_metadata:
         document = tables.partial_metadata(document)
     return encoded(form, document, status, headers or {})
+
+
+def table(
+    call: Call, documents: list[JsonObject], metadata: JsonObject, *, with_columns: bool = True
+) -> JsonObject:
+    include = included(call.request)
+    return tables.table(
+        call.kind, documents, metadata, now=call.now, include=include, with_columns=with_columns
+    )
 
 
 def encoded(form: Form, document: JsonObject, status: int, headers: dict[str, str]) -> Response:
@@ -128,7 +153,14 @@ async def list_(call: Call, store: Store) -> Response:
     selector = selection.parse(call.request, call.kind, call.info.version)
     options = parse_list_options(call.request)
     prefix = store_keys.prefix(call.kind, call.namespace)
-    listing = await _gather_or_explain(store, prefix, call.gvk, selector, options)
+    try:
+        with store_keys.translated():
+            listing = await gather(store, prefix, call.gvk, selector, options)
+    except errors.Expired as error:
+        if not options.start:
+            raise
+        # The error of an expired continue token has a new one.
+        raise errors.expired(CONTINUE_TOO_OLD, make_continue(-1, options.start)) from error
     if listing.revision < options.minimum:
         raise errors.too_large_resource_version(options.minimum, listing.revision)
     metadata = list_metadata(listing, prefix)
@@ -139,28 +171,9 @@ async def list_(call: Call, store: Store) -> Response:
     return encoded(form, _list_document(call, documents, metadata), 200, {})
 
 
-async def _gather_or_explain(
-    store: Store,
-    prefix: str,
-    gvk: GroupVersionKind,
-    selector: StoredObjectSelector,
-    options: ListOptions,
-) -> Listing:
-    """As `gather`; the error of an expired continue token has a new one."""
-    try:
-        with store_keys.translated():
-            return await gather(store, prefix, gvk, selector, options)
-    except errors.Expired as error:
-        if not options.start:
-            raise
-        raise errors.expired(CONTINUE_TOO_OLD, make_continue(-1, options.start)) from error
-
-
 def _list_document(call: Call, documents: list[JsonObject], metadata: JsonObject) -> JsonObject:
     if call.form.shape is Shape.TABLE:
-        return tables.table(
-            call.kind, documents, metadata, now=call.now, include=included(call.request)
-        )
+        return table(call, documents, metadata)
     if call.form.is_metadata:
         return {
             "kind": "PartialObjectMetadataList",
@@ -246,7 +259,7 @@ def parse_list_options(request: Request) -> ListOptions:
     requested_revision = parse_resource_version(request.parameter("resourceVersion"))
     token = request.parameter("continue")
     if request.parameter("sendInitialEvents"):
-        raise _forbidden_list_option("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        raise forbidden_list_option("sendInitialEvents", "sendInitialEvents is forbidden for list")
     if token:
         return _continued(token, limit, requested_revision, match)
     _check_match(request.parameter("resourceVersion"), match)
@@ -259,7 +272,7 @@ def parse_list_options(request: Request) -> ListOptions:
 def _continued(token: str, limit: int, requested_revision: int, match: str) -> ListOptions:
     if match:
         why = "resourceVersionMatch is forbidden when continue is provided"
-        raise _forbidden_list_option("resourceVersionMatch", why)
+        raise forbidden_list_option("resourceVersionMatch", why)
     start, revision = parse_continue(token)
     if requested_revision:
         raise errors.bad_request("specifying resource version is not allowed when using continue")
@@ -275,13 +288,13 @@ def _check_match(resource_version: str, match: str) -> None:
         )
     if match and not resource_version:
         why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        raise _forbidden_list_option("resourceVersionMatch", why)
+        raise forbidden_list_option("resourceVersionMatch", why)
     if match == "Exact" and resource_version == "0":
         why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        raise _forbidden_list_option("resourceVersionMatch", why)
+        raise forbidden_list_option("resourceVersionMatch", why)
 
 
-def _forbidden_list_option(field: str, why: str) -> errors.Invalid:
+def forbidden_list_option(field: str, why: str) -> errors.Invalid:
     return _invalid_list_option(field, "FieldValueForbidden", f"Forbidden: {why}")
 
 

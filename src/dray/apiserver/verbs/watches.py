@@ -11,9 +11,10 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from dray.api import errors, http_messages
 from dray.api.http_messages import Request, Response
-from dray.api.ids import GroupKind
 from dray.api.kinds import GroupVersionKind
 from dray.api.selectors.field_selectors import FieldSelector, FieldTerm
 from dray.api.types.meta import JsonObject
@@ -38,7 +39,6 @@ class WatchOptions(NamedTuple):
     """The start of a watch, its extra events, and its end."""
 
     resource_version: int
-    has_resource_version: bool
     send_initial_events: bool
     allow_bookmarks: bool
     timeout_seconds: float
@@ -89,14 +89,10 @@ async def watch(call: Call, objects: Store, encodings: EventLineCache) -> Respon
     options = parse_options(call.request)
     selector = selection.parse(call.request, call.kind, call.info.version)
     if call.info.name:
-        selector = StoredObjectSelector(selector.labels, _only(selector, call.info.name))
+        terms = (*selector.fields.terms, FieldTerm("metadata.name", call.info.name))
+        selector = StoredObjectSelector(selector.labels, FieldSelector(terms))
     watcher = Watcher(call, options, selector, encodings)
     return Response(200, {"content-type": http_messages.JSON}, stream=watcher.stream(objects))
-
-
-def _only(selector: StoredObjectSelector, name: str) -> FieldSelector:
-    term = FieldTerm("metadata.name", name)
-    return FieldSelector((*selector.fields.terms, term))
 
 
 class Watcher:
@@ -161,15 +157,9 @@ class Watcher:
             if not batch:
                 return
             # All events that are ready in one chunk: one write to the socket instead of hundreds.
-            lines = self._lines(self._changes(batch))
+            lines = self._lines(filter(None, map(self._change, batch)))
             if lines:
                 yield lines
-
-    def _changes(self, events: Iterable[Event]) -> Iterable[WatchedEvent]:
-        for event in events:
-            change = self._change(event)
-            if change is not None:
-                yield change
 
     def _change(self, event: Event) -> WatchedEvent | None:
         """Return the event for this watcher, or None if its selector matches neither state.
@@ -191,7 +181,7 @@ class Watcher:
             assert event.previous is not None
             # The last state that matched, because the watcher may not see the new one, but with
             # the revision of the event, from which a client resumes.
-            return WatchedEvent(DELETED, _at_revision(event.previous, event.revision))
+            return WatchedEvent(DELETED, replace(event.previous, revision=event.revision))
         return None
 
     def _matches(self, entry: Entry | None) -> bool:
@@ -212,39 +202,24 @@ class Watcher:
         if self._call.form.shape is Shape.TABLE:
             # As in Kubernetes, only the first table of a watch describes its columns.
             with_columns, self._columns_sent = not self._columns_sent, True
-            return tables.table(
-                self._call.kind,
-                [document],
-                {"resourceVersion": str(entry.revision)},
-                now=self._call.now,
-                include=reads.included(self._call.request),
-                with_columns=with_columns,
-            )
+            metadata = {"resourceVersion": str(entry.revision)}
+            return reads.table(self._call, [document], metadata, with_columns=with_columns)
         return tables.partial_metadata(document) if self._call.form.is_metadata else document
 
     def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
         metadata: JsonObject = {"resourceVersion": str(revision)}
         if annotations:
             metadata["annotations"] = annotations
+        gvk = self._call.gvk
+        document: JsonObject = {"kind": gvk.kind, "apiVersion": gvk.api_version}
+        document["metadata"] = metadata
         if self._call.form.shape is Shape.TABLE:
-            document: JsonObject = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
-            document |= {"metadata": metadata, "columnDefinitions": None}
-            rows = [{"cells": [], "object": {**_partial_type(), "metadata": metadata}}]
-            document["rows"] = rows
+            row = {"cells": [], "object": tables.partial_metadata(document)}
+            document = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+            document |= {"columnDefinitions": None, "rows": [row]}
         elif self._call.form.is_metadata:
-            document = {**_partial_type(), "metadata": metadata}
-        else:
-            gvk = self._call.gvk
-            document = {"kind": gvk.kind, "apiVersion": gvk.api_version, "metadata": metadata}
+            document = tables.partial_metadata(document)
         return event_line(BOOKMARK, codec.encode(document))
-
-
-def _partial_type() -> JsonObject:
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-
-
-def _at_revision(entry: Entry, revision: int) -> Entry:
-    return Entry(entry.key, entry.value, revision, entry.created)
 
 
 def _error_line(error: errors.StatusError) -> bytes:
@@ -252,34 +227,19 @@ def _error_line(error: errors.StatusError) -> bytes:
 
 
 def parse_options(request: Request) -> WatchOptions:
-    version_text = request.parameter("resourceVersion")
     timeout = reads.integer(request, "timeoutSeconds")
     options = WatchOptions(
-        resource_version=reads.parse_resource_version(version_text),
-        has_resource_version=bool(version_text),
+        resource_version=reads.parse_resource_version(request.parameter("resourceVersion")),
         send_initial_events=request.flag("sendInitialEvents"),
         allow_bookmarks=request.flag("allowWatchBookmarks"),
         timeout_seconds=float(timeout) if timeout > 0 else DEFAULT_TIMEOUT_SECONDS,
     )
-    _check_initial_events(request, options)
-    return options
-
-
-def _check_initial_events(request: Request, options: WatchOptions) -> None:
     match = request.parameter("resourceVersionMatch")
-    if request.parameter("sendInitialEvents"):
-        if match != "NotOlderThan":
-            raise _forbidden_option(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )
-    elif match:
-        raise _forbidden_option(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        )
-
-
-def _forbidden_option(field: str, why: str) -> errors.Invalid:
-    cause = errors.Cause(field, "FieldValueForbidden", f"Forbidden: {why}")
-    return errors.invalid(GroupKind("meta.k8s.io", "ListOptions"), "", [cause])
+    sends_initial_events = request.parameter("sendInitialEvents")
+    if sends_initial_events and match != "NotOlderThan":
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        raise reads.forbidden_list_option("resourceVersionMatch", why)
+    if match and not sends_initial_events:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        raise reads.forbidden_list_option("resourceVersionMatch", why)
+    return options

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dray.api import errors
 from dray.api.formats import gotext
-from dray.api.ids import GroupKind
+from dray.api.ids import GroupKind, GroupResource
 from dray.api.strategies import kind_strategies
 from dray.api.types.meta import JsonObject
 from dray.apiserver.request.call import Call
@@ -29,6 +31,10 @@ def check_name(call: Call, document: JsonObject) -> None:
         raise errors.bad_request(
             "the name of the object must be set: metadata.name: Required value: name is required"
         )
+    check_name_of_url(call, name)
+
+
+def check_name_of_url(call: Call, name: str) -> None:
     if name != call.info.name:
         raise errors.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
@@ -44,10 +50,7 @@ def check_identity(call: Call, patched: JsonObject, old: JsonObject) -> None:
             f"the name of the object ({call.info.name} based on URL) was undeterminable: "
             "name must be provided"
         )
-    if name != call.info.name:
-        raise errors.bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
-        )
+    check_name_of_url(call, name)
     if uid and uid != old["metadata"]["uid"]:
         message = f"Invalid value: {gotext.quote(uid)}: field is immutable"
         cause = errors.Cause("metadata.uid", "FieldValueInvalid", message)
@@ -67,16 +70,26 @@ def check_revision_is_named(call: Call, document: JsonObject) -> None:
 def check_preconditions(call: Call, new: JsonObject, old: JsonObject) -> bool:
     """Return whether the client named a revision. Raises 409 if it is not the current one."""
     expected, current = new["metadata"], old["metadata"]
-    if expected.get("uid") and expected["uid"] != current["uid"]:
-        raise errors.conflict(
-            store_keys.group_resource(call.kind),
-            call.info.name,
-            f"Precondition failed: UID in precondition: {expected['uid']}, "
-            f"UID in object meta: {current['uid']}",
-        )
+    resource = store_keys.group_resource(call.kind)
+    check_metadata(resource, call.info.name, current, {"uid": expected.get("uid")})
     revision = expected.get("resourceVersion")
     if not revision or revision == "0":
         return False
     if revision != current["resourceVersion"]:
-        raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
+        raise errors.conflict(resource, call.info.name)
     return True
+
+
+def check_metadata(
+    resource: GroupResource, name: str, metadata: JsonObject, expected: Mapping[str, str | None]
+) -> None:
+    """Raise 409 if the uid or the revision is not the expected one, where one is expected."""
+    for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        value = expected.get(field)
+        if value and value != metadata[field]:
+            raise errors.conflict(
+                resource,
+                name,
+                f"Precondition failed: {words} in precondition: {value}, "
+                f"{words} in object meta: {metadata[field]}",
+            )

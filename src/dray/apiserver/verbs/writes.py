@@ -6,6 +6,7 @@ another writer commits in between, it is repeated, unless the client named a res
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,16 +16,12 @@ from dray.api.conversion import canonical, defaults, versions
 from dray.api.features import Features
 from dray.api.formats import gotime
 from dray.api.http_messages import Response
-from dray.api.kinds import Kind
+from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.semantics import deletion
 from dray.api.strategies import kind_strategies
 from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import (
-    AdmissionChain,
-    AdmissionRequest,
-    CommitRequirements,
-)
+from dray.apiserver.admission.admission_chain import AdmissionChain, AdmissionRequest
 from dray.apiserver.patching import managed_fields, patches
 from dray.apiserver.request import bodies, validation, warning_headers, write_options
 from dray.apiserver.request.bodies import BodyHooks
@@ -78,8 +75,9 @@ class Writer:
 
     async def create(self, call: Call) -> Response:
         options = write_options.parse(call.request, "CreateOptions")
-        body = self._read(call, options)
-        warnings = [*body.warnings, *self._hooks(call).creation_warnings(body.document)]
+        hooks = self._hooks(call)
+        body = read_body(call, call.gvk, options, hooks)
+        warnings = [*body.warnings, *hooks.creation_warnings(body.document)]
         document = self.to_storage(call, body.document)
         written = await self.create_document(PendingWrite(call, options, warnings), document)
         return answered(call, written, warnings, 201)
@@ -96,18 +94,18 @@ class Writer:
             )
         generate = not metadata.get("name") and metadata.get("generateName", "")
         for attempt in range(NAME_ATTEMPTS):
-            candidate = codec.copied(document) if generate else document
+            candidate = document
             if generate:
-                prefix = generate[:MAX_GENERATED_PREFIX]
-                candidate["metadata"]["name"] = prefix + self.new_suffix()
+                candidate = codec.copied(document)
+                candidate["metadata"]["name"] = generate[:MAX_GENERATED_PREFIX] + self.new_suffix()
             try:
                 return await self._create_named(write, candidate)
             except errors.AlreadyExists as error:
-                name = candidate["metadata"]["name"]
-                resource = store_keys.group_resource(call.kind)
                 if not generate:
                     raise
                 if attempt + 1 == NAME_ATTEMPTS:
+                    resource = store_keys.group_resource(call.kind)
+                    name = candidate["metadata"]["name"]
                     raise errors.generated_name_exists(resource, name) from error
         raise AssertionError("unreachable")
 
@@ -150,9 +148,8 @@ class Writer:
         for _ in range(UPDATE_ATTEMPTS):
             async with self.chain.commit_lock(admission):
                 requirements = await self.chain.validate(admission)
-                transaction = Transaction((put, *requirements.operations), requirements.guards)
                 try:
-                    return await self._commit(write, document, transaction)
+                    return await self._commit(write, document, requirements.transaction(put))
                 except GuardFailed as failure:
                     if failure.key == put.key:
                         raise
@@ -198,7 +195,7 @@ class Writer:
 
     async def update(self, call: Call) -> Response:
         options = write_options.parse(call.request, "UpdateOptions")
-        body = self._read(call, options)
+        body = read_body(call, call.gvk, options, self._hooks(call))
         document = in_storage_version(body.document)
         write_checks.check_name(call, document)
         write_checks.check_namespace(call, document)
@@ -252,18 +249,12 @@ class Writer:
         """
         call = write.call
         for _ in range(UPDATE_ATTEMPTS):
-            with store_keys.translated():
-                entry = await self.store.get(call.key)
-            if entry is None:
-                raise call.not_found()
-            old = codec.from_stored(entry, store_keys.storage_gvk(call.kind))
+            entry, old = await reads.stored_object(call, self.store)
             new = self._own_copy(write, await change(old), old)
             write_checks.check_preconditions(call, new, old)
             new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-            try:
+            with contextlib.suppress(GuardFailed):
                 return await self._update_from(write, entry, old, new)
-            except GuardFailed:
-                continue
         raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
     async def _update_from(
@@ -289,7 +280,10 @@ class Writer:
             managed_fields.track(call, old, new, write.options)
         admission.new = new
         causes = await self.chain.field_errors(admission)
-        self._raise(call, call.info.name, [*causes, *self._field_errors(call, new, old)])
+        is_status = call.info.subresource == "status"
+        check = validation.on_status_update if is_status else validation.on_update
+        causes += check(call.kind, new, old, self.features, call.info.version)
+        self._raise(call, call.info.name, causes)
         async with self.chain.commit_lock(admission):
             return await self._replace(write, admission, entry, new)
 
@@ -319,50 +313,21 @@ class Writer:
         call = write.call
         requirements = await self.chain.validate(admission)
         if deletion.is_fully_deleted(new):
-            return await self._delete(write, entry, new, requirements)
+            # It has lost its last finalizer.
+            new["metadata"]["resourceVersion"] = str(entry.revision)
+            if not write.options.dry_run:
+                delete = Delete(call.key, entry.revision)
+                with store_keys.translated():
+                    await self.store.commit(requirements.transaction(delete))
+            return Written(new)
         stored = codec.to_stored(new)
         if stored == entry.value or _only_times_differ(new, admission.old):
             return Written(codec.from_stored(entry, store_keys.storage_gvk(call.kind)), entry)
         put = Put(call.key, stored, entry.revision, device_holds.of(call.kind, new, self.features))
-        transaction = Transaction((put, *requirements.operations), requirements.guards)
-        return await self._commit(write, new, transaction, entry.created)
-
-    async def _delete(
-        self,
-        write: PendingWrite,
-        entry: Entry,
-        document: JsonObject,
-        requirements: CommitRequirements,
-    ) -> Written:
-        """Remove an object that is being deleted and has lost its last finalizer."""
-        document["metadata"]["resourceVersion"] = str(entry.revision)
-        if not write.options.dry_run:
-            delete = Delete(write.call.key, entry.revision)
-            with store_keys.translated():
-                await self.store.commit(
-                    Transaction((delete, *requirements.operations), requirements.guards)
-                )
-        return Written(document)
+        return await self._commit(write, new, requirements.transaction(put), entry.created)
 
     def _hooks(self, call: Call) -> BodyHooks:
         return self.body_hooks.get((call.kind.group, call.kind.kind), bodies.NO_HOOKS)
-
-    def _read(self, call: Call, options: WriteOptions) -> bodies.Body:
-        return bodies.read(
-            call.request.body,
-            content_type(call),
-            call.gvk,
-            options.field_validation,
-            self._hooks(call),
-        )
-
-    def _field_errors(self, call: Call, new: JsonObject, old: JsonObject) -> list[errors.Cause]:
-        check = (
-            validation.on_status_update
-            if call.info.subresource == "status"
-            else validation.on_update
-        )
-        return check(call.kind, new, old, self.features, call.info.version)
 
     def to_storage(self, call: Call, document: JsonObject) -> JsonObject:
         """Return an object in the storage version, with its defaults."""
@@ -439,13 +404,15 @@ def _timeless(metadata: JsonObject) -> JsonObject:
     return {**metadata, "managedFields": managers, "resourceVersion": ""}
 
 
-def content_type(call: Call) -> str:
-    return call.request.headers.get("content-type", "")
+def read_body(
+    call: Call, gvk: GroupVersionKind, options: WriteOptions, hooks: BodyHooks = bodies.NO_HOOKS
+) -> bodies.Body:
+    return bodies.read(call.request.body, call.content_type, gvk, options.field_validation, hooks)
 
 
 def patch_type(call: Call) -> str:
     """Return the patch type of a request. Raises 415."""
-    media_type = content_type(call).split(";", 1)[0].strip()
+    media_type = call.content_type.split(";", 1)[0].strip()
     if media_type not in patches.MEDIA_TYPES:
         raise errors.UnsupportedMediaType("415: Unsupported Media Type", errors.Details())
     if media_type == http_messages.APPLY_PATCH:
