@@ -18,6 +18,7 @@ import msgspec
 from dray.api import errors, kinds
 from dray.api.kinds import Kind
 from dray.api.types.meta import ObjectMeta, OwnerReference
+from dray.client import object_writes
 from dray.client.cache import Cache, HasMetadata, ObjectChange
 from dray.controllers import caches, status_patches
 from dray.controllers.loops import Context, Loop
@@ -266,7 +267,7 @@ class Garbage(Loop[str]):
 
     async def _change(self, node: OwnedObject, change: dict[str, Any]) -> None:
         try:
-            raw = await status_patches.patch_metadata(self.client, node.kind, node.metadata, change)
+            raw = await object_writes.patch_metadata(self.client, node.kind, node.metadata, change)
         except errors.NotFound:
             self._removed(node.metadata.uid)
             return
@@ -277,12 +278,10 @@ class Garbage(Loop[str]):
 
     async def _delete(self, node: OwnedObject, policy: str) -> None:
         metadata = node.metadata
-        options = {
-            "propagationPolicy": policy,
-            "preconditions": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
-        }
+        exact = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
+        options = {"propagationPolicy": policy, "preconditions": exact}
         try:
-            await self.client.delete(node.kind, metadata.name, metadata.namespace, options)
+            await object_writes.delete(self.client, node.kind, metadata, **options)
         except errors.NotFound:
             self._removed(metadata.uid)
 

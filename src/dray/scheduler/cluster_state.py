@@ -72,7 +72,7 @@ class SchedulerState:
         """Keep everything current until cancelled."""
         async with asyncio.TaskGroup() as group:
             for cache in self._caches():
-                name = f"cache-{cache.plural}"
+                name = f"cache-{cache.kind.plural}"
                 group.create_task(supervision.run_forever(name, cache.run), name=name)
 
     async def synced(self) -> None:

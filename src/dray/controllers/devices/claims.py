@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod, PodResourceClaim
 from dray.api.types.workloads import PodGroup
-from dray.client import events
+from dray.client import events, object_writes
 from dray.client.cache import ObjectChange
 from dray.controllers import caches
 from dray.controllers.devices import claim_release
@@ -276,14 +276,13 @@ class Claims(Loop[ClaimWork]):
         )
 
     async def _record_in_pod(self, work: ClaimWork, pod: Pod, created: dict[str, str]) -> None:
-        written = await self.client.patch(
-            kinds.POD,
-            pod.metadata.name,
-            _claim_statuses(pod, created),
-            pod.metadata.namespace,
-            subresource="status",
+        self._pod_writes.record(work, await self._write_statuses(Owner(kinds.POD, pod), created))
+
+    async def _write_statuses(self, owner: Owner, created: dict[str, str]) -> JsonObject:
+        status = {"resourceClaimStatuses": _claim_statuses(owner.user, created)}
+        return await object_writes.patch_status(
+            self.client, owner.kind, owner.metadata, status, at_version=True
         )
-        self._pod_writes.record(work, written)
 
     async def _reserve_all(self, pod: Pod, group: PodGroup | None) -> None:
         """Reserve the claims of a pod that got its node without the scheduler."""
@@ -318,13 +317,7 @@ class Claims(Loop[ClaimWork]):
         except CannotGenerate:
             return None
         if created:
-            await self.client.patch(
-                kinds.POD_GROUP,
-                work.key.name,
-                _claim_statuses(group, created),
-                work.key.namespace,
-                subresource="status",
-            )
+            await self._write_statuses(owner, created)
         return None
 
     async def _reconcile_claim(self, key: ObjectKey) -> None:
@@ -362,17 +355,11 @@ def _metadata_only(raw: JsonObject) -> ResourceClaim:
     return msgspec.convert({"metadata": raw["metadata"]}, ResourceClaim)
 
 
-def _claim_statuses(user: Pod | PodGroup, created: dict[str, str]) -> dict[str, Any]:
-    """Return the patch that adds generated claims to those in the status."""
-    names: dict[str, str | None] = {
-        status.name: status.resource_claim_name for status in user.status.resource_claim_statuses
-    }
-    names.update(created)
-    statuses = [
+def _claim_statuses(user: Pod | PodGroup, created: dict[str, str]) -> list[dict[str, str]]:
+    """Return the statuses of the claims, those of generated claims added."""
+    recorded = user.status.resource_claim_statuses
+    names = {status.name: status.resource_claim_name for status in recorded} | created
+    return [
         {"name": name, "resourceClaimName": claim} if claim else {"name": name}
         for name, claim in sorted(names.items())
     ]
-    return {
-        "metadata": {"resourceVersion": user.metadata.resource_version},
-        "status": {"resourceClaimStatuses": statuses},
-    }

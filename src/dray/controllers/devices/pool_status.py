@@ -23,6 +23,7 @@ from dray.api.types.dra import (
     ResourceSlice,
 )
 from dray.api.types.meta import Condition
+from dray.client import object_writes
 from dray.client.cache import ObjectChange
 from dray.controllers import status_patches
 from dray.controllers.devices import pool_summary
@@ -151,9 +152,7 @@ class PoolStatuses(Loop[str]):
         left = seconds - (self.now() - gotime.parse(since)).total_seconds()
         if left > 0:
             return left
-        options = {"preconditions": {"uid": request.metadata.uid}}
+        kind = kinds.RESOURCE_POOL_STATUS_REQUEST
         with contextlib.suppress(errors.NotFound):
-            await self.client.delete(
-                kinds.RESOURCE_POOL_STATUS_REQUEST, request.metadata.name, options=options
-            )
+            await object_writes.delete(self.client, kind, request.metadata)
         return None

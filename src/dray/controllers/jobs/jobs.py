@@ -24,7 +24,7 @@ from dray.api.semantics.conditions import is_condition_true
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import JobStatus, WorkloadCondition
-from dray.client import events
+from dray.client import events, object_writes
 from dray.client.cache import ObjectChange
 from dray.controllers import caches, conditions, status_patches
 from dray.controllers.jobs import job_accounting, job_pods, job_progress
@@ -156,17 +156,11 @@ class Jobs(Loop[JobWork]):
             await self._untrack(pod)
 
     async def _untrack(self, pod: Pod) -> JsonObject | None:
-        kept = [
-            finalizer
-            for finalizer in pod.metadata.finalizers
-            if finalizer != job_progress.FINALIZER
-        ]
-        try:
-            return await status_patches.patch_metadata(
-                self.client, kinds.POD, pod.metadata, {"finalizers": kept or None}
+        with contextlib.suppress(errors.NotFound):
+            return await object_writes.remove_finalizer(
+                self.client, kinds.POD, pod.metadata, job_progress.FINALIZER
             )
-        except errors.NotFound:
-            return None
+        return None
 
     async def _finish(self, job: Job) -> float | None:
         """Release the last pods, and delete the job when its time to live is over."""
@@ -181,13 +175,10 @@ class Jobs(Loop[JobWork]):
         left = ttl - (self.now() - finished).total_seconds()
         if left > 0:
             return left
-        metadata = job.metadata
-        options = {
-            "propagationPolicy": "Foreground",
-            "preconditions": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
-        }
+        exact = {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}
+        options = {"propagationPolicy": "Foreground", "preconditions": exact}
         with contextlib.suppress(errors.NotFound):
-            await self.client.delete(kinds.JOB, metadata.name, metadata.namespace, options)
+            await object_writes.delete(self.client, kinds.JOB, job.metadata, **options)
         return None
 
     async def _advance(self, job: Job) -> float | None:

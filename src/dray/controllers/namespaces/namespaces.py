@@ -17,6 +17,7 @@ from dray.api.formats import gotime
 from dray.api.kinds import Kind
 from dray.api.types.core import Namespace, NamespaceCondition
 from dray.api.types.meta import ObjectMeta
+from dray.client import object_writes
 from dray.client.api_client import ObjectSelection
 from dray.client.cache import HasMetadata
 from dray.controllers import status_patches
@@ -98,12 +99,10 @@ class Namespaces(Loop[str]):
         for metadata in await self._list(kind, namespace):
             if metadata.deletion_timestamp:
                 continue
-            options = {
-                "propagationPolicy": "Background",
-                "preconditions": {"uid": metadata.uid},
-            }
             with contextlib.suppress(errors.NotFound, errors.Conflict):
-                await self.client.delete(kind, metadata.name, namespace, options)
+                await object_writes.delete(
+                    self.client, kind, metadata, propagationPolicy="Background"
+                )
         return await self._list(kind, namespace)
 
     async def _list(self, kind: Kind, namespace: str) -> list[ObjectMeta]:
