@@ -148,28 +148,19 @@ class NodeLifecycle(Loop[str]):
         return True
 
     def _unknown(self, node: Node, type_: str) -> dict[str, Any]:
-        now = gotime.write(self.now())
         current = find_condition(node.status.conditions, type_)
+        since: str | None = gotime.write(self.now())
         if current is None:
-            condition = NodeCondition(
-                type=type_,
-                status="Unknown",
-                reason="NodeStatusNeverUpdated",
-                message="Kubelet never posted node status.",
-                last_heartbeat_time=node.metadata.creation_timestamp,
-                last_transition_time=now,
-            )
+            created = node.metadata.creation_timestamp
+            current = NodeCondition(type=type_, last_heartbeat_time=created)
+            reason, message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
         else:
-            since = current.last_transition_time if current.status == "Unknown" else now
-            condition = msgspec.structs.replace(
-                current,
-                status="Unknown",
-                reason="NodeStatusUnknown",
-                message="Kubelet stopped posting node status.",
-                last_transition_time=since,
-            )
-        encoded: dict[str, Any] = msgspec.to_builtins(condition)
-        return encoded
+            reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
+            if current.status == "Unknown":
+                since = current.last_transition_time
+        encoded: dict[str, Any] = msgspec.to_builtins(current)
+        unknown = {"status": "Unknown", "reason": reason, "message": message}
+        return {**encoded, **unknown, "lastTransitionTime": since}
 
     async def _mark_pods(self, node: Node) -> None:
         """Set the pods of a lost node to not ready."""

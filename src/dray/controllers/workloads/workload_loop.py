@@ -36,7 +36,8 @@ class WorkloadLoop(ObjectLoop, Generic[WorkloadT, OwnedT]):
         owned: Cache[OwnedT],
     ) -> None:
         super().__init__(name, context, workloads)
-        self._workloads, self._owned = workloads, owned
+        self._workloads: Cache[WorkloadT] = workloads
+        self._owned: Cache[OwnedT] = owned
         self._written: OwnWrites[ObjectKey] = OwnWrites(workloads)
         self._owned_writes: OwnWrites[ObjectKey] = OwnWrites(owned)
         self._every_write = [self._written, self._owned_writes]
