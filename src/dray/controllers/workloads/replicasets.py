@@ -17,7 +17,7 @@ from dray.api.types.workloads import ReplicaSetStatus
 from dray.controllers import caches, conditions
 from dray.controllers.loops import Context
 from dray.controllers.slim_types import ReplicaSet
-from dray.controllers.workloads import deletion_order, pod_control, workload_loop
+from dray.controllers.workloads import deletion_order, pod_control, rollouts, workload_loop
 from dray.controllers.workloads.workload_loop import WorkloadLoop
 
 COMPONENT = "replicaset-controller"
@@ -57,7 +57,7 @@ class ReplicaSets(WorkloadLoop[ReplicaSet, Pod]):
 
     async def _manage(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> None:
         """Create missing pods, or delete surplus ones."""
-        excess = len(active) - desired(replica_set)
+        excess = len(active) - rollouts.replicas(replica_set)
         if excess < 0:
             count = min(-excess, MAX_AT_ONCE)
             template, metadata = replica_set.spec.template, replica_set.metadata
@@ -78,10 +78,6 @@ class ReplicaSets(WorkloadLoop[ReplicaSet, Pod]):
                 if sibling.metadata.uid != replica_set.metadata.uid:
                     pods += self._pods.find(caches.OWNER, sibling.metadata.uid)
         return Counter(pod.spec.node_name for pod in pods if pod_status.is_active(pod))
-
-
-def desired(replica_set: ReplicaSet) -> int:
-    return 1 if replica_set.spec.replicas is None else replica_set.spec.replicas
 
 
 def next_status(
@@ -119,6 +115,6 @@ def _conditions(
         return conditions.without(current, FAILURE)
     if find_condition(current, FAILURE) is not None:
         return current
-    reason = "FailedCreate" if active < desired(replica_set) else "FailedDelete"
+    reason = "FailedCreate" if active < rollouts.replicas(replica_set) else "FailedDelete"
     condition = conditions.make(FAILURE, conditions.TRUE, reason, failure.message, now)
     return conditions.changed(current, condition)
