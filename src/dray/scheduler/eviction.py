@@ -21,11 +21,7 @@ class Evictor:
     """Evicts the victims of preemption. `name` is the scheduler's, for the victims' status."""
 
     def __init__(
-        self,
-        client: Client,
-        recorder: Recorder,
-        name: str,
-        now: Callable[[], datetime.datetime],
+        self, client: Client, recorder: Recorder, name: str, now: Callable[[], datetime.datetime]
     ) -> None:
         self._client, self._recorder, self._name, self._now = client, recorder, name, now
 
