@@ -48,10 +48,8 @@ class OwnedObject:
         return self.is_deleted and ORPHAN in self.metadata.finalizers
 
     def reference_to(self, uid: str) -> OwnerReference | None:
-        return next(
-            (reference for reference in self.metadata.owner_references if reference.uid == uid),
-            None,
-        )
+        references = (item for item in self.metadata.owner_references if item.uid == uid)
+        return next(references, None)
 
 
 class OwnerState(enum.Enum):
@@ -152,9 +150,8 @@ class Garbage(Loop[str]):
                 self.queue.add(dependent.metadata.uid)
         elif any(self._may_go_with(owner) for owner in node.metadata.owner_references):
             self.queue.add(uid)
-        if before is not None and before.metadata.owner_references != (
-            node.metadata.owner_references
-        ):
+        owners = node.metadata.owner_references
+        if before is not None and before.metadata.owner_references != owners:
             self._wake_waiting_owners(before)
 
     def _may_go_with(self, owner: OwnerReference) -> bool:

@@ -26,10 +26,8 @@ from dray.controllers.loops import Context, Loop
 FINALIZER = "kubernetes"
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 5.0
 
-CONTENT_REMAINING, FINALIZERS_REMAINING = (
-    "NamespaceContentRemaining",
-    "NamespaceFinalizersRemaining",
-)
+CONTENT_REMAINING = "NamespaceContentRemaining"
+FINALIZERS_REMAINING = "NamespaceFinalizersRemaining"
 _FINE = {
     "NamespaceDeletionDiscoveryFailure": (
         "ResourcesDiscovered",
@@ -44,10 +42,7 @@ _FINE = {
         "All content successfully deleted, may be waiting on finalization",
     ),
     CONTENT_REMAINING: ("ContentRemoved", "All content successfully removed"),
-    FINALIZERS_REMAINING: (
-        "ContentHasNoFinalizers",
-        "All content-preserving finalizers finished",
-    ),
+    FINALIZERS_REMAINING: ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
 
 Remaining = Mapping[Kind, list[ObjectMeta]]
@@ -149,26 +144,19 @@ def conditions(remaining: Remaining) -> list[NamespaceCondition]:
         for metadata in left
         for finalizer in metadata.finalizers
     )
-    troubles = {
-        CONTENT_REMAINING: (
-            "SomeResourcesRemain",
-            f"Some resources are remaining: {', '.join(kinds)}",
-        )
-    }
+    message = f"Some resources are remaining: {', '.join(kinds)}"
+    troubles = {CONTENT_REMAINING: ("SomeResourcesRemain", message)}
     if finalizers:
-        listed = sorted(
-            f"{name} in {count} resource instances" for name, count in finalizers.items()
-        )
-        troubles[FINALIZERS_REMAINING] = (
-            "SomeFinalizersRemain",
-            f"Some content in the namespace has finalizers remaining: {', '.join(listed)}",
-        )
+        counts = (f"{name} in {count} resource instances" for name, count in finalizers.items())
+        listed = ", ".join(sorted(counts))
+        message = f"Some content in the namespace has finalizers remaining: {listed}"
+        troubles[FINALIZERS_REMAINING] = ("SomeFinalizersRemain", message)
     return [
         NamespaceCondition(
             type=type_,
             status="True" if type_ in troubles else "False",
-            reason=troubles.get(type_, fine)[0],
-            message=troubles.get(type_, fine)[1],
+            reason=reason,
+            message=message,
         )
-        for type_, fine in _FINE.items()
+        for type_, (reason, message) in {**_FINE, **troubles}.items()
     ]

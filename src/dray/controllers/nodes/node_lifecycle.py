@@ -169,11 +169,8 @@ class NodeLifecycle(Loop[str]):
         for pod in self._pods.find(caches.NODE, name):
             if not pod_status.is_ready(pod):
                 continue
-            not_ready = {
-                "type": "Ready",
-                "status": "False",
-                "lastTransitionTime": gotime.write(self.now()),
-            }
+            now = gotime.write(self.now())
+            not_ready = {"type": "Ready", "status": "False", "lastTransitionTime": now}
             await pod_disruption.set_condition(self.client, pod, not_ready)
             reference = events.reference(kinds.POD, pod.metadata)
             self._recorder.record(reference, events.WARNING, "NodeNotReady", "Node is not ready")
@@ -183,15 +180,12 @@ class NodeLifecycle(Loop[str]):
             *(taint for taint in node.spec.taints if not _is_managed(taint)),
             *self._desired_taints(node),
         ]
-        if {(item.key, item.effect) for item in desired} == {
-            (item.key, item.effect) for item in node.spec.taints
-        }:
+        before = {(taint.key, taint.effect) for taint in node.spec.taints}
+        if before == {(taint.key, taint.effect) for taint in desired}:
             return
-        taints = [msgspec.to_builtins(taint) for taint in desired]
-        patch = {
-            "metadata": {"resourceVersion": node.metadata.resource_version},
-            "spec": {"taints": taints or None},
-        }
+        version = node.metadata.resource_version
+        taints = msgspec.to_builtins(desired) or None
+        patch = {"metadata": {"resourceVersion": version}, "spec": {"taints": taints}}
         await self.client.patch(kinds.NODE, node.metadata.name, patch)
 
     def _desired_taints(self, node: Node) -> Iterable[Taint]:

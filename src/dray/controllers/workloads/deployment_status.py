@@ -129,8 +129,10 @@ def _with_progress(
         value, reason, text = conditions.FALSE, TIMED_OUT, "has timed out progressing."
     else:
         return status.conditions
-    kind, name = ("ReplicaSet", new) if new else ("Deployment", deployment)
-    message = f'{kind} "{name.metadata.name}" {text}'
+    kind, metadata = "Deployment", deployment.metadata
+    if new is not None:
+        kind, metadata = "ReplicaSet", new.metadata
+    message = f'{kind} "{metadata.name}" {text}'
     condition = conditions.make_updated(PROGRESSING, value, reason, message, now)
     change = _progressed if reason == UPDATED else conditions.changed
     return change(status.conditions, condition)
