@@ -114,8 +114,8 @@ class Cache(Generic[T]):
         return list(self._indexes[index].get(value, {}).values())
 
     @property
-    def plural(self) -> str:
-        return self._kind.plural
+    def kind(self) -> Kind:
+        return self._kind
 
     @property
     def undecodable(self) -> Mapping[ObjectKey, Undecodable]:

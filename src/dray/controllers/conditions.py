@@ -32,29 +32,22 @@ def changed(conditions: Conditions, condition: WorkloadCondition) -> Conditions:
 
 
 def make(
-    type_: str, status: str, reason: str, message: str, now: datetime.datetime
+    type_: str, status: str, reason: str, message: str, now: datetime.datetime, *times: str
 ) -> WorkloadCondition:
-    """Build a condition as ReplicaSets and StatefulSets write it."""
-    return WorkloadCondition(
-        type=type_,
-        status=status,
-        reason=reason,
-        message=message,
-        last_transition_time=gotime.write(now),
-    )
+    """Build a condition. `times` are fields to set as well as the transition time."""
+    stamps = dict.fromkeys(("last_transition_time", *times), gotime.write(now))
+    return WorkloadCondition(type=type_, status=status, reason=reason, message=message, **stamps)
 
 
 def make_updated(
     type_: str, status: str, reason: str, message: str, now: datetime.datetime
 ) -> WorkloadCondition:
     """Build a condition as Deployments write it, with the time of the last update."""
-    condition = make(type_, status, reason, message, now)
-    return msgspec.structs.replace(condition, last_update_time=condition.last_transition_time)
+    return make(type_, status, reason, message, now, "last_update_time")
 
 
 def make_probed(
     type_: str, status: str, reason: str, message: str, now: datetime.datetime
 ) -> WorkloadCondition:
     """Build a condition as Jobs write it, with the time of the last probe."""
-    condition = make(type_, status, reason, message, now)
-    return msgspec.structs.replace(condition, last_probe_time=condition.last_transition_time)
+    return make(type_, status, reason, message, now, "last_probe_time")

@@ -58,11 +58,8 @@ class Budgets(ObjectLoop):
         if budget is None or budget.metadata.deletion_timestamp:
             return None
         matches = label_selectors.label_selector(budget.spec.selector).matches
-        pods = [
-            pod
-            for pod in self._pods.find(caches.NAMESPACE, key.namespace)
-            if matches(pod.metadata.labels)
-        ]
+        everyone = self._pods.find(caches.NAMESPACE, key.namespace)
+        pods = [pod for pod in everyone if matches(pod.metadata.labels)]
         now = self.now()
         leaving = _leaving(budget, pods, now)
         status = next_status(budget, pods, self._expected(budget, pods), leaving, now)
@@ -98,10 +95,7 @@ class Budgets(ObjectLoop):
         if owner.kind == kinds.STATEFUL_SET.kind:
             stateful_set = self._stateful_sets.get(owner.name, namespace)
             if stateful_set is not None:
-                return (
-                    owner.uid,
-                    1 if stateful_set.spec.replicas is None else stateful_set.spec.replicas,
-                )
+                return owner.uid, rollouts.replicas(stateful_set)
         replica_set = self._replica_sets.get(owner.name, namespace)
         if owner.kind != kinds.REPLICA_SET.kind or replica_set is None:
             return owner.uid, 0

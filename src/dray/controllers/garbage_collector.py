@@ -18,6 +18,7 @@ import msgspec
 from dray.api import errors, kinds
 from dray.api.kinds import Kind
 from dray.api.types.meta import ObjectMeta, OwnerReference
+from dray.client import object_writes
 from dray.client.cache import Cache, HasMetadata, ObjectChange
 from dray.controllers import caches, status_patches
 from dray.controllers.loops import Context, Loop
@@ -47,10 +48,8 @@ class OwnedObject:
         return self.is_deleted and ORPHAN in self.metadata.finalizers
 
     def reference_to(self, uid: str) -> OwnerReference | None:
-        return next(
-            (reference for reference in self.metadata.owner_references if reference.uid == uid),
-            None,
-        )
+        references = (item for item in self.metadata.owner_references if item.uid == uid)
+        return next(references, None)
 
 
 class OwnerState(enum.Enum):
@@ -151,9 +150,8 @@ class Garbage(Loop[str]):
                 self.queue.add(dependent.metadata.uid)
         elif any(self._may_go_with(owner) for owner in node.metadata.owner_references):
             self.queue.add(uid)
-        if before is not None and before.metadata.owner_references != (
-            node.metadata.owner_references
-        ):
+        owners = node.metadata.owner_references
+        if before is not None and before.metadata.owner_references != owners:
             self._wake_waiting_owners(before)
 
     def _may_go_with(self, owner: OwnerReference) -> bool:
@@ -266,7 +264,7 @@ class Garbage(Loop[str]):
 
     async def _change(self, node: OwnedObject, change: dict[str, Any]) -> None:
         try:
-            raw = await status_patches.patch_metadata(self.client, node.kind, node.metadata, change)
+            raw = await object_writes.patch_metadata(self.client, node.kind, node.metadata, change)
         except errors.NotFound:
             self._removed(node.metadata.uid)
             return
@@ -277,12 +275,10 @@ class Garbage(Loop[str]):
 
     async def _delete(self, node: OwnedObject, policy: str) -> None:
         metadata = node.metadata
-        options = {
-            "propagationPolicy": policy,
-            "preconditions": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
-        }
+        exact = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
+        options = {"propagationPolicy": policy, "preconditions": exact}
         try:
-            await self.client.delete(node.kind, metadata.name, metadata.namespace, options)
+            await object_writes.delete(self.client, node.kind, metadata, **options)
         except errors.NotFound:
             self._removed(metadata.uid)
 

@@ -10,10 +10,7 @@ from typing import Any
 
 from dray.api.ids import PoolId
 from dray.api.types import workloads
-from dray.api.types.dra import (
-    DeviceTaint,
-    ResourcePool,
-)
+from dray.api.types.dra import DeviceTaint, ResourcePool
 from dray.api.types.meta import ObjectMeta, Wire
 
 Template = dict[str, Any]

@@ -9,6 +9,7 @@ import msgspec
 from dray.api.conversion import canonical
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject, ObjectMeta, Wire
+from dray.client import object_writes
 from dray.client.api_client import Client
 
 T = TypeVar("T")
@@ -19,12 +20,8 @@ def decode(raw: JsonObject, type_: type[T]) -> T:
     return msgspec.convert(canonical.prune_nulls(raw), type_)
 
 
-def difference(old: Wire, new: Wire) -> dict[str, Any]:
-    """Return the merge patch from one struct to another, empty if they are equal."""
-    return _difference(msgspec.to_builtins(old), msgspec.to_builtins(new))
-
-
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return the merge patch from one object to another, empty if they are equal."""
     changed: dict[str, Any] = {name: None for name in before if name not in after}
     for name, value in after.items():
         current = before.get(name)
@@ -43,16 +40,7 @@ async def patch_status(
 
     Raises Conflict if the object is not at the version that the status was computed from.
     """
-    change = difference(old, new)
+    change = _difference(msgspec.to_builtins(old), msgspec.to_builtins(new))
     if not change:
         return None
-    patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": change}
-    return await client.patch(kind, metadata.name, patch, metadata.namespace, subresource="status")
-
-
-async def patch_metadata(
-    client: Client, kind: Kind, metadata: ObjectMeta, change: dict[str, Any]
-) -> JsonObject:
-    """Patch metadata of the object as it was read. Raises Conflict if it changed since."""
-    patch = {"metadata": {"resourceVersion": metadata.resource_version, **change}}
-    return await client.patch(kind, metadata.name, patch, metadata.namespace)
+    return await object_writes.patch_status(client, kind, metadata, change, at_version=True)

@@ -20,9 +20,8 @@ from dray.api import errors, kinds, well_known
 from dray.api.features import Features
 from dray.api.ids import ClaimKey
 from dray.api.types.dra import ResourceClaim
-from dray.api.types.meta import JsonObject
 from dray.api.types.pods import NodeAllocatableResourceClaimStatus, Pod
-from dray.client import events
+from dray.client import events, object_writes
 from dray.client.api_client import Client
 from dray.client.events import Recorder
 from dray.scheduler.claims import claim_writes
@@ -122,22 +121,14 @@ class Binder:
             await self._patch_status(assignment.pod, status)
 
     async def _patch_status(self, pod: Pod, status: dict[str, Any]) -> None:
-        metadata = pod.metadata
-        patch = {"metadata": {"uid": metadata.uid}, "status": status}
-
-        async def write() -> JsonObject:
-            return await self._client.patch(
-                kinds.POD, metadata.name, patch, metadata.namespace, subresource="status"
-            )
-
         try:
-            await claim_writes.retry_until_answered(write)
+            await claim_writes.retry_until_answered(
+                lambda: object_writes.patch_status(self._client, kinds.POD, pod.metadata, status)
+            )
         except errors.NotFound as error:
             raise _Gone(str(error)) from error
         except errors.ClientError as error:
-            raise WriteRejected(
-                f"update pod {metadata.namespace}/{metadata.name}: {error}"
-            ) from error
+            raise WriteRejected(f"update pod {pod.metadata.key}: {error}") from error
 
     async def _await_conditions(
         self, assignment: NodeAssignment, claims: Sequence[ResourceClaim]
@@ -183,9 +174,8 @@ class Binder:
         return wait
 
     def _is_gone(self, pod: Pod) -> bool:
-        metadata = pod.metadata
-        current = self._state.pod(metadata.key)
-        return current is None or current.metadata.uid != metadata.uid
+        current = self._state.pod(pod.metadata.key)
+        return current is None or current.metadata.uid != pod.metadata.uid
 
     @contextlib.contextmanager
     def _watched(self, keys: Sequence[ClaimKey]) -> Iterator[asyncio.Event]:
@@ -203,24 +193,17 @@ class Binder:
 
     async def _bind_pod(self, assignment: NodeAssignment) -> None:
         metadata = assignment.pod.metadata
+        name, namespace = metadata.name, metadata.namespace
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {
-                "name": metadata.name,
-                "namespace": metadata.namespace,
-                "uid": metadata.uid,
-            },
+            "metadata": {"name": name, "namespace": namespace, "uid": metadata.uid},
             "target": {"kind": kinds.NODE.kind, "name": assignment.node},
         }
-
-        async def bind() -> JsonObject:
-            return await self._client.create_subresource(
-                kinds.POD, metadata.name, "binding", body, metadata.namespace
-            )
-
         try:
-            await claim_writes.retry_until_answered(bind)
+            await claim_writes.retry_until_answered(
+                lambda: self._client.create_subresource(kinds.POD, name, "binding", body, namespace)
+            )
         except errors.NotFound as error:
             raise _Gone(str(error)) from error
         except errors.Conflict as conflict:
@@ -231,19 +214,16 @@ class Binder:
 
     async def _check_bound(self, assignment: NodeAssignment, conflict: errors.Conflict) -> None:
         metadata = assignment.pod.metadata
-
-        async def read() -> JsonObject:
-            return await self._client.get(kinds.POD, metadata.name, metadata.namespace)
-
         try:
-            current = await claim_writes.retry_until_answered(read)
+            current = await claim_writes.retry_until_answered(
+                lambda: self._client.get(kinds.POD, metadata.name, metadata.namespace)
+            )
         except errors.NotFound as error:
             raise _Gone(str(error)) from error
-        is_same = current["metadata"].get("uid") == metadata.uid
+        is_replaced = current["metadata"].get("uid") != metadata.uid
         node = current.get("spec", {}).get("nodeName", "")
-        if not is_same or (node and node != assignment.node):
-            raise _Gone(str(conflict)) from conflict
-        if current["metadata"].get("deletionTimestamp"):
+        is_elsewhere = node not in ("", assignment.node)
+        if is_replaced or is_elsewhere or current["metadata"].get("deletionTimestamp"):
             raise _Gone(str(conflict)) from conflict
         if not node:
             raise WriteRejected(str(conflict)) from conflict
@@ -252,16 +232,12 @@ class Binder:
         """Revert what was written for an assignment, and end its reservations."""
         extended, uid = assignment.fit.extended, assignment.pod.metadata.uid
         allocated = {
-            assigned.claim.key
-            for assigned in assignment.fit.claims
-            if assigned.allocation is not None
+            assigned.claim.key for assigned in assignment.fit.claims if assigned.allocation
         }
         scheduling = self._state.scheduling
         for claim in written:
             key, annotations = claim.key, claim.metadata.annotations
-            if extended is not None and (
-                well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION in annotations
-            ):
+            if extended and well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION in annotations:
                 await self._writes.delete(claim)
                 self._state.apply(functools.partial(scheduling.claims.release, key, uid))
             else:

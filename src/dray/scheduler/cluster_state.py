@@ -30,6 +30,7 @@ from dray.scheduler.claims.in_flight import InFlightClaims
 from dray.scheduler.queue import Queue
 from dray.scheduling import pod_index, wake_events
 from dray.scheduling.state import SchedulingState
+from dray.scheduling.wake_events import WakeEvent
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class SchedulerState:
         """Keep everything current until cancelled."""
         async with asyncio.TaskGroup() as group:
             for cache in self._caches():
-                name = f"cache-{cache.plural}"
+                name = f"cache-{cache.kind.plural}"
                 group.create_task(supervision.run_forever(name, cache.run), name=name)
 
     async def synced(self) -> None:
@@ -179,32 +180,26 @@ class SchedulerState:
             self.queue.wake(wake_events.NODES)
 
     def _slice_changed(self, change: ObjectChange[ResourceSlice]) -> None:
-        if change.new is None:
-            self.scheduling.inventory.drop_slice(change.key.name)
-        elif change.old is None or change.old.spec != change.new.spec:
-            self.scheduling.put_slice(change.new)
-        else:
-            return
         # Removing a slice may make its pool complete, so that also helps.
-        self.queue.wake(wake_events.DEVICES)
+        self._spec_changed(change, self.scheduling.inventory.drop_slice, wake_events.DEVICES)
 
     def _class_changed(self, change: ObjectChange[DeviceClass]) -> None:
-        if change.new is None:
-            self.scheduling.drop_class(change.key.name)
-        elif change.old is None or change.old.spec != change.new.spec:
-            self.scheduling.put_class(change.new)
-        else:
-            return
-        self.queue.wake(wake_events.CLASSES)
+        self._spec_changed(change, self.scheduling.drop_class, wake_events.CLASSES)
 
     def _rule_changed(self, change: ObjectChange[DeviceTaintRule]) -> None:
+        self._spec_changed(change, self.scheduling.inventory.drop_taint_rule, wake_events.DEVICES)
+
+    def _spec_changed(
+        self, change: ObjectChange[Any], drop: Callable[[str], None], wakes: WakeEvent
+    ) -> None:
+        """Take over a deletion, or a change of the spec; other changes do not matter."""
         if change.new is None:
-            self.scheduling.inventory.drop_taint_rule(change.key.name)
+            drop(change.key.name)
         elif change.old is None or change.old.spec != change.new.spec:
-            self.scheduling.inventory.put_taint_rule(change.new)
+            self.scheduling.put(change.new)
         else:
             return
-        self.queue.wake(wake_events.DEVICES)
+        self.queue.wake(wakes)
 
     def _claim_changed(self, change: ObjectChange[ResourceClaim]) -> None:
         old, new = change.old, change.new

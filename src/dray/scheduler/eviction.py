@@ -6,10 +6,10 @@ import datetime
 import logging
 from collections.abc import Callable
 
-from dray.api import errors, http_messages, kinds
+from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.types.pods import Pod
-from dray.client import events
+from dray.client import events, object_writes
 from dray.client.api_client import Client
 from dray.client.events import Recorder
 from dray.scheduling.unschedulable import PreemptionPlan
@@ -21,11 +21,7 @@ class Evictor:
     """Evicts the victims of preemption. `name` is the scheduler's, for the victims' status."""
 
     def __init__(
-        self,
-        client: Client,
-        recorder: Recorder,
-        name: str,
-        now: Callable[[], datetime.datetime],
+        self, client: Client, recorder: Recorder, name: str, now: Callable[[], datetime.datetime]
     ) -> None:
         self._client, self._recorder, self._name, self._now = client, recorder, name, now
 
@@ -46,10 +42,8 @@ class Evictor:
         }
         await self._patch(victim, {"conditions": [condition]})
         metadata = victim.metadata
-        # Another pod may have the victim's name by now.
-        options = {"preconditions": {"uid": metadata.uid}}
         try:
-            await self._client.delete(kinds.POD, metadata.name, metadata.namespace, options)
+            await object_writes.delete(self._client, kinds.POD, metadata)
         except errors.StatusError as error:
             log.warning("pod %s is not evicted: %s", metadata.key, error)
             return
@@ -58,15 +52,9 @@ class Evictor:
         self._recorder.record(about, events.NORMAL, "Preempted", note, action="Preempting")
 
     async def _patch(self, pod: Pod, status: dict[str, object]) -> None:
-        metadata = pod.metadata
         try:
-            await self._client.patch(
-                kinds.POD,
-                metadata.name,
-                {"metadata": {"uid": metadata.uid}, "status": status},
-                metadata.namespace,
-                subresource="status",
-                patch_type=http_messages.STRATEGIC_MERGE_PATCH,
+            await object_writes.patch_status(
+                self._client, kinds.POD, pod.metadata, status, merges_lists=True
             )
         except errors.StatusError as error:
-            log.warning("status of pod %s: %s", metadata.key, error)
+            log.warning("status of pod %s: %s", pod.metadata.key, error)

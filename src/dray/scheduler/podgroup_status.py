@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 import logging
 
-from dray.api import errors, http_messages, kinds
+from dray.api import errors, kinds
 from dray.api.formats import gotime
+from dray.api.semantics.conditions import find_condition
 from dray.api.types.workloads import PodGroup
+from dray.client import object_writes
 from dray.client.api_client import Client
 
 log = logging.getLogger(__name__)
@@ -20,14 +22,7 @@ async def report(client: Client, group: PodGroup, now: datetime.datetime, messag
 
     Success is final: a later failure does not replace it.
     """
-    before = next(
-        (
-            condition
-            for condition in group.status.conditions
-            if condition.type == INITIALLY_SCHEDULED
-        ),
-        None,
-    )
+    before = find_condition(group.status.conditions, INITIALLY_SCHEDULED)
     status = "False" if message else "True"
     if before is not None and (
         before.status == "True" or (before.status, before.message) == (status, message)
@@ -42,13 +37,8 @@ async def report(client: Client, group: PodGroup, now: datetime.datetime, messag
         "lastTransitionTime": gotime.write(now),
     }
     try:
-        await client.patch(
-            kinds.POD_GROUP,
-            group.metadata.name,
-            {"metadata": {"uid": group.metadata.uid}, "status": {"conditions": [condition]}},
-            group.metadata.namespace,
-            subresource="status",
-            patch_type=http_messages.STRATEGIC_MERGE_PATCH,
+        await object_writes.patch_status(
+            client, kinds.POD_GROUP, group.metadata, {"conditions": [condition]}, merges_lists=True
         )
     except errors.StatusError as error:
         log.warning("status of PodGroup %s: %s", group.metadata.name, error)

@@ -11,6 +11,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from dray.api.ids import ObjectKey
 from dray.scheduling.wake_events import WakeEvent
@@ -25,24 +26,22 @@ COST_FACTOR = 20
 MAX_COST_SECONDS = 60.0
 
 
+@dataclass(slots=True, eq=False)
 class QueueEntry:
     """A pod in the queue."""
 
-    __slots__ = ("arrival", "errors", "group", "key", "priority", "reason", "since", "state")
-
-    def __init__(self, key: ObjectKey, priority: int, arrival: int, since: float) -> None:
-        self.key = key
-        self.priority = priority
-        self.arrival = arrival
-        self.since = since
-        """The time at which the pod was added."""
-        self.state = ""
-        """READY, BACKING_OFF, WAITING or IN_PROGRESS."""
-        self.group: WaitingGroup | None = None
-        """The group in which it waits, or for which it is the probe."""
-        self.errors = 0
-        self.reason = ""
-        """The reason why the last attempt failed, as a label of metrics."""
+    key: ObjectKey
+    priority: int
+    arrival: int
+    since: float
+    """The time at which the pod was added."""
+    state: str = ""
+    """READY, BACKING_OFF, WAITING or IN_PROGRESS."""
+    group: WaitingGroup | None = None
+    """The group in which it waits, or for which it is the probe."""
+    errors: int = 0
+    reason: str = ""
+    """The reason why the last attempt failed, as a label of metrics."""
 
     def rank(self) -> tuple[int, int]:
         """Return the sort key: higher priority first, then earlier arrival."""
@@ -52,22 +51,20 @@ class QueueEntry:
 READY, BACKING_OFF, WAITING, IN_PROGRESS = "ready", "backing off", "waiting", "worked on"
 
 
+@dataclass(slots=True, eq=False)
 class WaitingGroup:
     """Pods that wait together: as long as one does not fit, none of them fits."""
 
-    __slots__ = ("entries", "events", "failures", "is_woken", "key", "not_before", "probe")
-
-    def __init__(self, key: Hashable) -> None:
-        self.key = key
-        self.entries: dict[ObjectKey, QueueEntry] = {}
-        self.events: frozenset[WakeEvent] = frozenset()
-        """The events that could help."""
-        self.probe: QueueEntry | None = None
-        """The pod that is being tried for all."""
-        self.is_woken = False
-        """Whether an event came while the probe is tried or the group backs off."""
-        self.failures = 0
-        self.not_before = 0.0
+    key: Hashable
+    entries: dict[ObjectKey, QueueEntry] = field(default_factory=dict)
+    events: frozenset[WakeEvent] = frozenset()
+    """The events that could help."""
+    probe: QueueEntry | None = None
+    """The pod that is being tried for all."""
+    is_woken: bool = False
+    """Whether an event came while the probe is tried or the group backs off."""
+    failures: int = 0
+    not_before: float = 0.0
 
 
 class Queue:
@@ -120,12 +117,7 @@ class Queue:
         """Remove a pod that is deleted or has a node."""
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._cancel(entry)
-            was_probe = self._is_probe(entry)
-            if entry.state == WAITING:
-                self._leave(entry)
-            elif was_probe:
-                self._end_probe(entry)
+            self._detach(entry)
         return entry
 
     def finish(self, entry: QueueEntry) -> None:
@@ -151,13 +143,16 @@ class Queue:
         entry = self._entries.get(key)
         if entry is None or entry.state == IN_PROGRESS:
             return None
-        self._cancel(entry)
+        self._detach(entry)
+        entry.state = IN_PROGRESS
+        return entry
+
+    def _detach(self, entry: QueueEntry) -> None:
+        self._cancel(entry.key)
         if entry.state == WAITING:
             self._leave(entry)
         elif self._is_probe(entry):
             self._end_probe(entry)
-        entry.state = IN_PROGRESS
-        return entry
 
     def park(
         self,
@@ -223,7 +218,7 @@ class Queue:
 
     def _make_ready(self, entry: QueueEntry) -> None:
         if entry.state != READY:
-            self._cancel(entry)
+            self._cancel(entry.key)
             entry.state = READY
             heapq.heappush(self._ready, (*entry.rank(), entry))
             self._arrival.set()
@@ -289,9 +284,7 @@ class Queue:
         group.events = frozenset()
         if self._groups.get(group.key) is group:
             del self._groups[group.key]
-        timer = self._timers.pop(group, None)
-        if timer is not None:
-            timer.cancel()
+        self._cancel(group)
 
     def _remove_event(self, group: WaitingGroup, event: WakeEvent) -> None:
         waiting = self._by_event.get(event, {})
@@ -309,7 +302,7 @@ class Queue:
 
         self._timers[key] = asyncio.get_running_loop().call_later(seconds, expire)
 
-    def _cancel(self, entry: QueueEntry) -> None:
-        timer = self._timers.pop(entry.key, None)
+    def _cancel(self, key: Hashable) -> None:
+        timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()

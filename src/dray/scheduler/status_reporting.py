@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dray.allocator.model import requests
-from dray.api import errors, http_messages, kinds
+from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.ids import ClaimKey, ObjectKey
+from dray.api.semantics.conditions import find_condition
 from dray.api.types.dra import ResourceClaim
-from dray.api.types.pods import Pod, PodCondition
-from dray.client import events
+from dray.api.types.pods import Pod
+from dray.client import events, object_writes
 from dray.client.api_client import Client
 from dray.client.events import Recorder
 from dray.scheduler.claims.claim_writes import EXPLANATION, ClaimWrites
@@ -202,12 +203,10 @@ class Reporter:
 
     async def _write_condition(self, pod: Pod, reason: str, message: str) -> bool:
         """Set PodScheduled to False. Returns False if the pod has that condition already."""
-        before = _condition(pod)
-        if before is not None and (before.status, before.reason, before.message) == (
-            "False",
-            reason,
-            message,
-        ):
+        before = find_condition(pod.status.conditions, POD_SCHEDULED)
+        if before is not None and before.status != "False":
+            before = None
+        if before is not None and (before.reason, before.message) == (reason, message):
             return False
         condition: dict[str, Any] = {
             "type": POD_SCHEDULED,
@@ -217,17 +216,12 @@ class Reporter:
             "observedGeneration": pod.metadata.generation,
             "lastProbeTime": None,
         }
-        if before is None or before.status != "False":
+        if before is None:
             condition["lastTransitionTime"] = gotime.write(self._now())
+        status = {"conditions": [condition]}
         # The version: a pod that was bound meanwhile must not get this condition.
-        version = pod.metadata.resource_version
-        await self._client.patch(
-            kinds.POD,
-            pod.metadata.name,
-            {"metadata": {"resourceVersion": version}, "status": {"conditions": [condition]}},
-            pod.metadata.namespace,
-            subresource="status",
-            patch_type=http_messages.STRATEGIC_MERGE_PATCH,
+        await object_writes.patch_status(
+            self._client, kinds.POD, pod.metadata, status, at_version=True, merges_lists=True
         )
         return True
 
@@ -236,12 +230,6 @@ def _about_template(pod: Pod, name: str, exists: bool) -> str:
     if exists:
         return f'The ResourceClaimTemplate "{name}" exists; no claim has been made from it yet.'
     return f'There is no ResourceClaimTemplate "{name}" in namespace "{pod.metadata.namespace}".'
-
-
-def _condition(pod: Pod) -> PodCondition | None:
-    return next(
-        (condition for condition in pod.status.conditions if condition.type == POD_SCHEDULED), None
-    )
 
 
 class _Explanations:

@@ -20,7 +20,7 @@ from dray.scheduling.claims import device_fit
 from dray.scheduling.claims.assignments import NodeFit
 from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import PodDemand
-from dray.scheduling.nodes import node_fit
+from dray.scheduling.nodes import node_fit, pod_affinity
 from dray.scheduling.nodes.node_fit import NodeState, ReasonKind
 from dray.scheduling.nodes.pod_requirements import PodUsage
 from dray.scheduling.nodes.scoring import Ranking
@@ -277,10 +277,7 @@ class _Budget(NamedTuple):
 
     @classmethod
     def of(cls, budget: PodDisruptionBudget) -> _Budget:
-        try:
-            selector = label_selectors.label_selector(budget.spec.selector)
-        except label_selectors.SelectorError:
-            selector = label_selectors.NOTHING
+        selector = pod_affinity.selector_or_nothing(budget.spec.selector)
         return cls(budget.metadata.namespace, selector, budget.status.disruptions_allowed)
 
     def allows(self, evicted: Sequence[Pod]) -> bool:

@@ -36,17 +36,8 @@ __all__ = ["DEFAULT_SCHEDULER_NAME", "SchedulingObject", "SchedulingState"]
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 
-SchedulingObject = (
-    Node
-    | ResourceSlice
-    | DeviceClass
-    | DeviceTaintRule
-    | ResourceClaim
-    | Pod
-    | PodGroup
-    | PodDisruptionBudget
-    | Namespace
-)
+_DeviceObject = ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim
+SchedulingObject = _DeviceObject | Node | Pod | PodGroup | PodDisruptionBudget | Namespace
 """The kinds that a decision depends on."""
 
 

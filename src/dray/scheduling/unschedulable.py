@@ -19,16 +19,13 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
 _WAKE_EVENTS: dict[ReasonKind, tuple[WakeEvent, ...]] = {
-    ReasonKind.NODE: (wake_events.NODES,),
-    ReasonKind.NODE_RESOURCES: (wake_events.NODES, wake_events.POD_REMOVED, wake_events.CLASSES),
     ReasonKind.DEVICES: (wake_events.NODES, wake_events.DEVICES, wake_events.CLASSES),
     ReasonKind.CLAIM: (wake_events.NODES,),
-    ReasonKind.POD_AFFINITY: (
-        wake_events.NODES,
-        wake_events.POD_REMOVED,
-        wake_events.POD_PLACED,
-    ),
+    ReasonKind.NODE_RESOURCES: (wake_events.NODES, wake_events.POD_REMOVED, wake_events.CLASSES),
+    ReasonKind.POD_AFFINITY: (wake_events.NODES, wake_events.POD_REMOVED, wake_events.POD_PLACED),
+    ReasonKind.NODE: (wake_events.NODES,),
 }
+"""The events that could remove a reason, in the order in which kinds become a category."""
 
 
 class PreemptionPlan(msgspec.Struct, frozen=True):
@@ -95,16 +92,7 @@ class Unschedulable(msgspec.Struct, frozen=True, kw_only=True):
         if self.before_nodes:
             return "class" if wake_events.CLASSES in self.wake_events else "claim"
         kinds = {reason.kind for reason in self.reasons}
-        for kind in (
-            ReasonKind.DEVICES,
-            ReasonKind.CLAIM,
-            ReasonKind.NODE_RESOURCES,
-            ReasonKind.POD_AFFINITY,
-            ReasonKind.NODE,
-        ):
-            if kind in kinds:
-                return str(kind.value)
-        return "no nodes"
+        return next((str(kind.value) for kind in _WAKE_EVENTS if kind in kinds), "no nodes")
 
     @property
     def condition_reason(self) -> str:

@@ -19,10 +19,11 @@ from dray.api.kinds import Kind
 from dray.api.semantics import owner_references, pod_claims, pod_status
 from dray.api.semantics.pod_claims import ConsumerReference
 from dray.api.types.dra import ResourceClaim
-from dray.api.types.meta import JsonObject
+from dray.api.types.meta import ObjectMeta
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
 from dray.api.well_known import CLAIM_FINALIZER
+from dray.client import object_writes
 from dray.client.api_client import Client
 from dray.client.cache import Cache
 
@@ -57,9 +58,7 @@ class Releaser:
 
     async def release(self, claim: ResourceClaim) -> None:
         reserved = claim.status.reserved_for
-        remaining = [
-            still_used for still_used in reserved if await self._still_uses(claim, still_used)
-        ]
+        remaining = [user for user in reserved if await self._still_uses(claim, user)]
         if len(remaining) < len(reserved):
             await self._drop_reservations(claim, remaining)
         elif not remaining and claim.metadata.deletion_timestamp and _is_protected(claim):
@@ -105,23 +104,20 @@ class Releaser:
         deallocates = not remaining and _is_protected(claim)
         if deallocates:
             change["allocation"] = None
-        written = await write_status(self._client, claim, change)
+        metadata = await write_status(self._client, claim, change)
         if deallocates:
-            await self._remove_finalizer(claim, written["metadata"]["resourceVersion"])
+            await self._remove_finalizer(metadata)
 
     async def _remove_protection(self, claim: ResourceClaim) -> None:
         """A deleted claim that nobody uses: nothing keeps it any longer."""
-        version = claim.metadata.resource_version
+        metadata = claim.metadata
         if claim.status.allocation is not None:
-            written = await write_status(self._client, claim, {"allocation": None})
-            version = written["metadata"]["resourceVersion"]
-        await self._remove_finalizer(claim, version)
+            metadata = await write_status(self._client, claim, {"allocation": None})
+        await self._remove_finalizer(metadata)
 
-    async def _remove_finalizer(self, claim: ResourceClaim, version: str) -> None:
-        kept = [name for name in claim.metadata.finalizers if name != CLAIM_FINALIZER]
-        patch = {"metadata": {"resourceVersion": version, "finalizers": kept or None}}
-        await self._client.patch(
-            kinds.RESOURCE_CLAIM, claim.metadata.name, patch, claim.metadata.namespace
+    async def _remove_finalizer(self, metadata: ObjectMeta) -> None:
+        await object_writes.remove_finalizer(
+            self._client, kinds.RESOURCE_CLAIM, metadata, CLAIM_FINALIZER
         )
 
     async def _delete_if_useless(self, claim: ResourceClaim) -> None:
@@ -135,22 +131,21 @@ class Releaser:
             is_useless = owner.uid in self._gone
         else:
             is_useless = pod.metadata.uid != owner.uid or pod_status.is_done(pod)
-        if not is_useless:
-            return
-        options = {"preconditions": {"uid": claim.metadata.uid}}
-        with contextlib.suppress(errors.NotFound):
-            await self._client.delete(
-                kinds.RESOURCE_CLAIM, claim.metadata.name, claim.metadata.namespace, options
-            )
+        if is_useless:
+            with contextlib.suppress(errors.NotFound):
+                await object_writes.delete(self._client, kinds.RESOURCE_CLAIM, claim.metadata)
 
 
-async def write_status(client: Client, claim: ResourceClaim, change: dict[str, Any]) -> JsonObject:
-    """Patch the status of the claim as it was read. Raises Conflict if it changed since."""
-    metadata = claim.metadata
-    patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": change}
-    return await client.patch(
-        kinds.RESOURCE_CLAIM, metadata.name, patch, metadata.namespace, subresource="status"
+async def write_status(client: Client, claim: ResourceClaim, change: dict[str, Any]) -> ObjectMeta:
+    """Patch the status of the claim as it was read. Raises Conflict if it changed since.
+
+    Returns the metadata of the claim with its new version.
+    """
+    written = await object_writes.patch_status(
+        client, kinds.RESOURCE_CLAIM, claim.metadata, change, at_version=True
     )
+    version = written["metadata"]["resourceVersion"]
+    return msgspec.structs.replace(claim.metadata, resource_version=version)
 
 
 def consumers(references: Iterable[ConsumerReference]) -> list[Any]:

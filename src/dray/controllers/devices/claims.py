@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod, PodResourceClaim
 from dray.api.types.workloads import PodGroup
-from dray.client import events
+from dray.client import events, object_writes
 from dray.client.cache import ObjectChange
 from dray.controllers import caches
 from dray.controllers.devices import claim_release
@@ -111,30 +111,26 @@ class Claims(Loop[ClaimWork]):
             self._add(ClaimSubject.CLAIM, ObjectKey(*key))
 
     def _claim_changed(self, change: ObjectChange[ResourceClaim]) -> None:
-        if (
-            change.old is not None
-            and change.new is not None
-            and _is_as_used(change.old, change.new)
-        ):
+        if _is_as_used(change.old, change.new):
             return
         if change.new is not None:
             self._add(ClaimSubject.CLAIM, change.key)
-        for pod in self._pods.find(caches.CLAIM, change.key):
-            if pod_status.is_active(pod):
-                self._add(ClaimSubject.POD, pod.metadata.key)
-        if self._groups is not None:
-            for group in self._groups.find(caches.CLAIM, change.key):
-                self._add(ClaimSubject.POD_GROUP, group.metadata.key)
+        self._add_users(caches.CLAIM, change.key)
 
     def _template_changed(self, change: ObjectChange[ClaimTemplate]) -> None:
-        if change.new is None:
-            return
-        for pod in self._pods.find(caches.TEMPLATE, change.key):
+        if change.new is not None:
+            self._add_users(caches.TEMPLATE, change.key)
+
+    def _add_users(self, index: str, key: ObjectKey) -> None:
+        """Queue the pods and PodGroups that use a claim or template."""
+        self._add_pods(index, key)
+        for group in self._groups.find(index, key) if self._groups is not None else ():
+            self._add(ClaimSubject.POD_GROUP, group.metadata.key)
+
+    def _add_pods(self, index: str, key: ObjectKey) -> None:
+        for pod in self._pods.find(index, key):
             if pod_status.is_active(pod):
                 self._add(ClaimSubject.POD, pod.metadata.key)
-        if self._groups is not None:
-            for group in self._groups.find(caches.TEMPLATE, change.key):
-                self._add(ClaimSubject.POD_GROUP, group.metadata.key)
 
     def _group_changed(self, change: ObjectChange[PodGroup]) -> None:
         group = change.new or change.old
@@ -146,9 +142,7 @@ class Claims(Loop[ClaimWork]):
             self._gone.add(group.metadata.uid)
             for key in pod_claims.group_claims(group):
                 self._add(ClaimSubject.CLAIM, ObjectKey(*key))
-        for pod in self._pods.find(caches.GROUP, change.key):
-            if pod_status.is_active(pod):
-                self._add(ClaimSubject.POD, pod.metadata.key)
+        self._add_pods(caches.GROUP, change.key)
 
     async def reconcile(self, key: ClaimWork) -> float | None:
         match key.subject:
@@ -163,7 +157,8 @@ class Claims(Loop[ClaimWork]):
     async def _reconcile_pod(self, work: ClaimWork) -> float | None:
         pod = self._pods.get(work.key.name, work.key.namespace)
         if pod is None or not pod_status.is_active(pod):
-            self._forget(work)
+            self._claim_writes.forget(work)
+            self._pod_writes.forget(work)
             return None
         if not (self._claim_writes.are_seen(work) and self._pod_writes.are_seen(work)):
             return UNSEEN_RETRY_SECONDS
@@ -183,10 +178,6 @@ class Claims(Loop[ClaimWork]):
         elif pod.spec.node_name:
             await self._reserve_all(pod, group)
         return None
-
-    def _forget(self, work: ClaimWork) -> None:
-        self._claim_writes.forget(work)
-        self._pod_writes.forget(work)
 
     def _group(self, pod: Pod) -> PodGroup | None:
         name = pod_claims.group_name(pod)
@@ -241,7 +232,7 @@ class Claims(Loop[ClaimWork]):
                 raw = await self.client.get(kinds.RESOURCE_CLAIM, name, namespace)
             except errors.NotFound:
                 return False
-            claim = _metadata_only(raw)
+            claim = msgspec.convert({"metadata": raw["metadata"]}, ResourceClaim)
         if isinstance(owner.user, Pod):
             return pod_claims.is_for_pod(claim, owner.user, self._group_claims)
         controller = owner_references.controller_of(claim.metadata)
@@ -276,14 +267,13 @@ class Claims(Loop[ClaimWork]):
         )
 
     async def _record_in_pod(self, work: ClaimWork, pod: Pod, created: dict[str, str]) -> None:
-        written = await self.client.patch(
-            kinds.POD,
-            pod.metadata.name,
-            _claim_statuses(pod, created),
-            pod.metadata.namespace,
-            subresource="status",
+        self._pod_writes.record(work, await self._write_statuses(Owner(kinds.POD, pod), created))
+
+    async def _write_statuses(self, owner: Owner, created: dict[str, str]) -> JsonObject:
+        status = {"resourceClaimStatuses": _claim_statuses(owner.user, created)}
+        return await object_writes.patch_status(
+            self.client, owner.kind, owner.metadata, status, at_version=True
         )
-        self._pod_writes.record(work, written)
 
     async def _reserve_all(self, pod: Pod, group: PodGroup | None) -> None:
         """Reserve the claims of a pod that got its node without the scheduler."""
@@ -294,9 +284,8 @@ class Claims(Loop[ClaimWork]):
                 continue
             if pod_claims.is_reserved_for(claim, pod, self._group_claims):
                 continue
-            if source.resource_claim_name is None and not pod_claims.is_for_pod(
-                claim, pod, self._group_claims
-            ):
+            is_generated = source.resource_claim_name is None
+            if is_generated and not pod_claims.is_for_pod(claim, pod, self._group_claims):
                 continue
             consumer = pod_claims.consumer(pod, group, source)
             if self._group_claims or not pod_claims.is_group(consumer):
@@ -318,13 +307,7 @@ class Claims(Loop[ClaimWork]):
         except CannotGenerate:
             return None
         if created:
-            await self.client.patch(
-                kinds.POD_GROUP,
-                work.key.name,
-                _claim_statuses(group, created),
-                work.key.namespace,
-                subresource="status",
-            )
+            await self._write_statuses(owner, created)
         return None
 
     async def _reconcile_claim(self, key: ObjectKey) -> None:
@@ -358,21 +341,11 @@ def _is_as_used(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
     )
 
 
-def _metadata_only(raw: JsonObject) -> ResourceClaim:
-    return msgspec.convert({"metadata": raw["metadata"]}, ResourceClaim)
-
-
-def _claim_statuses(user: Pod | PodGroup, created: dict[str, str]) -> dict[str, Any]:
-    """Return the patch that adds generated claims to those in the status."""
-    names: dict[str, str | None] = {
-        status.name: status.resource_claim_name for status in user.status.resource_claim_statuses
-    }
-    names.update(created)
-    statuses = [
+def _claim_statuses(user: Pod | PodGroup, created: dict[str, str]) -> list[dict[str, str]]:
+    """Return the statuses of the claims, those of generated claims added."""
+    recorded = user.status.resource_claim_statuses
+    names = {status.name: status.resource_claim_name for status in recorded} | created
+    return [
         {"name": name, "resourceClaimName": claim} if claim else {"name": name}
         for name, claim in sorted(names.items())
     ]
-    return {
-        "metadata": {"resourceVersion": user.metadata.resource_version},
-        "status": {"resourceClaimStatuses": statuses},
-    }

@@ -14,13 +14,8 @@ from dray.allocator.checks import taints
 from dray.api import well_known
 from dray.api.formats import gotime
 from dray.api.semantics import pools
-from dray.api.types.dra import (
-    DeviceRequestAllocationResult,
-    DeviceTaint,
-    DeviceTaintRule,
-    DeviceToleration,
-    ResourceClaim,
-)
+from dray.api.types import dra
+from dray.api.types.dra import DeviceTaint, DeviceTaintRule, ResourceClaim
 from dray.controllers.slim_types import TaintedDevice, TaintedSlice
 
 LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -59,7 +54,7 @@ def of_claim(
 
 
 def _taints(
-    result: DeviceRequestAllocationResult,
+    result: dra.DeviceRequestAllocationResult,
     slices: Sequence[TaintedSlice],
     rules: Sequence[DeviceTaintRule],
 ) -> Iterator[tuple[DeviceTaint, str]]:
@@ -97,7 +92,7 @@ def current_devices(
 
 
 def _of_taint(
-    taint: DeviceTaint, rule: str, tolerations: Iterable[DeviceToleration]
+    taint: DeviceTaint, rule: str, tolerations: Iterable[dra.DeviceToleration]
 ) -> Eviction | None:
     """Return the eviction by one taint, or None if it is tolerated for ever."""
     seconds = taints.tolerated_seconds(taint, tolerations)

@@ -15,14 +15,10 @@ import msgspec
 from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.ids import PoolId
-from dray.api.types.dra import (
-    DeviceRequestAllocationResult,
-    PoolStatus,
-    ResourcePoolStatusRequest,
-    ResourcePoolStatusRequestStatus,
-    ResourceSlice,
-)
+from dray.api.types import dra
+from dray.api.types.dra import PoolStatus, ResourcePoolStatusRequest, ResourceSlice
 from dray.api.types.meta import Condition
+from dray.client import object_writes
 from dray.client.cache import ObjectChange
 from dray.controllers import status_patches
 from dray.controllers.devices import pool_summary
@@ -85,7 +81,7 @@ class PoolStatuses(Loop[str]):
                 self.client,
                 kinds.RESOURCE_POOL_STATUS_REQUEST,
                 request.metadata,
-                ResourcePoolStatusRequestStatus(),
+                dra.ResourcePoolStatusRequestStatus(),
                 status,
             )
         return 0.0
@@ -110,7 +106,7 @@ class PoolStatuses(Loop[str]):
             for pool, slices in sorted(by_pool.items())
         ]
 
-    def _results(self) -> Iterator[DeviceRequestAllocationResult]:
+    def _results(self) -> Iterator[dra.DeviceRequestAllocationResult]:
         for claim in self._claims:
             if claim.status.allocation is not None:
                 yield from claim.status.allocation.devices.results
@@ -118,11 +114,11 @@ class PoolStatuses(Loop[str]):
             # What cannot be read as a whole still holds its devices.
             with contextlib.suppress(msgspec.ValidationError, KeyError, TypeError):
                 results = broken.raw["status"]["allocation"]["devices"]["results"]
-                yield from msgspec.convert(results, list[DeviceRequestAllocationResult])
+                yield from msgspec.convert(results, list[dra.DeviceRequestAllocationResult])
 
     def _status(
         self, request: ResourcePoolStatusRequest, pools: list[PoolStatus]
-    ) -> ResourcePoolStatusRequestStatus:
+    ) -> dra.ResourcePoolStatusRequestStatus:
         shown = pools[: DEFAULT_LIMIT if request.spec.limit is None else request.spec.limit]
         flawed = sum(pool.validation_error is not None for pool in shown)
         message = f"Calculated status for {len(shown)} pools"
@@ -135,7 +131,7 @@ class PoolStatuses(Loop[str]):
             message=message,
             last_transition_time=gotime.write(self.now()),
         )
-        return ResourcePoolStatusRequestStatus(
+        return dra.ResourcePoolStatusRequestStatus(
             pool_count=len(pools), pools=tuple(shown), conditions=(condition,)
         )
 
@@ -151,9 +147,7 @@ class PoolStatuses(Loop[str]):
         left = seconds - (self.now() - gotime.parse(since)).total_seconds()
         if left > 0:
             return left
-        options = {"preconditions": {"uid": request.metadata.uid}}
+        kind = kinds.RESOURCE_POOL_STATUS_REQUEST
         with contextlib.suppress(errors.NotFound):
-            await self.client.delete(
-                kinds.RESOURCE_POOL_STATUS_REQUEST, request.metadata.name, options=options
-            )
+            await object_writes.delete(self.client, kind, request.metadata)
         return None

@@ -16,17 +16,8 @@ from dray.api.formats import quantity
 from dray.api.formats.quantity import Quantity
 from dray.api.ids import PoolId
 from dray.api.semantics import pools
-from dray.api.types.dra import (
-    Device,
-    DeviceCounterConsumption,
-    DeviceRequestAllocationResult,
-    DeviceTaintRule,
-    PartitionTypeStatus,
-    PoolStatus,
-    ResourceSlice,
-    ShareableCapacityStatus,
-    ShareableSummaryStatus,
-)
+from dray.api.types import dra
+from dray.api.types.dra import Device, DeviceTaintRule, PoolStatus, ResourceSlice
 from dray.controllers.devices import eviction_times
 
 MAX_ITEMS = 32
@@ -52,7 +43,7 @@ class PoolUse(NamedTuple):
     capacity: Mapping[str, Quantity] = {}
 
 
-def uses(results: Iterable[DeviceRequestAllocationResult]) -> dict[PoolId, PoolUse]:
+def uses(results: Iterable[dra.DeviceRequestAllocationResult]) -> dict[PoolId, PoolUse]:
     """Return by pool the devices in use and the capacity consumed of them."""
     by_pool: dict[PoolId, PoolUse] = {}
     for result in results:
@@ -130,8 +121,8 @@ def _with_views(
 ) -> PoolStatus:
     """Add the summaries. An error in one sets `validation_error`; the counts stay."""
     error = ""
-    partitions: tuple[PartitionTypeStatus, ...] = ()
-    shareable: ShareableSummaryStatus | None = None
+    partitions: tuple[dra.PartitionTypeStatus, ...] = ()
+    shareable: dra.ShareableSummaryStatus | None = None
     try:
         partitions = _partition_summary(status, current, use, default_attribute)
     except ViewError as problem:
@@ -164,7 +155,7 @@ def _partition_summary(
     current: Sequence[ResourceSlice],
     use: PoolUse,
     default_attribute: str | None,
-) -> tuple[PartitionTypeStatus, ...]:
+) -> tuple[dra.PartitionTypeStatus, ...]:
     """Return for each partition type the number of partitions, and of those that still fit."""
     grouped = list(_grouped(current, default_attribute))
     if not grouped:
@@ -177,7 +168,7 @@ def _partition_summary(
     groups = _by_type(status, grouped)
     left = _counters_left(current, use)
     summary = tuple(
-        PartitionTypeStatus(
+        dra.PartitionTypeStatus(
             attribute=attribute,
             type=type_,
             total=len(devices),
@@ -260,16 +251,13 @@ def _counters_left(current: Sequence[ResourceSlice], use: PoolUse) -> Counters:
     for resource_slice in current:
         for device in resource_slice.spec.devices:
             if device.name in use.devices:
-                _deduct(device.consumes_counters, left)
+                _deduct(_cost(device), left)
     return left
 
 
-def _deduct(consumptions: Iterable[DeviceCounterConsumption], left: Counters) -> None:
-    for consumption in consumptions:
-        for name, counter in consumption.counters.items():
-            key = (consumption.counter_set, name)
-            if key in left:
-                left[key] -= quantity.parse(counter.value)
+def _deduct(cost: Counters, left: Counters) -> None:
+    for key in cost.keys() & left.keys():
+        left[key] -= cost[key]
 
 
 def _fitting(devices: Iterable[Device], left: Counters) -> int:
@@ -278,14 +266,14 @@ def _fitting(devices: Iterable[Device], left: Counters) -> int:
     for device in devices:
         cost = _cost(device)
         if all(key in left and left[key] >= amount for key, amount in cost.items()):
-            _deduct(device.consumes_counters, left)
+            _deduct(cost, left)
             count += 1
     return count
 
 
 def _shareable_summary(
     status: PoolStatus, current: Sequence[ResourceSlice], use: PoolUse
-) -> ShareableSummaryStatus | None:
+) -> dra.ShareableSummaryStatus | None:
     """Return the remaining capacity of shareable devices, or None without such devices."""
     devices = [
         device
@@ -305,16 +293,16 @@ def _shareable_summary(
             f"exceeding the maximum of {MAX_ITEMS}"
         )
     partial = sum(device.name in use.devices for device in devices)
-    return ShareableSummaryStatus(
+    return dra.ShareableSummaryStatus(
         fully_available_devices=len(devices) - partial,
         partially_available_devices=partial,
         capacity=tuple(_capacity(name, total[name], use) for name in sorted(total)),
     )
 
 
-def _capacity(name: str, total: Quantity, use: PoolUse) -> ShareableCapacityStatus:
+def _capacity(name: str, total: Quantity, use: PoolUse) -> dra.ShareableCapacityStatus:
     consumed = use.capacity.get(name, quantity.ZERO)
     left = max(total - consumed, quantity.ZERO)
-    return ShareableCapacityStatus(
+    return dra.ShareableCapacityStatus(
         name=name, total=str(total), consumed=str(consumed), available=str(left)
     )

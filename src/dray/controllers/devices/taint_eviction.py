@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 import msgspec
@@ -73,8 +73,7 @@ class TaintEviction(Loop[EvictionWork]):
         self.queue.add(EvictionWork(EvictionSubject.RULE, ObjectKey("", name)))
 
     def _add_pod(self, pod: Pod) -> None:
-        key = pod.metadata.key
-        self.queue.add(EvictionWork(EvictionSubject.POD, key))
+        self.queue.add(EvictionWork(EvictionSubject.POD, pod.metadata.key))
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         old, new = change.old, change.new
@@ -91,10 +90,9 @@ class TaintEviction(Loop[EvictionWork]):
 
     def _claim_changed(self, change: ObjectChange[ResourceClaim]) -> None:
         old, new = change.old, change.new
-        if old is not None and (new is None or new.status != old.status):
-            self._add_users(old)
-        if new is not None and (old is None or new.status != old.status):
-            self._add_users(new)
+        if old is None or new is None or new.status != old.status:
+            for claim in filter(None, (old, new)):
+                self._add_users(claim)
 
     def _add_users(self, claim: ResourceClaim) -> None:
         """Queue the pods of a claim that has, or had until now, to do with taints."""
@@ -118,11 +116,9 @@ class TaintEviction(Loop[EvictionWork]):
     def _slice_changed(self, change: ObjectChange[TaintedSlice]) -> None:
         if _evicting(change.old) == _evicting(change.new):
             return
-        for resource_slice in (change.old, change.new):
-            if resource_slice is not None:
-                pool = resource_slice.pool_id
-                for claim in self._claims.find(caches.POOL, pool):
-                    self._add_users(claim)
+        for resource_slice in filter(None, (change.old, change.new)):
+            for claim in self._claims.find(caches.POOL, resource_slice.pool_id):
+                self._add_users(claim)
 
     def _rule_changed(self, change: ObjectChange[DeviceTaintRule]) -> None:
         old, new = change.old, change.new
@@ -141,9 +137,8 @@ class TaintEviction(Loop[EvictionWork]):
         return [rule for rule in self._rules or () if eviction_times.evicts(rule.spec.taint)]
 
     def _of_claim(self, claim: ResourceClaim, rules: Sequence[DeviceTaintRule]) -> Eviction | None:
-        slices = [
-            item for pool in caches.pools_of(claim) for item in self._slices.find(caches.POOL, pool)
-        ]
+        pools = caches.pools_of(claim)
+        slices = [item for pool in pools for item in self._slices.find(caches.POOL, pool)]
         return eviction_times.of_claim(claim, slices, rules)
 
     def _of_pod(self, pod: Pod, rules: Sequence[DeviceTaintRule]) -> Eviction | None:
@@ -168,7 +163,9 @@ class TaintEviction(Loop[EvictionWork]):
             return None
         eviction = self._of_pod(pod, self._evicting_rules())
         if eviction is None:
-            self._cancel(pod)
+            if pod.metadata.uid in self._scheduled:
+                self._scheduled.discard(pod.metadata.uid)
+                self._record_event(pod, "Cancelling deletion")
             return None
         self._scheduled.add(pod.metadata.uid)
         self._report_later(eviction.rules)
@@ -176,26 +173,16 @@ class TaintEviction(Loop[EvictionWork]):
         if left > 0:
             return left
         self._record_event(pod, "Marking for deletion")
-        await pod_disruption.end(
-            self.client,
-            pod,
-            self.now(),
-            "DeletionByDeviceTaintManager",
-            "Device Taint manager: deleting due to NoExecute taint",
-        )
+        reason = "DeletionByDeviceTaintManager"
+        message = "Device Taint manager: deleting due to NoExecute taint"
+        await pod_disruption.end(self.client, pod, self.now(), reason, message)
         self._scheduled.discard(pod.metadata.uid)
         self._evicted.update(eviction.rules)
         return None
 
-    def _cancel(self, pod: Pod) -> None:
-        if pod.metadata.uid in self._scheduled:
-            self._scheduled.discard(pod.metadata.uid)
-            self._record_event(pod, "Cancelling deletion")
-
-    def _report_later(self, uids: Iterable[str]) -> None:
-        desired = set(uids)
+    def _report_later(self, uids: Set[str]) -> None:
         for rule in self._rules or ():
-            if rule.metadata.uid in desired:
+            if rule.metadata.uid in uids:
                 work = EvictionWork(EvictionSubject.RULE, ObjectKey("", rule.metadata.name))
                 self.queue.add_after(work, STATUS_PERIOD_SECONDS)
 

@@ -43,10 +43,10 @@ def account(
     uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
     succeeded, failed = list(uncounted.succeeded), list(uncounted.failed)
     new_indexes: set[int] = set()
-    waiting = (
-        job_progress.awaiting_replacement(progress) if job_progress.counts_per_index(job) else {}
-    )
-    held_back = {pod.metadata.uid for pod in waiting.values()}
+    held_back: set[str] = set()
+    if job_progress.counts_per_index(job):
+        waiting = job_progress.awaiting_replacement(progress)
+        held_back = {pod.metadata.uid for pod in waiting.values()}
     released: list[Pod] = []
     is_partial = False
     for pod in filter(job_progress.is_tracked, progress.pods):
@@ -64,10 +64,8 @@ def account(
                 new_indexes.add(index)
         elif _counts_as_failed(job, pod, end) and uid not in failed:
             failed.append(uid)
-    status = msgspec.structs.replace(
-        status,
-        uncounted_terminated_pods=UncountedTerminatedPods(tuple(succeeded), tuple(failed)),
-    )
+    uncounted = UncountedTerminatedPods(tuple(succeeded), tuple(failed))
+    status = msgspec.structs.replace(status, uncounted_terminated_pods=uncounted)
     return Release(released, _with_indexes(job, status, progress, new_indexes), is_partial)
 
 
@@ -81,12 +79,12 @@ def _may_release(
 
 def _counts_as_failed(job: Job, pod: Pod, end: WorkloadCondition | None) -> bool:
     """Return whether a pod counts as failed. If the job fails, running pods do too."""
-    fails = end is not None and end.type == job_progress.FAILURE_TARGET
-    if not (job_progress.has_failed(job, pod) or fails) or not job_progress.has_valid_index(
-        job, pod
-    ):
-        return False
-    return job_policies.failure_action(job, pod).counts
+    job_fails = end is not None and end.type == job_progress.FAILURE_TARGET
+    return (
+        (job_fails or job_progress.has_failed(job, pod))
+        and job_progress.has_valid_index(job, pod)
+        and job_policies.failure_action(job, pod).counts
+    )
 
 
 def _with_indexes(
@@ -94,15 +92,12 @@ def _with_indexes(
 ) -> JobStatus:
     if not job_progress.is_indexed(job):
         return status
-    done = progress.counted_indexes | set(new_indexes)
-    failed = (
-        job_indexes.render(progress.failed_indexes) if job_progress.counts_per_index(job) else None
-    )
+    done, failed = progress.counted_indexes | set(new_indexes), None
+    if job_progress.counts_per_index(job):
+        failed = job_indexes.render(progress.failed_indexes)
+    completed = job_indexes.render(done)
     return msgspec.structs.replace(
-        status,
-        succeeded=len(done),
-        completed_indexes=job_indexes.render(done),
-        failed_indexes=failed,
+        status, succeeded=len(done), completed_indexes=completed, failed_indexes=failed
     )
 
 

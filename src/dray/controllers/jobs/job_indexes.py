@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable
 
 from dray.api.types.pods import Pod
@@ -62,10 +63,5 @@ def _number(pod: Pod, annotation: str) -> int | None:
 
 def first_pending(taken: Collection[int], count: int, completions: int) -> list[int]:
     """Return the lowest indexes that are neither done nor running."""
-    pending: list[int] = []
-    for index in range(completions):
-        if len(pending) >= count:
-            break
-        if index not in taken:
-            pending.append(index)
-    return pending
+    pending = (index for index in range(completions) if index not in taken)
+    return list(itertools.islice(pending, max(count, 0)))

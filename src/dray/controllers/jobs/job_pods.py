@@ -35,9 +35,7 @@ def surplus(job: Job, progress: Progress, at_least: int, now: datetime.datetime)
 
 
 def pending_indexes(job: Job, progress: Progress, count: int) -> list[int]:
-    taken = (
-        progress.succeeded_indexes | progress.failed_indexes | job_indexes.of_pods(progress.active)
-    )
+    taken = progress.taken_indexes
     if job_progress.replaces_only_failed(job):
         leaving = [pod for pod in progress.pods if pod_status.is_terminating(pod)]
         taken |= job_indexes.of_pods(leaving)
@@ -81,9 +79,9 @@ def _failure_counts(job: Job, replaced: Pod | None) -> dict[str, str]:
     counts = job_policies.failure_action(job, replaced).counts
     ignored = job_indexes.ignored_failures(replaced) + (not counts)
     annotations = {job_indexes.FAILURE_COUNT: str(job_indexes.failures(replaced) + counts)}
-    return (
-        {**annotations, job_indexes.IGNORED_FAILURE_COUNT: str(ignored)} if ignored else annotations
-    )
+    if ignored:
+        annotations[job_indexes.IGNORED_FAILURE_COUNT] = str(ignored)
+    return annotations
 
 
 def _with_index_variable(container: dict[str, Any]) -> dict[str, Any]:

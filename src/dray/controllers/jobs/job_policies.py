@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dray.api.types.pods import ContainerStatus, Pod, PodCondition
+from dray.api.types.pods import ContainerStatus, Pod
 from dray.api.types.workloads import (
     PodFailurePolicyOnExitCodesRequirement,
     PodFailurePolicyRule,
@@ -53,8 +53,11 @@ def _cause(rule: PodFailurePolicyRule, pod: Pod) -> str:
             return ""
         code = status.state.terminated.exit_code
         return f"Container {status.name} for pod {name} failed with exit code {code}"
-    condition = _matching_condition(rule, pod)
-    return f"Pod {name} has condition {condition.type}" if condition else ""
+    patterns = {(pattern.type, pattern.status) for pattern in rule.on_pod_conditions}
+    for condition in pod.status.conditions:
+        if (condition.type, condition.status) in patterns:
+            return f"Pod {name} has condition {condition.type}"
+    return ""
 
 
 def _matching_container(
@@ -70,18 +73,6 @@ def _matching_container(
         if is_listed == (requirement.operator == "In"):
             return status
     return None
-
-
-def _matching_condition(rule: PodFailurePolicyRule, pod: Pod) -> PodCondition | None:
-    patterns = {(pattern.type, pattern.status) for pattern in rule.on_pod_conditions}
-    return next(
-        (
-            condition
-            for condition in pod.status.conditions
-            if (condition.type, condition.status) in patterns
-        ),
-        None,
-    )
 
 
 def success_message(job: Job, succeeded: Indexes) -> str:

@@ -29,10 +29,6 @@ FINAL = {SUCCESS_CRITERIA_MET: COMPLETE, FAILURE_TARGET: FAILED}
 """The final condition of a job with a condition that announces it."""
 
 
-def is_finished(job: Job) -> bool:
-    return finish(job) is not None
-
-
 def finish(job: Job) -> WorkloadCondition | None:
     """Return the condition of a finished job, or None."""
     for condition in job.status.conditions:
@@ -93,14 +89,16 @@ class Progress:
     def ready(self) -> int:
         return sum(map(pod_status.is_ready, self.active))
 
+    @property
+    def taken_indexes(self) -> Indexes:
+        """The indexes that are over or that an active pod has."""
+        return self.succeeded_indexes | self.failed_indexes | job_indexes.of_pods(self.active)
+
 
 def read(job: Job, pods: Sequence[Pod]) -> Progress:
     uncounted = job.status.uncounted_terminated_pods or UncountedTerminatedPods()
-    new_succeeded = [
-        pod
-        for pod in _countable(job, pods, uncounted.succeeded)
-        if pod.status.phase == pod_status.SUCCEEDED
-    ]
+    countable = _countable(job, pods, uncounted.succeeded)
+    new_succeeded = [pod for pod in countable if pod.status.phase == pod_status.SUCCEEDED]
     new_failed = [pod for pod in _countable(job, pods, uncounted.failed) if has_failed(job, pod)]
     counted = job_indexes.parse(job.status.completed_indexes, job.spec.completions or 0)
     done = counted | job_indexes.of_pods(new_succeeded) if is_indexed(job) else counted
@@ -153,15 +151,12 @@ def _has_failed_index(job: Job, pod: Pod) -> bool:
 
 def awaiting_replacement(progress: Progress) -> dict[int, Pod]:
     """Return failed pods by index that stay until a replacement has their failure count."""
-    settled = (
-        progress.succeeded_indexes | progress.failed_indexes | job_indexes.of_pods(progress.active)
-    )
-    waiting: dict[int, Pod] = {}
-    for pod in sorted(progress.new_failed, key=finished_at):
-        index = job_indexes.of_pod(pod)
-        if index is not None and index not in settled:
-            waiting[index] = pod
-    return waiting
+    taken = progress.taken_indexes
+    return {
+        index: pod
+        for pod in sorted(progress.new_failed, key=finished_at)
+        if (index := job_indexes.of_pod(pod)) is not None and index not in taken
+    }
 
 
 def finished_at(pod: Pod) -> datetime.datetime:
@@ -189,11 +184,11 @@ def ending(job: Job, progress: Progress, now: datetime.datetime) -> WorkloadCond
     if reason:
         return conditions.make_probed(FAILURE_TARGET, conditions.TRUE, reason, message, now)
     met = job_policies.success_message(job, progress.succeeded_indexes)
-    if met:
-        return conditions.make_probed(
-            SUCCESS_CRITERIA_MET, conditions.TRUE, "SuccessPolicy", met, now
-        )
-    return None
+    return _success("SuccessPolicy", met, now) if met else None
+
+
+def _success(reason: str, message: str, now: datetime.datetime) -> WorkloadCondition:
+    return conditions.make_probed(SUCCESS_CRITERIA_MET, conditions.TRUE, reason, message, now)
 
 
 def _failure(job: Job, progress: Progress, now: datetime.datetime) -> tuple[str, str]:
@@ -212,10 +207,8 @@ def _index_failure(job: Job, progress: Progress) -> tuple[str, str]:
     failed = len(progress.failed_indexes)
     limit = job.spec.max_failed_indexes
     if limit is not None and failed > limit:
-        return (
-            "MaxFailedIndexesExceeded",
-            "Job has exceeded the specified maximal number of failed indexes",
-        )
+        message = "Job has exceeded the specified maximal number of failed indexes"
+        return "MaxFailedIndexesExceeded", message
     completions = job.spec.completions or 0
     if failed and failed + len(progress.succeeded_indexes) >= completions:
         return "FailedIndexes", "Job has failed indexes"
@@ -253,13 +246,7 @@ def is_complete(job: Job, progress: Progress, active: int) -> bool:
 
 
 def completion(now: datetime.datetime) -> WorkloadCondition:
-    return conditions.make_probed(
-        SUCCESS_CRITERIA_MET,
-        conditions.TRUE,
-        "CompletionsReached",
-        "Reached expected number of succeeded pods",
-        now,
-    )
+    return _success("CompletionsReached", "Reached expected number of succeeded pods", now)
 
 
 def desired_active(job: Job, progress: Progress) -> int:

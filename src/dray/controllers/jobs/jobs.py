@@ -24,7 +24,7 @@ from dray.api.semantics.conditions import is_condition_true
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import JobStatus, WorkloadCondition
-from dray.client import events
+from dray.client import events, object_writes
 from dray.client.cache import ObjectChange
 from dray.controllers import caches, conditions, status_patches
 from dray.controllers.jobs import job_accounting, job_pods, job_progress
@@ -78,8 +78,8 @@ class Jobs(Loop[JobWork]):
         self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
         self._backoffs: dict[ObjectKey, Backoff] = {}
         self._counted: dict[ObjectKey, set[str]] = {}
-        self._recorder = context.recorder(COMPONENT)
-        self._maker = PodControl(self.client, kinds.JOB, self._recorder, self._pod_writes)
+        recorder = context.recorder(COMPONENT)
+        self._control = PodControl(self.client, kinds.JOB, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(
             self.client, kinds.POD, kinds.JOB, job_progress.FINALIZER
         )
@@ -110,8 +110,7 @@ class Jobs(Loop[JobWork]):
 
     def _add_leftover(self, pod: Pod) -> None:
         if job_progress.is_tracked(pod) and self._is_leftover(pod):
-            key = pod.metadata.key
-            self.queue.add(JobWork(key, is_leftover=True))
+            self.queue.add(JobWork(pod.metadata.key, is_leftover=True))
 
     def _is_leftover(self, pod: Pod) -> bool:
         """Return whether no job will count the pod any more."""
@@ -126,7 +125,7 @@ class Jobs(Loop[JobWork]):
             return caches.is_gone(self._jobs, key)
         if job.metadata.uid != owner.uid:
             return True
-        return _is_ours(job) and job_progress.is_finished(job)
+        return _is_ours(job) and job_progress.finish(job) is not None
 
     async def reconcile(self, key: JobWork) -> float | None:
         if key.is_leftover:
@@ -140,9 +139,8 @@ class Jobs(Loop[JobWork]):
             return None
         if not (self._written.are_seen(key.key) and self._pod_writes.are_seen(key.key)):
             return UNSEEN_RETRY_SECONDS
-        if job_progress.is_finished(job):
-            return await self._finish(job)
-        return await self._advance(job)
+        finish = job_progress.finish(job)
+        return await self._advance(job) if finish is None else await self._finish(job, finish)
 
     def _forget(self, key: ObjectKey) -> None:
         self._written.forget(key)
@@ -156,38 +154,29 @@ class Jobs(Loop[JobWork]):
             await self._untrack(pod)
 
     async def _untrack(self, pod: Pod) -> JsonObject | None:
-        kept = [
-            finalizer
-            for finalizer in pod.metadata.finalizers
-            if finalizer != job_progress.FINALIZER
-        ]
-        try:
-            return await status_patches.patch_metadata(
-                self.client, kinds.POD, pod.metadata, {"finalizers": kept or None}
+        with contextlib.suppress(errors.NotFound):
+            return await object_writes.remove_finalizer(
+                self.client, kinds.POD, pod.metadata, job_progress.FINALIZER
             )
-        except errors.NotFound:
-            return None
+        return None
 
-    async def _finish(self, job: Job) -> float | None:
+    async def _finish(self, job: Job, finish: WorkloadCondition) -> float | None:
         """Release the last pods, and delete the job when its time to live is over."""
         self._backoffs.pop(job.metadata.key, None)
         self._counted.pop(job.metadata.key, None)
         for pod in self._pods.find(caches.OWNER, job.metadata.uid):
             self._add_leftover(pod)
-        ttl, finish = job.spec.ttl_seconds_after_finished, job_progress.finish(job)
-        if ttl is None or job.metadata.deletion_timestamp or finish is None:
+        ttl = job.spec.ttl_seconds_after_finished
+        if ttl is None or job.metadata.deletion_timestamp:
             return None
         finished = gotime.parse(finish.last_transition_time or "")
         left = ttl - (self.now() - finished).total_seconds()
         if left > 0:
             return left
-        metadata = job.metadata
-        options = {
-            "propagationPolicy": "Foreground",
-            "preconditions": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
-        }
+        exact = {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}
+        options = {"propagationPolicy": "Foreground", "preconditions": exact}
         with contextlib.suppress(errors.NotFound):
-            await self.client.delete(kinds.JOB, metadata.name, metadata.namespace, options)
+            await object_writes.delete(self.client, kinds.JOB, job.metadata, **options)
         return None
 
     async def _advance(self, job: Job) -> float | None:
@@ -226,7 +215,7 @@ class Jobs(Loop[JobWork]):
 
     async def _stop(self, step: Step) -> None:
         """Delete running pods. The job is finished when they are gone."""
-        outcome = await self._maker.delete_all(step.job.metadata, step.progress.active)
+        outcome = await self._control.delete_all(step.job.metadata, step.progress.active)
         if outcome.failure is not None:
             step.failure, step.end = outcome.failure, None
             return
@@ -255,7 +244,7 @@ class Jobs(Loop[JobWork]):
                 written = await self._untrack(pod)
                 if written:
                     self._pod_writes.record(step.job.metadata.key, written)
-        outcome = await self._maker.delete_all(step.job.metadata, pods)
+        outcome = await self._control.delete_all(step.job.metadata, pods)
         step.failure = outcome.failure
         if outcome.failure is None:
             step.removed(pods)
@@ -267,8 +256,7 @@ class Jobs(Loop[JobWork]):
             if wait:
                 step.again_seconds.append(wait)
                 return
-        bodies = self._bodies(step, count)
-        outcome = await self._maker.create_all(job.metadata, bodies)
+        outcome = await self._control.create_all(job.metadata, self._bodies(step, count))
         step.active += outcome.done
         step.failure = outcome.failure
 
@@ -295,20 +283,15 @@ class Jobs(Loop[JobWork]):
         if suspended == was:
             return status
         word = "suspended" if suspended else "resumed"
+        value = conditions.TRUE if suspended else conditions.FALSE
         condition = conditions.make_probed(
-            job_progress.SUSPENDED,
-            conditions.TRUE if suspended else conditions.FALSE,
-            f"Job{word.capitalize()}",
-            f"Job {word}",
-            now,
+            job_progress.SUSPENDED, value, f"Job{word.capitalize()}", f"Job {word}", now
         )
-        self._record_event(job, events.NORMAL, word.capitalize(), f"Job {word}")
+        self._control.record_event(job.metadata, events.NORMAL, word.capitalize(), f"Job {word}")
+        others = conditions.without(status.conditions, job_progress.SUSPENDED)
         return msgspec.structs.replace(
             status,
-            conditions=(
-                *conditions.without(status.conditions, job_progress.SUSPENDED),
-                condition,
-            ),
+            conditions=(*others, condition),
             start_time=None if suspended else gotime.write(now),
         )
 
@@ -319,21 +302,21 @@ class Jobs(Loop[JobWork]):
             status, active=step.active, ready=step.ready, terminating=step.terminating
         )
         release = job_accounting.account(job, status, step.progress, step.end)
-        recorded = msgspec.structs.replace(
-            release.status,
-            conditions=job_accounting.announced(release.status.conditions, step.end),
-        )
+        announced = job_accounting.announced(release.status.conditions, step.end)
+        recorded = msgspec.structs.replace(release.status, conditions=announced)
         job = await self._write(job, recorded)
         self._backoffs[key] = backoff
         tracked = await self._untrack_all(step, release.pods)
         status = job_accounting.settle(recorded, tracked)
-        is_over = step.end is not None and not release.is_partial
-        if is_over and step.end is not None and job_accounting.is_settled(status):
-            status = job_accounting.finished(status, step.end, step.now)
+        is_over = not release.is_partial and job_accounting.is_settled(status)
+        if step.end is None or not is_over:
             await self._write(job, status)
-            self._tell_end(job, step.end)
-        else:
-            await self._write(job, status)
+            return
+        await self._write(job, job_accounting.finished(status, step.end, step.now))
+        type_, reason, note = events.NORMAL, "Completed", "Job completed"
+        if step.end.type == job_progress.FAILURE_TARGET:
+            type_, reason, note = events.WARNING, step.end.reason, step.end.message
+        self._control.record_event(job.metadata, type_, reason, note)
 
     async def _untrack_all(self, step: Step, pods: Sequence[Pod]) -> set[str]:
         """Remove the finalizer. Returns the uids of the pods that still have it."""
@@ -358,16 +341,6 @@ class Jobs(Loop[JobWork]):
             return job
         self._written.record(job.metadata.key, written)
         return status_patches.decode(written, Job)
-
-    def _tell_end(self, job: Job, end: WorkloadCondition) -> None:
-        if end.type == job_progress.FAILURE_TARGET:
-            self._record_event(job, events.WARNING, end.reason, end.message)
-        else:
-            self._record_event(job, events.NORMAL, "Completed", "Job completed")
-
-    def _record_event(self, job: Job, type_: str, reason: str, note: str) -> None:
-        reference = events.reference(kinds.JOB, job.metadata)
-        self._recorder.record(reference, type_, reason, note)
 
 
 def _is_ours(job: Job) -> bool:

@@ -17,6 +17,7 @@ from dray.api.formats import gotime
 from dray.api.kinds import Kind
 from dray.api.types.core import Namespace, NamespaceCondition
 from dray.api.types.meta import ObjectMeta
+from dray.client import object_writes
 from dray.client.api_client import ObjectSelection
 from dray.client.cache import HasMetadata
 from dray.controllers import status_patches
@@ -25,10 +26,8 @@ from dray.controllers.loops import Context, Loop
 FINALIZER = "kubernetes"
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 5.0
 
-CONTENT_REMAINING, FINALIZERS_REMAINING = (
-    "NamespaceContentRemaining",
-    "NamespaceFinalizersRemaining",
-)
+CONTENT_REMAINING = "NamespaceContentRemaining"
+FINALIZERS_REMAINING = "NamespaceFinalizersRemaining"
 _FINE = {
     "NamespaceDeletionDiscoveryFailure": (
         "ResourcesDiscovered",
@@ -43,10 +42,7 @@ _FINE = {
         "All content successfully deleted, may be waiting on finalization",
     ),
     CONTENT_REMAINING: ("ContentRemoved", "All content successfully removed"),
-    FINALIZERS_REMAINING: (
-        "ContentHasNoFinalizers",
-        "All content-preserving finalizers finished",
-    ),
+    FINALIZERS_REMAINING: ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
 
 Remaining = Mapping[Kind, list[ObjectMeta]]
@@ -98,12 +94,10 @@ class Namespaces(Loop[str]):
         for metadata in await self._list(kind, namespace):
             if metadata.deletion_timestamp:
                 continue
-            options = {
-                "propagationPolicy": "Background",
-                "preconditions": {"uid": metadata.uid},
-            }
             with contextlib.suppress(errors.NotFound, errors.Conflict):
-                await self.client.delete(kind, metadata.name, namespace, options)
+                await object_writes.delete(
+                    self.client, kind, metadata, propagationPolicy="Background"
+                )
         return await self._list(kind, namespace)
 
     async def _list(self, kind: Kind, namespace: str) -> list[ObjectMeta]:
@@ -150,26 +144,19 @@ def conditions(remaining: Remaining) -> list[NamespaceCondition]:
         for metadata in left
         for finalizer in metadata.finalizers
     )
-    troubles = {
-        CONTENT_REMAINING: (
-            "SomeResourcesRemain",
-            f"Some resources are remaining: {', '.join(kinds)}",
-        )
-    }
+    message = f"Some resources are remaining: {', '.join(kinds)}"
+    troubles = {CONTENT_REMAINING: ("SomeResourcesRemain", message)}
     if finalizers:
-        listed = sorted(
-            f"{name} in {count} resource instances" for name, count in finalizers.items()
-        )
-        troubles[FINALIZERS_REMAINING] = (
-            "SomeFinalizersRemain",
-            f"Some content in the namespace has finalizers remaining: {', '.join(listed)}",
-        )
+        counts = (f"{name} in {count} resource instances" for name, count in finalizers.items())
+        listed = ", ".join(sorted(counts))
+        message = f"Some content in the namespace has finalizers remaining: {listed}"
+        troubles[FINALIZERS_REMAINING] = ("SomeFinalizersRemain", message)
     return [
         NamespaceCondition(
             type=type_,
             status="True" if type_ in troubles else "False",
-            reason=troubles.get(type_, fine)[0],
-            message=troubles.get(type_, fine)[1],
+            reason=reason,
+            message=message,
         )
-        for type_, fine in _FINE.items()
+        for type_, (reason, message) in {**_FINE, **troubles}.items()
     ]

@@ -71,16 +71,10 @@ class NodeEviction(Loop[ObjectKey]):
             return None
         if left > 0:
             return left
-        reference = events.reference(kinds.POD, pod.metadata)
-        note = f"Marking for deletion Pod {key}"
-        self._recorder.record(reference, events.NORMAL, "TaintManagerEviction", note)
-        await pod_disruption.end(
-            self.client,
-            pod,
-            self.now(),
-            "DeletionByTaintManager",
-            "Taint manager: deleting due to NoExecute taint",
-        )
+        self._record_event(pod, f"Marking for deletion Pod {key}")
+        reason = "DeletionByTaintManager"
+        message = "Taint manager: deleting due to NoExecute taint"
+        await pod_disruption.end(self.client, pod, self.now(), reason, message)
         return None
 
     def _seconds_left(self, pod: Pod, node: Node) -> float:
@@ -91,10 +85,11 @@ class NodeEviction(Loop[ObjectKey]):
         return self._since.setdefault(pod.metadata.uid, now) + tolerated - now
 
     def _cancel(self, pod: Pod) -> None:
-        if self._since.pop(pod.metadata.uid, None) is None:
-            return
+        if self._since.pop(pod.metadata.uid, None) is not None:
+            self._record_event(pod, f"Cancelling deletion of Pod {pod.metadata.key}")
+
+    def _record_event(self, pod: Pod, note: str) -> None:
         reference = events.reference(kinds.POD, pod.metadata)
-        note = f"Cancelling deletion of Pod {pod.metadata.namespace}/{pod.metadata.name}"
         self._recorder.record(reference, events.NORMAL, "TaintManagerEviction", note)
 
 

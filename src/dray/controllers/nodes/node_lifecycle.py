@@ -14,21 +14,14 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors, http_messages, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.formats import gotime
 from dray.api.semantics import pod_status
 from dray.api.semantics.conditions import find_condition, is_condition_true
 from dray.api.types.core import Lease
 from dray.api.types.nodes import Node, NodeCondition, Taint
-from dray.api.well_known import (
-    LEASE_ANNOTATION,
-    NO_EXECUTE,
-    NO_SCHEDULE,
-    NODE_LEASE_NAMESPACE,
-    NODE_NOT_READY,
-    NODE_UNREACHABLE,
-)
-from dray.client import events
+from dray.api.well_known import NO_EXECUTE, NO_SCHEDULE, NODE_NOT_READY, NODE_UNREACHABLE
+from dray.client import events, object_writes
 from dray.client.cache import ObjectChange
 from dray.controllers import caches
 from dray.controllers.loops import Context, Loop
@@ -73,7 +66,7 @@ class NodeLifecycle(Loop[str]):
             self.queue.add(node.metadata.name)
 
     def _lease_changed(self, change: ObjectChange[Lease]) -> None:
-        if change.key.namespace != NODE_LEASE_NAMESPACE:
+        if change.key.namespace != well_known.NODE_LEASE_NAMESPACE:
             return
         if change.new is None:
             self._renewed.pop(change.key.name, None)
@@ -127,7 +120,7 @@ class NodeLifecycle(Loop[str]):
     def _seconds_left(self, node: Node) -> float:
         """Return the seconds until the node counts as lost."""
         name = node.metadata.name
-        lease = node.metadata.annotations.get(LEASE_ANNOTATION, name)
+        lease = node.metadata.annotations.get(well_known.LEASE_ANNOTATION, name)
         last = max(self._last_heartbeat.get(name, 0.0), self._renewed.get(lease, 0.0))
         is_new = find_condition(node.status.conditions, "Ready") is None
         return last + (STARTUP_GRACE_SECONDS if is_new else self._grace_seconds) - _clock()
@@ -135,24 +128,17 @@ class NodeLifecycle(Loop[str]):
     async def _mark_unknown(self, node: Node) -> None:
         if await self._is_alive(node):
             return
-        conditions = [self._unknown(node, type_) for type_ in _REPORTED]
-        await self.client.patch(
-            kinds.NODE,
-            node.metadata.name,
-            {
-                "metadata": {"resourceVersion": node.metadata.resource_version},
-                "status": {"conditions": conditions},
-            },
-            subresource="status",
-            patch_type=http_messages.STRATEGIC_MERGE_PATCH,
+        status = {"conditions": [self._unknown(node, type_) for type_ in _REPORTED]}
+        await object_writes.patch_status(
+            self.client, kinds.NODE, node.metadata, status, at_version=True, merges_lists=True
         )
 
     async def _is_alive(self, node: Node) -> bool:
         """Return whether the lease on the server is newer: the cache may be behind."""
-        name = node.metadata.annotations.get(LEASE_ANNOTATION, node.metadata.name)
-        lease = self._leases.get(name, NODE_LEASE_NAMESPACE)
+        name = node.metadata.annotations.get(well_known.LEASE_ANNOTATION, node.metadata.name)
+        lease = self._leases.get(name, well_known.NODE_LEASE_NAMESPACE)
         try:
-            live = await self.client.get(kinds.LEASE, name, NODE_LEASE_NAMESPACE)
+            live = await self.client.get(kinds.LEASE, name, well_known.NODE_LEASE_NAMESPACE)
         except errors.NotFound:
             return False
         renewed = (live.get("spec") or {}).get("renewTime")
@@ -162,28 +148,19 @@ class NodeLifecycle(Loop[str]):
         return True
 
     def _unknown(self, node: Node, type_: str) -> dict[str, Any]:
-        now = gotime.write(self.now())
         current = find_condition(node.status.conditions, type_)
+        since: str | None = gotime.write(self.now())
         if current is None:
-            condition = NodeCondition(
-                type=type_,
-                status="Unknown",
-                reason="NodeStatusNeverUpdated",
-                message="Kubelet never posted node status.",
-                last_heartbeat_time=node.metadata.creation_timestamp,
-                last_transition_time=now,
-            )
+            created = node.metadata.creation_timestamp
+            current = NodeCondition(type=type_, last_heartbeat_time=created)
+            reason, message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
         else:
-            since = current.last_transition_time if current.status == "Unknown" else now
-            condition = msgspec.structs.replace(
-                current,
-                status="Unknown",
-                reason="NodeStatusUnknown",
-                message="Kubelet stopped posting node status.",
-                last_transition_time=since,
-            )
-        encoded: dict[str, Any] = msgspec.to_builtins(condition)
-        return encoded
+            reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
+            if current.status == "Unknown":
+                since = current.last_transition_time
+        encoded: dict[str, Any] = msgspec.to_builtins(current)
+        unknown = {"status": "Unknown", "reason": reason, "message": message}
+        return {**encoded, **unknown, "lastTransitionTime": since}
 
     async def _mark_pods(self, node: Node) -> None:
         """Set the pods of a lost node to not ready."""
@@ -192,11 +169,8 @@ class NodeLifecycle(Loop[str]):
         for pod in self._pods.find(caches.NODE, name):
             if not pod_status.is_ready(pod):
                 continue
-            not_ready = {
-                "type": "Ready",
-                "status": "False",
-                "lastTransitionTime": gotime.write(self.now()),
-            }
+            now = gotime.write(self.now())
+            not_ready = {"type": "Ready", "status": "False", "lastTransitionTime": now}
             await pod_disruption.set_condition(self.client, pod, not_ready)
             reference = events.reference(kinds.POD, pod.metadata)
             self._recorder.record(reference, events.WARNING, "NodeNotReady", "Node is not ready")
@@ -206,15 +180,12 @@ class NodeLifecycle(Loop[str]):
             *(taint for taint in node.spec.taints if not _is_managed(taint)),
             *self._desired_taints(node),
         ]
-        if {(item.key, item.effect) for item in desired} == {
-            (item.key, item.effect) for item in node.spec.taints
-        }:
+        before = {(taint.key, taint.effect) for taint in node.spec.taints}
+        if before == {(taint.key, taint.effect) for taint in desired}:
             return
-        taints = [msgspec.to_builtins(taint) for taint in desired]
-        patch = {
-            "metadata": {"resourceVersion": node.metadata.resource_version},
-            "spec": {"taints": taints or None},
-        }
+        version = node.metadata.resource_version
+        taints = msgspec.to_builtins(desired) or None
+        patch = {"metadata": {"resourceVersion": version}, "spec": {"taints": taints}}
         await self.client.patch(kinds.NODE, node.metadata.name, patch)
 
     def _desired_taints(self, node: Node) -> Iterable[Taint]:

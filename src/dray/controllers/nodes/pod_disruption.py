@@ -6,11 +6,12 @@ import contextlib
 import datetime
 from typing import Any
 
-from dray.api import errors, http_messages, kinds
+from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.semantics import pod_status
 from dray.api.semantics.conditions import find_condition
 from dray.api.types.pods import Pod
+from dray.client import object_writes
 from dray.client.api_client import Client
 
 DISRUPTION_TARGET = "DisruptionTarget"
@@ -38,10 +39,8 @@ async def end(
     with contextlib.suppress(errors.NotFound):
         if status:
             await _patch_status(client, pod, status)
-        options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}
-        if at_once:
-            options["gracePeriodSeconds"] = 0
-        await client.delete(kinds.POD, pod.metadata.name, pod.metadata.namespace, options)
+        options = {"gracePeriodSeconds": 0} if at_once else {}
+        await object_writes.delete(client, kinds.POD, pod.metadata, **options)
 
 
 def _is_marked(pod: Pod, reason: str) -> bool:
@@ -67,11 +66,4 @@ async def set_condition(client: Client, pod: Pod, condition: dict[str, Any]) -> 
 
 async def _patch_status(client: Client, pod: Pod, status: dict[str, Any]) -> None:
     # Merged by type and meant for this very pod: what the node agent reports meanwhile stays.
-    await client.patch(
-        kinds.POD,
-        pod.metadata.name,
-        {"metadata": {"uid": pod.metadata.uid}, "status": status},
-        pod.metadata.namespace,
-        subresource="status",
-        patch_type=http_messages.STRATEGIC_MERGE_PATCH,
-    )
+    await object_writes.patch_status(client, kinds.POD, pod.metadata, status, merges_lists=True)

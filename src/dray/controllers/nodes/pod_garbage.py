@@ -69,22 +69,11 @@ class PodGarbage(Loop[ObjectKey]):
 
     def _choose_excess(self) -> None:
         """Queue the oldest pods that have ended, evicted ones first."""
-        ended = [
-            pod
-            for key in self._ended - self._excess
-            if (pod := self._pods.get(key.name, key.namespace)) is not None
-        ]
-        ended.sort(
-            key=lambda pod: (
-                pod.status.reason != "Evicted",
-                pod.metadata.creation_timestamp or "",
-                pod.metadata.name,
-            )
-        )
+        candidates = (self._pods.get(key.name, key.namespace) for key in self._ended - self._excess)
+        ended = sorted(filter(None, candidates), key=_excess_rank)
         for pod in ended[: len(ended) - self._max_ended]:
-            key = pod.metadata.key
-            self._excess.add(key)
-            self.queue.add(key)
+            self._excess.add(pod.metadata.key)
+            self.queue.add(pod.metadata.key)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         pod = self._pods.get(key.name, key.namespace)
@@ -105,12 +94,11 @@ class PodGarbage(Loop[ObjectKey]):
         try:
             await self.client.get(kinds.NODE, node)
         except errors.NotFound:
-            await pod_disruption.end(
-                self.client,
-                pod,
-                self.now(),
-                "DeletionByPodGC",
-                "PodGC: node no longer exists",
-                at_once=True,
-            )
+            reason, message = "DeletionByPodGC", "PodGC: node no longer exists"
+            await pod_disruption.end(self.client, pod, self.now(), reason, message, at_once=True)
         return None
+
+
+def _excess_rank(pod: Pod) -> tuple[bool, str, str]:
+    metadata = pod.metadata
+    return pod.status.reason != "Evicted", metadata.creation_timestamp or "", metadata.name

@@ -18,6 +18,7 @@ from dray.api.selectors import label_selectors
 from dray.api.selectors.label_selectors import ParsedSelector
 from dray.api.semantics import owner_references
 from dray.api.types.meta import JsonObject, LabelSelector, ObjectMeta
+from dray.client import object_writes
 from dray.client.api_client import Client
 from dray.client.cache import Cache, ObjectChange
 from dray.controllers import caches, status_patches
@@ -82,9 +83,8 @@ class Adopter(Generic[T]):
         ]
         if adoptable and not owner.deletion_timestamp and await self._is_still_there(owner):
             for item in adoptable:
-                kept.append(
-                    status_patches.decode(await self._adopt(owner, item.metadata), type(item))
-                )
+                adopted = await self._adopt(owner, item.metadata)
+                kept.append(status_patches.decode(adopted, type(item)))
         return kept
 
     async def _is_still_there(self, owner: ObjectMeta) -> bool:
@@ -101,7 +101,7 @@ class Adopter(Generic[T]):
         change: dict[str, Any] = {"ownerReferences": [*_references(metadata), reference]}
         if self._finalizer and self._finalizer not in metadata.finalizers:
             change["finalizers"] = [*metadata.finalizers, self._finalizer]
-        return await status_patches.patch_metadata(self._client, self._kind, metadata, change)
+        return await object_writes.patch_metadata(self._client, self._kind, metadata, change)
 
     async def _release(self, owner: ObjectMeta, metadata: ObjectMeta) -> None:
         others = [reference for reference in _references(metadata) if reference["uid"] != owner.uid]
@@ -110,7 +110,7 @@ class Adopter(Generic[T]):
             kept = [finalizer for finalizer in metadata.finalizers if finalizer != self._finalizer]
             change["finalizers"] = kept or None
         with contextlib.suppress(errors.NotFound):
-            await status_patches.patch_metadata(self._client, self._kind, metadata, change)
+            await object_writes.patch_metadata(self._client, self._kind, metadata, change)
 
 
 def _references(metadata: ObjectMeta) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references
 from dray.api.types.meta import JsonObject
 from dray.api.types.workloads import ControllerRevision
+from dray.client import object_writes
 from dray.client.api_client import Client
 from dray.client.cache import Cache
 from dray.controllers import caches, status_patches
@@ -151,11 +152,9 @@ class RevisionHistory:
 
     async def delete(self, workload: Workload, revisions: Iterable[ControllerRevision]) -> None:
         for revision in revisions:
-            metadata = revision.metadata
-            options = {"preconditions": {"uid": metadata.uid}}
             with contextlib.suppress(errors.NotFound, errors.Conflict):
-                deleted = await self._client.delete(
-                    kinds.CONTROLLER_REVISION, metadata.name, metadata.namespace, options
+                deleted = await object_writes.delete(
+                    self._client, kinds.CONTROLLER_REVISION, revision.metadata
                 )
                 self.writes.record(workload.metadata.key, deleted)
 

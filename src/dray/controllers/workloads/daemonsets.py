@@ -11,23 +11,20 @@ from typing import Any
 import msgspec
 
 from dray.api import errors, kinds, well_known
-from dray.api.ids import ObjectKey
-from dray.api.selectors import label_selectors, node_selectors
-from dray.api.semantics import owner_references, pod_status, tolerations
+from dray.api.selectors import node_selectors
+from dray.api.semantics import pod_status, tolerations
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod, PodSpec
 from dray.api.types.workloads import ControllerRevision, DaemonSetStatus
 from dray.client.cache import ObjectChange
-from dray.controllers import caches, status_patches
-from dray.controllers.loops import Context, ObjectLoop
-from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers import status_patches
+from dray.controllers.loops import Context
 from dray.controllers.slim_types import DaemonSet
-from dray.controllers.workloads import adoption, daemon_updates, pod_control
-from dray.controllers.workloads.adoption import Adopter
+from dray.controllers.workloads import daemon_updates, pod_control, workload_loop
 from dray.controllers.workloads.controller_revisions import POD_LABEL, RevisionHistory
-from dray.controllers.workloads.daemon_updates import DaemonNodes, Daemons, Moves
-from dray.controllers.workloads.pod_control import PodControl
+from dray.controllers.workloads.daemon_updates import DaemonNodes, Daemons
+from dray.controllers.workloads.workload_loop import WorkloadLoop
 
 COMPONENT = "daemonset-controller"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -44,49 +41,22 @@ _TOLERATED = (
 _TOLERATED_ON_HOST_NETWORK = (("node.kubernetes.io/network-unavailable", well_known.NO_SCHEDULE),)
 
 
-class DaemonSets(ObjectLoop):
+class DaemonSets(WorkloadLoop[DaemonSet, Pod]):
     def __init__(self, context: Context) -> None:
-        super().__init__("daemonsets", context, context.caches.daemon_sets)
         shared = context.caches
-        self._sets, self._pods, self._nodes = shared.daemon_sets, shared.pods, shared.nodes
-        self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
-        self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
-        recorder = context.recorder(COMPONENT)
-        self._maker = PodControl(self.client, kinds.DAEMON_SET, recorder, self._pod_writes)
-        self._adopter: Adopter[Pod] = Adopter(self.client, kinds.POD, kinds.DAEMON_SET)
-        revisions = shared.controller_revisions
+        super().__init__("daemonsets", COMPONENT, context, shared.daemon_sets, shared.pods)
+        self._nodes, revisions = shared.nodes, shared.controller_revisions
         self._history = RevisionHistory(self.client, kinds.DAEMON_SET, revisions, POD_LABEL)
-        self.follow(self._pods, self._owned_changed)
-        self.follow(self._pods, self._pod_changed)
-        self.follow(revisions, self._owned_changed)
+        self._every_write.append(self._history.writes)
+        self.follow(revisions, self._queue_owners)
         self.follow(self._nodes, self._node_changed)
-
-    def _owned_changed(self, change: ObjectChange[Pod] | ObjectChange[ControllerRevision]) -> None:
-        for owned in (change.old, change.new):
-            owner = (
-                owner_references.controlled_by(owned.metadata, kinds.DAEMON_SET) if owned else None
-            )
-            if owner is not None:
-                self.queue.add(ObjectKey(change.key.namespace, owner.name))
-
-    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
-        for key in adoption.possible_owners(change, self._sets):
-            self.queue.add(key)
 
     def _node_changed(self, change: ObjectChange[Node]) -> None:
         old, new = change.old, change.new
         if old is None or new is None or _placement(old) != _placement(new):
             self.resync()
 
-    async def reconcile(self, key: ObjectKey) -> float | None:
-        daemon_set = self._sets.get(key.name, key.namespace)
-        every_write = (self._written, self._pod_writes, self._history.writes)
-        if daemon_set is None:
-            for writes in every_write:
-                writes.forget(key)
-            return None
-        if not all(writes.are_seen(key) for writes in every_write):
-            return UNSEEN_RETRY_SECONDS
+    async def _reconcile(self, daemon_set: DaemonSet) -> float | None:
         if daemon_set.metadata.deletion_timestamp:
             return None
         pods = await self._claim(daemon_set)
@@ -98,23 +68,13 @@ class DaemonSets(ObjectLoop):
             await self._move(daemons)
         except errors.StatusError as error:
             failure = error
-        await self._write_status(key, daemons, collisions)
+        await self._write_status(daemon_set, daemon_set.status, next_status(daemons, collisions))
         if failure is not None:
             raise failure
-        old = [
-            revision for revision in revisions if revision.metadata.name != current.metadata.name
-        ]
+        name = current.metadata.name
+        old = [revision for revision in revisions if revision.metadata.name != name]
         await self._history.delete(daemon_set, _surplus(daemon_set, old, pods))
         return _seconds_to_next_look(daemons)
-
-    async def _claim(self, daemon_set: DaemonSet) -> list[Pod]:
-        metadata = daemon_set.metadata
-        return await self._adopter.claim(
-            metadata,
-            label_selectors.label_selector(daemon_set.spec.selector),
-            self._pods.find(caches.OWNER, metadata.uid),
-            self._pods.find(caches.ORPHAN, metadata.namespace),
-        )
 
     def _daemons(self, daemon_set: DaemonSet, pods: Iterable[Pod], revision: str) -> Daemons:
         """Return the pods by node, without those that have ended and are being deleted."""
@@ -140,24 +100,12 @@ class DaemonSets(ObjectLoop):
         moves = daemon_updates.placement(daemons)
         if not (moves.nodes or moves.pods):
             moves = daemon_updates.update(daemons)
-        await self._carry_out(daemons, moves)
-
-    async def _carry_out(self, daemons: Daemons, moves: Moves) -> None:
         owner = daemons.daemon_set.metadata
         bodies = [pod_body(daemons.daemon_set, node, daemons.revision) for node in moves.nodes]
-        deleted = await self._maker.delete_all(owner, moves.pods)
-        created = await self._maker.create_all(owner, bodies)
+        deleted = await self._control.delete_all(owner, moves.pods)
+        created = await self._control.create_all(owner, bodies)
         pod_control.check(deleted)
         pod_control.check(created)
-
-    async def _write_status(self, key: ObjectKey, daemons: Daemons, collisions: int) -> None:
-        daemon_set = daemons.daemon_set
-        status = next_status(daemons, collisions)
-        written = await status_patches.patch_status(
-            self.client, kinds.DAEMON_SET, daemon_set.metadata, daemon_set.status, status
-        )
-        if written:
-            self._written.record(key, written)
 
 
 def _hash(revision: ControllerRevision) -> str:
@@ -177,11 +125,11 @@ def _surplus(
 
 def _seconds_to_next_look(daemons: Daemons) -> float | None:
     pods = [pod for node_pods in daemons.by_node.values() for pod in node_pods]
-    min_ready = daemons.daemon_set.spec.min_ready_seconds
-    waits = [pod_status.seconds_until_available(pod, min_ready, daemons.now) for pod in pods]
+    min_ready_seconds = daemons.daemon_set.spec.min_ready_seconds
+    wait = workload_loop.seconds_to_availability(pods, min_ready_seconds, daemons.now)
     if any(map(pod_status.has_ended, pods)):
-        waits.append(FAILED_POD_DELAY_SECONDS)
-    return min((wait for wait in waits if wait), default=None)
+        return min(wait or FAILED_POD_DELAY_SECONDS, FAILED_POD_DELAY_SECONDS)
+    return wait
 
 
 def target_node(pod: Pod) -> str:

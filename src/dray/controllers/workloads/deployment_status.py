@@ -20,16 +20,9 @@ from dray.controllers.workloads import rollouts
 
 PROGRESSING, AVAILABLE, FAILURE = "Progressing", "Available", "ReplicaFailure"
 
-CREATED, CREATE_FAILED, FOUND = (
-    "NewReplicaSetCreated",
-    "ReplicaSetCreateError",
-    "FoundNewReplicaSet",
-)
-UPDATED, COMPLETE, TIMED_OUT = (
-    "ReplicaSetUpdated",
-    "NewReplicaSetAvailable",
-    "ProgressDeadlineExceeded",
-)
+CREATED, FOUND = "NewReplicaSetCreated", "FoundNewReplicaSet"
+CREATE_FAILED, TIMED_OUT = "ReplicaSetCreateError", "ProgressDeadlineExceeded"
+UPDATED, COMPLETE = "ReplicaSetUpdated", "NewReplicaSetAvailable"
 PAUSED, RESUMED = "DeploymentPaused", "DeploymentResumed"
 
 
@@ -82,25 +75,12 @@ def counted(
     )
     least = rollouts.replicas(deployment) - rollouts.budget(deployment).unavailable
     if available >= least:
-        condition = conditions.make_updated(
-            AVAILABLE,
-            conditions.TRUE,
-            "MinimumReplicasAvailable",
-            "Deployment has minimum availability.",
-            now,
-        )
+        value, reason, verb = conditions.TRUE, "MinimumReplicasAvailable", "has"
     else:
-        condition = conditions.make_updated(
-            AVAILABLE,
-            conditions.FALSE,
-            "MinimumReplicasUnavailable",
-            "Deployment does not have minimum availability.",
-            now,
-        )
-    return _with_conditions(status, conditions.changed(status.conditions, condition))
-
-
-def _with_conditions(status: DeploymentStatus, changed: Conditions) -> DeploymentStatus:
+        value, reason, verb = conditions.FALSE, "MinimumReplicasUnavailable", "does not have"
+    message = f"Deployment {verb} minimum availability."
+    condition = conditions.make_updated(AVAILABLE, value, reason, message, now)
+    changed = conditions.changed(status.conditions, condition)
     return msgspec.structs.replace(status, conditions=changed)
 
 
@@ -124,51 +104,44 @@ def rolled(
     """Return the status of a rollout: counts, and whether it progresses, is complete or stuck."""
     status = counted(deployment, old, new, now)
     changed = status.conditions
+    current = find_condition(deployment.status.conditions, PROGRESSING)
+    was_complete = current is not None and current.reason == COMPLETE
     if not has_deadline(deployment):
         changed = conditions.without(changed, PROGRESSING)
-    current = find_condition(deployment.status.conditions, PROGRESSING)
-    was_complete = (
-        status.replicas == status.updated_replicas
-        and current is not None
-        and current.reason == COMPLETE
-    )
-    if has_deadline(deployment) and not was_complete:
+    elif not (was_complete and status.replicas == status.updated_replicas):
         changed = _with_progress(deployment, status, new, now)
-    failures = _failures(old, new)
-    if failures:
-        changed = conditions.changed(changed, failures[0])
+    failure = _failure(old, new)
+    if failure is not None:
+        changed = conditions.changed(changed, failure)
     else:
         changed = conditions.without(changed, FAILURE)
-    return _with_conditions(status, changed)
+    return msgspec.structs.replace(status, conditions=changed)
 
 
 def _with_progress(
     deployment: Deployment, status: DeploymentStatus, new: ReplicaSet | None, now: datetime.datetime
 ) -> Conditions:
-    name = (
-        f'ReplicaSet "{new.metadata.name}"' if new else f'Deployment "{deployment.metadata.name}"'
-    )
     if is_complete(deployment, status):
-        text = f"{name} has successfully progressed."
-        condition = conditions.make_updated(PROGRESSING, conditions.TRUE, COMPLETE, text, now)
-        return conditions.changed(status.conditions, condition)
-    if _has_progressed(deployment.status, status):
-        text = f"{name} is progressing."
-        condition = conditions.make_updated(PROGRESSING, conditions.TRUE, UPDATED, text, now)
-        return _progressed(status.conditions, condition)
-    if _is_overdue(deployment, status, now):
-        text = f"{name} has timed out progressing."
-        condition = conditions.make_updated(PROGRESSING, conditions.FALSE, TIMED_OUT, text, now)
-        return conditions.changed(status.conditions, condition)
-    return status.conditions
+        value, reason, text = conditions.TRUE, COMPLETE, "has successfully progressed."
+    elif _has_progressed(deployment.status, status):
+        value, reason, text = conditions.TRUE, UPDATED, "is progressing."
+    elif _is_overdue(deployment, status, now):
+        value, reason, text = conditions.FALSE, TIMED_OUT, "has timed out progressing."
+    else:
+        return status.conditions
+    kind, metadata = "Deployment", deployment.metadata
+    if new is not None:
+        kind, metadata = "ReplicaSet", new.metadata
+    message = f'{kind} "{metadata.name}" {text}'
+    condition = conditions.make_updated(PROGRESSING, value, reason, message, now)
+    change = _progressed if reason == UPDATED else conditions.changed
+    return change(status.conditions, condition)
 
 
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
     desired = rollouts.replicas(deployment)
     return (
-        status.updated_replicas == desired
-        and status.replicas == desired
-        and status.available_replicas == desired
+        desired == status.updated_replicas == status.replicas == status.available_replicas
         and status.observed_generation >= deployment.metadata.generation
     )
 
@@ -220,12 +193,11 @@ def seconds_to_deadline(
     return max(seconds_left(deployment, current, now), 0.0) + 1.0
 
 
-def _failures(old: Sequence[ReplicaSet], new: ReplicaSet | None) -> list[WorkloadCondition]:
-    """Return the ReplicaFailure conditions, that of the new ReplicaSet first."""
-    replica_sets = [new, *old] if new else list(old)
-    return [
-        msgspec.structs.replace(condition, last_update_time=condition.last_transition_time)
-        for replica_set in replica_sets
-        for condition in replica_set.status.conditions
-        if condition.type == FAILURE
-    ]
+def _failure(old: Sequence[ReplicaSet], new: ReplicaSet | None) -> WorkloadCondition | None:
+    """Return the first ReplicaFailure condition, that of the new ReplicaSet if any, or None."""
+    for replica_set in [new, *old] if new else old:
+        failure = find_condition(replica_set.status.conditions, FAILURE)
+        if failure is not None:
+            since = failure.last_transition_time
+            return msgspec.structs.replace(failure, last_update_time=since)
+    return None

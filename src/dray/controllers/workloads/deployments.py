@@ -6,6 +6,7 @@ status.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,59 +14,35 @@ import msgspec
 
 from dray.api import errors, kinds
 from dray.api.ids import ObjectKey
-from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.semantics.conditions import find_condition
 from dray.api.types.meta import LabelSelector
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import DeploymentStatus
-from dray.client import events
+from dray.client import events, object_writes
 from dray.client.cache import ObjectChange
 from dray.controllers import caches, conditions, status_patches
 from dray.controllers.conditions import Conditions
-from dray.controllers.loops import Context, ObjectLoop
-from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers.loops import Context
 from dray.controllers.slim_types import Deployment, ReplicaSet
 from dray.controllers.workloads import (
-    adoption,
     deployment_status,
     pod_control,
     replicaset_revisions,
     rollouts,
 )
-from dray.controllers.workloads.adoption import Adopter
 from dray.controllers.workloads.rollouts import Sizes
+from dray.controllers.workloads.workload_loop import WorkloadLoop
 
 COMPONENT = "deployment-controller"
 
 
-class Deployments(ObjectLoop):
+class Deployments(WorkloadLoop[Deployment, ReplicaSet]):
     def __init__(self, context: Context) -> None:
-        super().__init__("deployments", context, context.caches.deployments)
         shared = context.caches
-        self._deployments, self._sets, self._pods = (
-            shared.deployments,
-            shared.replica_sets,
-            shared.pods,
-        )
-        self._written: OwnWrites[ObjectKey] = OwnWrites(self._deployments)
-        self._set_writes: OwnWrites[ObjectKey] = OwnWrites(self._sets)
-        self._recorder = context.recorder(COMPONENT)
-        self._adopter: Adopter[ReplicaSet] = Adopter(
-            self.client, kinds.REPLICA_SET, kinds.DEPLOYMENT
-        )
-        self.follow(self._sets, self._set_changed)
+        super().__init__("deployments", COMPONENT, context, shared.deployments, shared.replica_sets)
+        self._pods = shared.pods
         self.follow(self._pods, self._pod_changed)
-
-    def _set_changed(self, change: ObjectChange[ReplicaSet]) -> None:
-        for replica_set in (change.old, change.new):
-            if replica_set is None:
-                continue
-            owner = owner_references.controlled_by(replica_set.metadata, kinds.DEPLOYMENT)
-            if owner is not None:
-                self.queue.add(ObjectKey(change.key.namespace, owner.name))
-        for key in adoption.possible_owners(change, self._deployments):
-            self.queue.add(key)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         """Queue a Recreate deployment when its last old pod has ended."""
@@ -73,20 +50,13 @@ class Deployments(ObjectLoop):
         if pod is None or (change.new is not None and not pod_status.has_ended(change.new)):
             return
         owner = owner_references.controlled_by(pod.metadata, kinds.REPLICA_SET)
-        replica_set = self._sets.get(owner.name, change.key.namespace) if owner else None
+        replica_set = self._owned.get(owner.name, change.key.namespace) if owner else None
         if replica_set is not None:
             above = owner_references.controlled_by(replica_set.metadata, kinds.DEPLOYMENT)
             if above is not None:
                 self.queue.add(ObjectKey(change.key.namespace, above.name))
 
-    async def reconcile(self, key: ObjectKey) -> float | None:
-        deployment = self._deployments.get(key.name, key.namespace)
-        if deployment is None:
-            self._written.forget(key)
-            self._set_writes.forget(key)
-            return None
-        if not (self._written.are_seen(key) and self._set_writes.are_seen(key)):
-            return UNSEEN_RETRY_SECONDS
+    async def _reconcile(self, deployment: Deployment) -> float | None:
         if deployment.spec.selector == LabelSelector():
             await self._refuse_to_select_all(deployment)
             return None
@@ -97,41 +67,19 @@ class Deployments(ObjectLoop):
         try:
             status = await self._roll(deployment, sets)
         except _Stop as stop:
-            await self._write(deployment, before, stop.status)
+            await self._write_status(deployment, before, stop.status)
             if stop.cause is not None:
                 raise stop.cause from None
             return None
-        await self._write(deployment, before, status)
+        await self._write_status(deployment, before, status)
         return deployment_status.seconds_to_deadline(deployment, status, self.now())
 
     async def _refuse_to_select_all(self, deployment: Deployment) -> None:
-        self._record_event(
-            deployment,
-            events.WARNING,
-            "SelectingAll",
-            "This deployment is selecting all pods. A non-empty selector is required.",
-        )
+        note = "This deployment is selecting all pods. A non-empty selector is required."
+        self._control.record_event(deployment.metadata, events.WARNING, "SelectingAll", note)
         generation = deployment.metadata.generation
         status = msgspec.structs.replace(deployment.status, observed_generation=generation)
-        await self._write(deployment, deployment.status, status)
-
-    async def _claim(self, deployment: Deployment) -> list[ReplicaSet]:
-        metadata = deployment.metadata
-        return await self._adopter.claim(
-            metadata,
-            label_selectors.label_selector(deployment.spec.selector),
-            self._sets.find(caches.OWNER, metadata.uid),
-            self._sets.find(caches.ORPHAN, metadata.namespace),
-        )
-
-    async def _write(
-        self, deployment: Deployment, before: DeploymentStatus, status: DeploymentStatus
-    ) -> None:
-        written = await status_patches.patch_status(
-            self.client, kinds.DEPLOYMENT, deployment.metadata, before, status
-        )
-        if written:
-            self._written.record(deployment.metadata.key, written)
+        await self._write_status(deployment, deployment.status, status)
 
     async def _roll(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> DeploymentStatus:
         """Do one step of the rollout. Returns the status after it."""
@@ -164,21 +112,22 @@ class Deployments(ObjectLoop):
             new = await self._change_set(deployment, new, changes)
         deployment = await self._record_revision(deployment, rollouts.revision(new))
         if find_condition(deployment.status.conditions, deployment_status.PROGRESSING) is None:
-            changed = deployment_status.progressing(
-                deployment,
-                conditions.TRUE,
-                deployment_status.FOUND,
-                f'Found new replica set "{new.metadata.name}"',
-                self.now(),
-            )
-            deployment = _with(deployment, changed)
+            message = f'Found new replica set "{new.metadata.name}"'
+            deployment = self._progressing(deployment, deployment_status.FOUND, message)
         return deployment, new
+
+    def _progressing(
+        self, deployment: Deployment, reason: str, message: str, status: str = conditions.TRUE
+    ) -> Deployment:
+        """Return the deployment with a Progressing condition, if it has a deadline."""
+        changed = deployment_status.progressing(deployment, status, reason, message, self.now())
+        return _with(deployment, changed)
 
     async def _record_revision(self, deployment: Deployment, revision: int) -> Deployment:
         annotations = {rollouts.REVISION: str(revision)}
         if deployment.metadata.annotations.get(rollouts.REVISION) == str(revision):
             return deployment
-        raw = await status_patches.patch_metadata(
+        raw = await object_writes.patch_metadata(
             self.client, kinds.DEPLOYMENT, deployment.metadata, {"annotations": annotations}
         )
         self._written.record(deployment.metadata.key, raw)
@@ -191,7 +140,7 @@ class Deployments(ObjectLoop):
         metadata = replica_set.metadata
         changes.setdefault("metadata", {})["resourceVersion"] = metadata.resource_version
         raw = await self.client.patch(kinds.REPLICA_SET, metadata.name, changes, metadata.namespace)
-        self._set_writes.record(deployment.metadata.key, raw)
+        self._owned_writes.record(deployment.metadata.key, raw)
         return status_patches.decode(raw, ReplicaSet)
 
     async def _scale(
@@ -226,10 +175,7 @@ class Deployments(ObjectLoop):
         has_annotations = annotations.items() <= replica_set.metadata.annotations.items()
         if before == size and has_annotations:
             return replica_set
-        changes: dict[str, Any] = {
-            "metadata": {"annotations": annotations},
-            "spec": {"replicas": size},
-        }
+        changes = {"metadata": {"annotations": annotations}, "spec": {"replicas": size}}
         resized = await self._change_set(deployment, replica_set, changes)
         if before != size:
             self._tell_scaled(deployment, replica_set.metadata.name, before, size)
@@ -237,12 +183,8 @@ class Deployments(ObjectLoop):
 
     def _tell_scaled(self, deployment: Deployment, name: str, before: int, after: int) -> None:
         direction = "up" if after > before else "down"
-        self._record_event(
-            deployment,
-            events.NORMAL,
-            "ScalingReplicaSet",
-            f"Scaled {direction} replica set {name} from {before} to {after}",
-        )
+        note = f"Scaled {direction} replica set {name} from {before} to {after}"
+        self._control.record_event(deployment.metadata, events.NORMAL, "ScalingReplicaSet", note)
 
     async def _roll_on(
         self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
@@ -266,12 +208,9 @@ class Deployments(ObjectLoop):
         self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
     ) -> DeploymentStatus:
         """Create the new ReplicaSet's pods when all old pods are gone."""
-        active = [item for item in old if rollouts.replicas(item)]
-        if active:
-            sizes = {item.metadata.name: 0 for item in active}
+        sizes = {item.metadata.name: 0 for item in old if rollouts.replicas(item)}
+        if sizes or self._are_running(old):
             old = await self._resize_all(deployment, old, sizes)
-            return deployment_status.rolled(deployment, old, new, self.now())
-        if self._are_running(old):
             return deployment_status.rolled(deployment, old, new, self.now())
         if new is None:
             deployment, new = await self._create_set(deployment, old)
@@ -282,14 +221,8 @@ class Deployments(ObjectLoop):
         return deployment_status.rolled(deployment, old, new, self.now())
 
     def _are_running(self, old: Sequence[ReplicaSet]) -> bool:
-        return any(
-            replica_set.status.replicas
-            or any(
-                not pod_status.has_ended(pod)
-                for pod in self._pods.find(caches.OWNER, replica_set.metadata.uid)
-            )
-            for replica_set in old
-        )
+        pods = (pod for item in old for pod in self._pods.find(caches.OWNER, item.metadata.uid))
+        return any(item.status.replicas for item in old) or not all(map(pod_status.has_ended, pods))
 
     async def _create_set(
         self, deployment: Deployment, old: Sequence[ReplicaSet]
@@ -304,15 +237,13 @@ class Deployments(ObjectLoop):
             return deployment, await self._existing(deployment, name, error)
         except errors.StatusError as error:
             raise self._creation_failed(deployment, name, error) from error
-        self._set_writes.record(deployment.metadata.key, raw)
+        self._owned_writes.record(deployment.metadata.key, raw)
         if size:
             self._tell_scaled(deployment, name, 0, size)
         deployment = await self._record_revision(deployment, revision)
         message = f'Created new replica set "{name}"'
-        changed = deployment_status.progressing(
-            deployment, conditions.TRUE, deployment_status.CREATED, message, self.now()
-        )
-        return _with(deployment, changed), status_patches.decode(raw, ReplicaSet)
+        deployment = self._progressing(deployment, deployment_status.CREATED, message)
+        return deployment, status_patches.decode(raw, ReplicaSet)
 
     async def _existing(
         self, deployment: Deployment, name: str, error: errors.AlreadyExists
@@ -336,11 +267,10 @@ class Deployments(ObjectLoop):
         if pod_control.is_namespace_ending(error):
             return _Stop(deployment.status, None)
         message = f'Failed to create new replica set "{name}": {error}'
-        self._record_event(deployment, events.WARNING, deployment_status.CREATE_FAILED, message)
-        changed = deployment_status.progressing(
-            deployment, conditions.FALSE, deployment_status.CREATE_FAILED, message, self.now()
-        )
-        return _Stop(_with(deployment, changed).status, error)
+        reason = deployment_status.CREATE_FAILED
+        self._control.record_event(deployment.metadata, events.WARNING, reason, message)
+        failed = self._progressing(deployment, reason, message, conditions.FALSE)
+        return _Stop(failed.status, error)
 
     async def _clean_up(self, deployment: Deployment, old: Sequence[ReplicaSet]) -> None:
         """Delete the oldest ReplicaSets without pods, beyond the history limit."""
@@ -351,19 +281,8 @@ class Deployments(ObjectLoop):
         alive.sort(key=rollouts.revision)
         for item in alive[: max(len(alive) - limit, 0)]:
             if _has_no_pods(item):
-                await self._delete_set(item)
-
-    async def _delete_set(self, replica_set: ReplicaSet) -> None:
-        metadata = replica_set.metadata
-        options = {"preconditions": {"uid": metadata.uid}}
-        try:
-            await self.client.delete(kinds.REPLICA_SET, metadata.name, metadata.namespace, options)
-        except errors.NotFound:
-            return
-
-    def _record_event(self, deployment: Deployment, type_: str, reason: str, note: str) -> None:
-        reference = events.reference(kinds.DEPLOYMENT, deployment.metadata)
-        self._recorder.record(reference, type_, reason, note)
+                with contextlib.suppress(errors.NotFound):
+                    await object_writes.delete(self.client, kinds.REPLICA_SET, item.metadata)
 
 
 class _Stop(Exception):

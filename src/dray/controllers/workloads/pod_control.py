@@ -13,7 +13,7 @@ from dray.api.kinds import Kind
 from dray.api.semantics import owner_references
 from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.api.types.pods import Pod
-from dray.client import events
+from dray.client import events, object_writes
 from dray.client.api_client import Client
 from dray.client.events import Recorder
 from dray.controllers.own_writes import OwnWrites
@@ -43,13 +43,12 @@ class PodControl:
             created = await self.client.create(kinds.POD, body, owner.namespace)
         except errors.StatusError as error:
             if not is_namespace_ending(error):
-                self._record_event(
-                    owner, events.WARNING, "FailedCreate", f"Error creating: {error}"
-                )
+                note = f"Error creating: {error}"
+                self.record_event(owner, events.WARNING, "FailedCreate", note)
             raise
         self.writes.record(owner.key, created)
         name = created["metadata"]["name"]
-        self._record_event(owner, events.NORMAL, "SuccessfulCreate", f"Created pod: {name}")
+        self.record_event(owner, events.NORMAL, "SuccessfulCreate", f"Created pod: {name}")
         return created
 
     async def create_all(self, owner: ObjectMeta, bodies: Sequence[JsonObject]) -> PodBatchResult:
@@ -66,24 +65,21 @@ class PodControl:
 
     async def delete(self, owner: ObjectMeta, pod: Pod) -> None:
         """Delete a pod of the owner. Does nothing if the pod is gone."""
-        options = {"preconditions": {"uid": pod.metadata.uid}}
         try:
-            deleted = await self.client.delete(
-                kinds.POD, pod.metadata.name, owner.namespace, options
-            )
+            deleted = await object_writes.delete(self.client, kinds.POD, pod.metadata)
         except (errors.NotFound, errors.Conflict):
             return
         except errors.StatusError as error:
-            self._record_event(owner, events.WARNING, "FailedDelete", f"Error deleting: {error}")
+            self.record_event(owner, events.WARNING, "FailedDelete", f"Error deleting: {error}")
             raise
         self.writes.record(owner.key, deleted)
         note = f"Deleted pod: {pod.metadata.name}"
-        self._record_event(owner, events.NORMAL, "SuccessfulDelete", note)
+        self.record_event(owner, events.NORMAL, "SuccessfulDelete", note)
 
     async def delete_all(self, owner: ObjectMeta, pods: Iterable[Pod]) -> PodBatchResult:
         return await _together(self.delete(owner, pod) for pod in pods)
 
-    def _record_event(self, owner: ObjectMeta, type_: str, reason: str, note: str) -> None:
+    def record_event(self, owner: ObjectMeta, type_: str, reason: str, note: str) -> None:
         self.recorder.record(events.reference(self.kind, owner), type_, reason, note)
 
 

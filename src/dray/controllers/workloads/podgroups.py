@@ -12,8 +12,9 @@ from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_claims, pod_status
 from dray.api.types.pods import Pod
 from dray.api.well_known import POD_GROUP_FINALIZER
+from dray.client import object_writes
 from dray.client.cache import ObjectChange
-from dray.controllers import caches, status_patches
+from dray.controllers import caches
 from dray.controllers.loops import Context, ObjectLoop
 
 
@@ -35,9 +36,7 @@ class PodGroups(ObjectLoop):
         if POD_GROUP_FINALIZER not in group.metadata.finalizers:
             return
         if all(map(pod_status.has_ended, self._pods.find(caches.GROUP, key))):
-            finalizers = group.metadata.finalizers
-            kept = [name for name in finalizers if name != POD_GROUP_FINALIZER]
             with contextlib.suppress(errors.NotFound):
-                await status_patches.patch_metadata(
-                    self.client, kinds.POD_GROUP, group.metadata, {"finalizers": kept or None}
+                await object_writes.remove_finalizer(
+                    self.client, kinds.POD_GROUP, group.metadata, POD_GROUP_FINALIZER
                 )

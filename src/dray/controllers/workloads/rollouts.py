@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from dray.controllers.slim_types import Deployment, ReplicaSet, Template
+from dray.controllers.slim_types import Deployment, ReplicaSet, StatefulSet, Template
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -30,7 +30,7 @@ class RolloutBudget(NamedTuple):
     unavailable: int
 
 
-def replicas(workload: Deployment | ReplicaSet) -> int:
+def replicas(workload: Deployment | ReplicaSet | StatefulSet) -> int:
     return 1 if workload.spec.replicas is None else workload.spec.replicas
 
 

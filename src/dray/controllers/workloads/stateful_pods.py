@@ -8,7 +8,7 @@ from dray.api import kinds
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.controllers.slim_types import StatefulSet, Template
-from dray.controllers.workloads import pod_control
+from dray.controllers.workloads import pod_control, rollouts
 from dray.controllers.workloads.controller_revisions import POD_LABEL
 
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
@@ -17,8 +17,7 @@ INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
 def ordinals(stateful_set: StatefulSet) -> range:
     start = stateful_set.spec.ordinals.start if stateful_set.spec.ordinals else 0
-    replicas = 1 if stateful_set.spec.replicas is None else stateful_set.spec.replicas
-    return range(start, start + replicas)
+    return range(start, start + rollouts.replicas(stateful_set))
 
 
 def ordinal_of(pod: Pod, set_name: str) -> int | None:

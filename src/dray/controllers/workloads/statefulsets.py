@@ -14,20 +14,14 @@ import msgspec
 
 from dray.api import errors, kinds
 from dray.api.formats import gotime
-from dray.api.ids import ObjectKey
-from dray.api.selectors import label_selectors
-from dray.api.semantics import owner_references, pod_status
+from dray.api.semantics import pod_status
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ControllerRevision, StatefulSetStatus
-from dray.client.cache import ObjectChange
-from dray.controllers import caches, status_patches
-from dray.controllers.loops import Context, ObjectLoop
-from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers.loops import Context
 from dray.controllers.slim_types import StatefulSet, Template
-from dray.controllers.workloads import adoption, controller_revisions, rollouts, stateful_pods
-from dray.controllers.workloads.adoption import Adopter
+from dray.controllers.workloads import controller_revisions, rollouts, stateful_pods, workload_loop
 from dray.controllers.workloads.controller_revisions import RevisionHistory
-from dray.controllers.workloads.pod_control import PodControl
+from dray.controllers.workloads.workload_loop import WorkloadLoop
 
 COMPONENT = "statefulset-controller"
 HASH_LABEL = "controller.kubernetes.io/hash"
@@ -45,47 +39,19 @@ class Rollout(NamedTuple):
     collisions: int
 
 
-class StatefulSets(ObjectLoop):
+class StatefulSets(WorkloadLoop[StatefulSet, Pod]):
     def __init__(self, context: Context) -> None:
-        super().__init__("statefulsets", context, context.caches.stateful_sets)
-        self._sets, self._pods = context.caches.stateful_sets, context.caches.pods
-        revisions = context.caches.controller_revisions
-        self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
-        self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
-        recorder = context.recorder(COMPONENT)
-        self._maker = PodControl(self.client, kinds.STATEFUL_SET, recorder, self._pod_writes)
-        self._adopter: Adopter[Pod] = Adopter(self.client, kinds.POD, kinds.STATEFUL_SET)
+        shared = context.caches
+        super().__init__("statefulsets", COMPONENT, context, shared.stateful_sets, shared.pods)
+        revisions = shared.controller_revisions
         self._history = RevisionHistory(self.client, kinds.STATEFUL_SET, revisions, HASH_LABEL)
-        self.follow(self._pods, self._owned_changed)
-        self.follow(self._pods, self._pod_changed)
-        self.follow(revisions, self._owned_changed)
+        self._every_write.append(self._history.writes)
+        self.follow(revisions, self._queue_owners)
 
-    def _owned_changed(self, change: ObjectChange[Pod] | ObjectChange[ControllerRevision]) -> None:
-        for owned in (change.old, change.new):
-            owner = (
-                owner_references.controlled_by(owned.metadata, kinds.STATEFUL_SET)
-                if owned
-                else None
-            )
-            if owner is not None:
-                self.queue.add(ObjectKey(change.key.namespace, owner.name))
-
-    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
-        for key in adoption.possible_owners(change, self._sets):
-            self.queue.add(key)
-
-    async def reconcile(self, key: ObjectKey) -> float | None:
-        stateful_set = self._sets.get(key.name, key.namespace)
-        every_write = (self._written, self._pod_writes, self._history.writes)
-        if stateful_set is None:
-            for writes in every_write:
-                writes.forget(key)
-            return None
-        if not all(writes.are_seen(key) for writes in every_write):
-            return UNSEEN_RETRY_SECONDS
-        pods = await self._claim(stateful_set)
+    async def _reconcile(self, stateful_set: StatefulSet) -> float | None:
+        pods = await self._claim_by_ordinal(stateful_set)
         if stateful_set.metadata.deletion_timestamp:
-            await self._write_status(key, stateful_set, pods, _last_rollout(stateful_set))
+            await self._report(stateful_set, pods, _last_rollout(stateful_set))
             return None
         revisions = await self._history.of(stateful_set)
         rollout = await self._rollout(stateful_set, revisions)
@@ -94,11 +60,12 @@ class StatefulSets(ObjectLoop):
             await self._step(stateful_set, pods, rollout)
         except errors.StatusError as error:
             failure = error
-        await self._write_status(key, stateful_set, pods, rollout)
+        await self._report(stateful_set, pods, rollout)
         if failure is not None:
             raise failure
         await self._history.delete(stateful_set, _surplus(stateful_set, revisions, pods, rollout))
-        return self._seconds_to_availability(stateful_set, pods)
+        min_ready_seconds, now = stateful_set.spec.min_ready_seconds, self.now()
+        return workload_loop.seconds_to_availability([*pods.values()], min_ready_seconds, now)
 
     async def _rollout(
         self, stateful_set: StatefulSet, revisions: Sequence[ControllerRevision]
@@ -109,37 +76,18 @@ class StatefulSets(ObjectLoop):
         template = controller_revisions.template_of(current)
         return Rollout(current.metadata.name, update.metadata.name, template, collisions)
 
-    async def _write_status(
-        self, key: ObjectKey, stateful_set: StatefulSet, pods: PodsByOrdinal, rollout: Rollout
+    async def _report(
+        self, stateful_set: StatefulSet, pods: PodsByOrdinal, rollout: Rollout
     ) -> None:
         status = next_status(stateful_set, list(pods.values()), rollout, self.now())
-        written = await status_patches.patch_status(
-            self.client, kinds.STATEFUL_SET, stateful_set.metadata, stateful_set.status, status
-        )
-        if written:
-            self._written.record(key, written)
+        await self._write_status(stateful_set, stateful_set.status, status)
 
-    def _seconds_to_availability(
-        self, stateful_set: StatefulSet, pods: PodsByOrdinal
-    ) -> float | None:
-        min_ready, now = stateful_set.spec.min_ready_seconds, self.now()
-        waits = (pod_status.seconds_until_available(pod, min_ready, now) for pod in pods.values())
-        return min((wait for wait in waits if wait), default=None)
-
-    async def _claim(self, stateful_set: StatefulSet) -> PodsByOrdinal:
-        metadata = stateful_set.metadata
-        orphans = [
-            pod
-            for pod in self._pods.find(caches.ORPHAN, metadata.namespace)
-            if stateful_pods.ordinal_of(pod, metadata.name) is not None
-        ]
-        owned = await self._adopter.claim(
-            metadata,
-            label_selectors.label_selector(stateful_set.spec.selector),
-            self._pods.find(caches.OWNER, metadata.uid),
-            orphans,
+    async def _claim_by_ordinal(self, stateful_set: StatefulSet) -> PodsByOrdinal:
+        name = stateful_set.metadata.name
+        pods = await self._claim(
+            stateful_set, lambda pod: stateful_pods.ordinal_of(pod, name) is not None
         )
-        numbered = ((stateful_pods.ordinal_of(pod, metadata.name), pod) for pod in owned)
+        numbered = ((stateful_pods.ordinal_of(pod, name), pod) for pod in pods)
         return {ordinal: pod for ordinal, pod in numbered if ordinal is not None}
 
     async def _step(self, stateful_set: StatefulSet, pods: PodsByOrdinal, rollout: Rollout) -> None:
@@ -210,13 +158,13 @@ class StatefulSets(ObjectLoop):
             revision, template = rollout.current, rollout.current_template
         body = stateful_pods.pod_body(stateful_set, ordinal, revision, template)
         with contextlib.suppress(errors.AlreadyExists):
-            await self._maker.create(stateful_set.metadata, body)
+            await self._control.create(stateful_set.metadata, body)
 
     async def _delete(self, stateful_set: StatefulSet, pods: PodsByOrdinal, ordinal: int) -> None:
         pod = pods[ordinal]
         if pod_status.is_deleted(pod):
             return
-        await self._maker.delete(stateful_set.metadata, pod)
+        await self._control.delete(stateful_set.metadata, pod)
         deleted_at = gotime.write(self.now())
         metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=deleted_at)
         pods[ordinal] = msgspec.structs.replace(pod, metadata=metadata)

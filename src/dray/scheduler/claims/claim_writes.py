@@ -22,8 +22,9 @@ from dray.api.features import Features
 from dray.api.formats import gotime
 from dray.api.ids import ClaimKey
 from dray.api.semantics import owner_references, pod_claims
-from dray.api.types.dra import AllocationResult, ResourceClaim
+from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
+from dray.client import object_writes
 from dray.client.api_client import Client, ObjectSelection
 from dray.scheduling.claims import claim_readiness
 from dray.scheduling.claims.assignments import ClaimAssignment
@@ -148,68 +149,57 @@ class ClaimWrites:
     async def delete(self, claim: ResourceClaim) -> None:
         """Delete a claim that the scheduler created, with its finalizer."""
         metadata = claim.metadata
-        kept = [
-            finalizer
-            for finalizer in metadata.finalizers
-            if finalizer != well_known.CLAIM_FINALIZER
-        ]
+        kept = [name for name in metadata.finalizers if name != well_known.CLAIM_FINALIZER]
         patch = {"metadata": {"uid": metadata.uid, "finalizers": kept or None}}
-        name, namespace = metadata.name, metadata.namespace
+        kind = kinds.RESOURCE_CLAIM
 
         async def remove() -> None:
-            await self._client.patch(kinds.RESOURCE_CLAIM, name, patch, namespace)
-            options = {"preconditions": {"uid": metadata.uid}}
-            await self._client.delete(kinds.RESOURCE_CLAIM, name, namespace, options)
+            await self._client.patch(kind, metadata.name, patch, metadata.namespace)
+            await object_writes.delete(self._client, kind, metadata)
 
         try:
             await retry_until_answered(remove)
         except (errors.NotFound, errors.Conflict):
             return
         except errors.ClientError as error:
-            log.error("claim %s/%s cannot be deleted: %s", namespace, name, error)
+            log.error("claim %s cannot be deleted: %s", claim.key, error)
 
     async def annotate(self, claim: ResourceClaim, text: str | None) -> None:
         """Set or remove the explanation. Failures are ignored: the next one replaces it."""
-        metadata = claim.metadata
-        version = metadata.resource_version
-        patch = {"metadata": {"resourceVersion": version, "annotations": {EXPLANATION: text}}}
         try:
-            request = self._client.patch(
-                kinds.RESOURCE_CLAIM, metadata.name, patch, metadata.namespace
-            )
-            self._received(await answered(request))
+            await self._patch_metadata(claim, {"annotations": {EXPLANATION: text}})
         except (WriteOutcomeUnknown, errors.ClientError) as error:
-            log.debug("claim %s/%s: no explanation: %s", metadata.namespace, metadata.name, error)
+            log.debug("claim %s: no explanation: %s", claim.key, error)
 
     async def _write_metadata(self, claim: ResourceClaim) -> ResourceClaim:
         """Add the finalizer, and remove the explanation why the claim had no devices."""
         metadata = claim.metadata
-        change: dict[str, Any] = {"resourceVersion": metadata.resource_version}
+        change: dict[str, Any] = {}
         if well_known.CLAIM_FINALIZER not in metadata.finalizers:
             change["finalizers"] = [*metadata.finalizers, well_known.CLAIM_FINALIZER]
         if EXPLANATION in metadata.annotations:
             change["annotations"] = {EXPLANATION: None}
-        patch = {"metadata": change}
-        request = self._client.patch(kinds.RESOURCE_CLAIM, metadata.name, patch, metadata.namespace)
+        return await self._patch_metadata(claim, change)
+
+    async def _patch_metadata(self, claim: ResourceClaim, change: dict[str, Any]) -> ResourceClaim:
+        request = object_writes.patch_metadata(
+            self._client, kinds.RESOURCE_CLAIM, claim.metadata, change
+        )
         return self._received(await answered(request))
 
     def _assigned_status(self, claim: ResourceClaim, assigned: ClaimAssignment) -> dict[str, Any]:
         change: dict[str, Any] = {"reservedFor": [*claim.status.reserved_for, assigned.consumer]}
-        if assigned.allocation is not None and claim.status.allocation is None:
-            change["allocation"] = self._with_timestamp(assigned.allocation)
+        allocation = assigned.allocation
+        if allocation is not None and claim.status.allocation is None:
+            if self._sets_timestamp:
+                stamp = gotime.write(self._now())
+                allocation = msgspec.structs.replace(allocation, allocation_timestamp=stamp)
+            change["allocation"] = allocation
         return change
 
-    def _with_timestamp(self, allocation: AllocationResult) -> AllocationResult:
-        if not self._sets_timestamp:
-            return allocation
-        stamp = gotime.write(self._now())
-        return msgspec.structs.replace(allocation, allocation_timestamp=stamp)
-
     async def _write_status(self, claim: ResourceClaim, change: dict[str, Any]) -> ResourceClaim:
-        metadata = claim.metadata
-        patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": change}
-        request = self._client.patch(
-            kinds.RESOURCE_CLAIM, metadata.name, patch, metadata.namespace, subresource="status"
+        request = object_writes.patch_status(
+            self._client, kinds.RESOURCE_CLAIM, claim.metadata, change, at_version=True
         )
         return self._received(await answered(request))
 
@@ -233,13 +223,13 @@ class ClaimWrites:
         return fresh
 
     async def _read(self, key: ClaimKey) -> ResourceClaim | None:
-        async def read() -> JsonObject:
-            return await self._client.get(kinds.RESOURCE_CLAIM, key.name, key.namespace)
-
         try:
-            return self._received(await retry_until_answered(read))
+            raw = await retry_until_answered(
+                lambda: self._client.get(kinds.RESOURCE_CLAIM, key.name, key.namespace)
+            )
         except errors.NotFound:
             return None
+        return self._received(raw)
 
     async def _find_extended(self, claim: ResourceClaim) -> ResourceClaim | None:
         """Return the claim of a create request without a response; None if it was not created."""
@@ -307,10 +297,4 @@ def _doing(assigned: ClaimAssignment) -> str:
 
 def _creation(claim: ResourceClaim) -> dict[str, Any]:
     metadata = msgspec.structs.replace(claim.metadata, name="")
-    api_version = kinds.RESOURCE_CLAIM.preferred.api_version
-    return {
-        "apiVersion": api_version,
-        "kind": kinds.RESOURCE_CLAIM.kind,
-        "metadata": metadata,
-        "spec": claim.spec,
-    }
+    return {**kinds.RESOURCE_CLAIM.type_meta, "metadata": metadata, "spec": claim.spec}

@@ -8,18 +8,14 @@ server answered with shows the allocation. A write that may or may not have happ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from dray.api.ids import ClaimKey, ObjectKey
-from dray.api.types.dra import (
-    AllocationResult,
-    DeviceAllocationResult,
-    DeviceRequestAllocationResult,
-    ResourceClaim,
-)
+from dray.api.types import dra
+from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.client.cache import Undecodable
 from dray.scheduling.claims.claim_index import ClaimIndex
 from dray.scheduling.claims.claim_readiness import FindClaim
@@ -107,15 +103,9 @@ def _read_results(raw: Mapping[str, Any]) -> AllocationResult | None:
         raw_results = msgspec.convert(results, list[_RawResult])
     except (AttributeError, msgspec.ValidationError):
         return None
-    return AllocationResult(DeviceAllocationResult(tuple(_whole_devices(raw_results))))
-
-
-def _whole_devices(results: Iterable[_RawResult]) -> Iterable[DeviceRequestAllocationResult]:
-    """Count shares as whole devices: their size may be what cannot be decoded."""
-    for result in results:
-        yield DeviceRequestAllocationResult(
-            driver=result.driver,
-            pool=result.pool,
-            device=result.device,
-            admin_access=result.admin_access,
-        )
+    # Shares count as whole devices: their size may be what cannot be decoded.
+    whole = (
+        dra.DeviceRequestAllocationResult(**msgspec.structs.asdict(result))
+        for result in raw_results
+    )
+    return AllocationResult(dra.DeviceAllocationResult(tuple(whole)))

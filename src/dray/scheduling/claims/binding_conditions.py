@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from dray.api.formats import gotext, gotime
-from dray.api.types.dra import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
+from dray.api.ids import DeviceId
+from dray.api.semantics.conditions import is_condition_true
+from dray.api.types.dra import DeviceRequestAllocationResult, ResourceClaim
 from dray.api.types.meta import Condition
 
 TIMEOUT_SECONDS = 600.0
@@ -33,15 +35,16 @@ def state_of(claim: ResourceClaim, now: datetime.datetime) -> bool | Failed:
     for result in _results(claim):
         if not result.binding_conditions:
             continue
-        status = _status_of(claim, result)
-        conditions = status.conditions if status else ()
-        failure = _first_true(conditions, result.binding_failure_conditions)
-        if failure is not None:
+        conditions = _conditions_of(claim, result.device_id)
+        failures = set(result.binding_failure_conditions)
+        for failure in conditions:
+            if failure.type not in failures or failure.status != "True":
+                continue
             return Failed(
                 f"device binding failed: claim={claim.metadata.name}, reason={failure.reason}, "
                 f"message={gotext.quote(failure.message)}"
             )
-        if not all(_is_true(conditions, name) for name in result.binding_conditions):
+        if not all(is_condition_true(conditions, name) for name in result.binding_conditions):
             if seconds_left(claim, now) <= 0:
                 return Failed(f"device binding timeout: claim={claim.metadata.name}")
             return False
@@ -62,26 +65,8 @@ def _results(claim: ResourceClaim) -> Iterable[DeviceRequestAllocationResult]:
     return allocation.devices.results if allocation else ()
 
 
-def _status_of(
-    claim: ResourceClaim, result: DeviceRequestAllocationResult
-) -> AllocatedDeviceStatus | None:
+def _conditions_of(claim: ResourceClaim, device: DeviceId) -> Iterable[Condition]:
     for status in claim.status.devices:
-        if status.device_id == result.device_id:
-            return status
-    return None
-
-
-def _first_true(conditions: Iterable[Condition], names: Iterable[str]) -> Condition | None:
-    types = set(names)
-    return next(
-        (
-            condition
-            for condition in conditions
-            if condition.type in types and condition.status == "True"
-        ),
-        None,
-    )
-
-
-def _is_true(conditions: Iterable[Condition], name: str) -> bool:
-    return any(condition.type == name and condition.status == "True" for condition in conditions)
+        if status.device_id == device:
+            return status.conditions
+    return ()

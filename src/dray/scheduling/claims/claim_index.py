@@ -7,6 +7,7 @@ allocation of a stored claim takes precedence over a reservation for it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import well_known
@@ -15,14 +16,11 @@ from dray.api.semantics import owner_references
 from dray.api.types.dra import AllocationResult, ResourceClaim
 
 
-class _Reservation:
+class _Reservation(NamedTuple):
     """An allocation that is not written yet, and the uids of the pods that count on it."""
 
-    __slots__ = ("allocation", "pods")
-
-    def __init__(self, allocation: AllocationResult) -> None:
-        self.allocation = allocation
-        self.pods: set[str] = set()
+    allocation: AllocationResult
+    pods: set[str]
 
 
 class ClaimIndex:
@@ -80,10 +78,7 @@ class ClaimIndex:
 
     def reserve(self, key: ClaimKey, allocation: AllocationResult, pod_uid: str) -> None:
         """Hold the devices of an allocation for a claim, on behalf of a pod."""
-        reservation = self._reservations.get(key)
-        if reservation is None:
-            reservation = self._reservations[key] = _Reservation(allocation)
-        reservation.pods.add(pod_uid)
+        self._reservations.setdefault(key, _Reservation(allocation, set())).pods.add(pod_uid)
         self._record(key)
 
     def release(self, key: ClaimKey, pod_uid: str) -> None:

@@ -15,7 +15,6 @@ from dray.api.semantics import pod_claims
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.scheduling.claims import binding_conditions, extended_resources, node_allocatable
 from dray.scheduling.claims.assignments import ClaimAssignment, NodeFit
-from dray.scheduling.claims.claim_readiness import PodClaim
 from dray.scheduling.claims.extended_resources import Classes, ExtendedClaim
 from dray.scheduling.claims.pod_demand import AllocatedClaim, PodDemand
 from dray.scheduling.nodes import node_fit
@@ -115,14 +114,9 @@ class DeviceMatcher:
             ClaimAssignment(used.claim, used.consumer, next(remaining))
             for used in demand.unallocated
         ]
-        claims += [
-            ClaimAssignment(
-                claim.used.claim,
-                claim.used.consumer,
-                None if claim.is_written else claim.allocation,
-            )
-            for claim in demand.allocated
-        ]
+        for claim in demand.allocated:
+            unwritten = None if claim.is_written else claim.allocation
+            claims.append(ClaimAssignment(claim.used.claim, claim.used.consumer, unwritten))
         if extended is not None:
             consumer = pod_claims.pod_consumer(demand.pod)
             claims.append(ClaimAssignment(extended.claim, consumer, next(remaining)))
@@ -138,16 +132,16 @@ class DeviceMatcher:
         on_node = self._inventory.inventory(self._inventory.nodes[state.name])
         find = node_allocatable.finder(on_node)
         for claim in demand.allocated:
-            if _is_used_by_others(claim) and node_allocatable.has_mapped_device(
-                claim.allocation, find
-            ):
+            is_shared = _is_used_by_others(claim)
+            if is_shared and node_allocatable.has_mapped_device(claim.allocation, find):
                 name = claim.used.claim.metadata.name
                 text = (
                     f"node allocatable resource claim {name} has a mapped device and cannot be "
                     "shared across pods"
                 )
                 return (FilterReason(text, ReasonKind.CLAIM),)
-        names = {used.claim.key: used.names for used in _all_claims(demand)}
+        used_claims = (*demand.unallocated, *(claim.used for claim in demand.allocated))
+        names = {used.claim.key: used.names for used in used_claims}
         uses = [
             node_allocatable.Use(names.get(claim.key, ()), claim, allocation)
             for claim, allocation in fit.allocations()
@@ -175,10 +169,6 @@ def _is_used_by_others(claim: AllocatedClaim) -> bool:
     if not claim.is_written:
         return True
     return bool(reserved) and not pod_claims.has_consumer(claim.used.claim, claim.used.consumer)
-
-
-def _all_claims(demand: PodDemand) -> list[PodClaim]:
-    return [*demand.unallocated, *(claim.used for claim in demand.allocated)]
 
 
 def _reason(result: placement.NoFit, claims: Sequence[ResourceClaim]) -> FilterReason:

@@ -14,15 +14,9 @@ from typing import NamedTuple
 from dray.api import well_known
 from dray.api.formats import quantity
 from dray.api.semantics import pod_resources
+from dray.api.types import dra
 from dray.api.types.containers import Container
-from dray.api.types.dra import (
-    DeviceClaim,
-    DeviceClass,
-    DeviceRequest,
-    ExactDeviceRequest,
-    ResourceClaim,
-    ResourceClaimSpec,
-)
+from dray.api.types.dra import DeviceClass, DeviceRequest, ResourceClaim
 from dray.api.types.meta import ObjectMeta, OwnerReference
 from dray.api.types.pods import ContainerExtendedResourceRequest, Pod
 
@@ -45,20 +39,14 @@ class Classes:
 
     def reload(self, classes: Collection[DeviceClass]) -> None:
         """Replace all classes. The newer of two classes with one resource name wins."""
-        class_of = {
-            pod_resources.DEVICE_CLASS_PREFIX
-            + device_class.metadata.name: device_class.metadata.name
-            for device_class in classes
-        }
-        explicit = [
-            device_class for device_class in classes if device_class.spec.extended_resource_name
-        ]
+        names = (device_class.metadata.name for device_class in classes)
+        class_of = {f"{pod_resources.DEVICE_CLASS_PREFIX}{name}": name for name in names}
         # The last one wins: the newest, or the first by name of several (extendedresourcecache.go).
-        explicit.sort(key=lambda device_class: device_class.metadata.name, reverse=True)
-        explicit.sort(key=lambda device_class: device_class.metadata.creation_timestamp or "")
-        for device_class in explicit:
-            assert device_class.spec.extended_resource_name is not None
-            class_of[device_class.spec.extended_resource_name] = device_class.metadata.name
+        ordered = sorted(classes, key=lambda item: item.metadata.name, reverse=True)
+        ordered.sort(key=lambda item: item.metadata.creation_timestamp or "")
+        for device_class in ordered:
+            if device_class.spec.extended_resource_name:
+                class_of[device_class.spec.extended_resource_name] = device_class.metadata.name
         self._class_of = class_of
 
     def has(self, resource: str) -> bool:
@@ -94,7 +82,7 @@ def claim_for(pod: Pod, resources: Iterable[str], classes: Classes) -> ExtendedC
             annotations={well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION: "true"},
             owner_references=(owner,),
         ),
-        ResourceClaimSpec(DeviceClaim(tuple(requests))),
+        dra.ResourceClaimSpec(dra.DeviceClaim(tuple(requests))),
     )
     return ExtendedClaim(claim, tuple(mappings))
 
@@ -160,7 +148,7 @@ class _Resource:
         position = sorted(container.resources.requests).index(self._resource)
         return DeviceRequest(
             f"container-{index}-request-{position}",
-            ExactDeviceRequest(self._class, allocation_mode=EXACT_COUNT, count=missing),
+            dra.ExactDeviceRequest(self._class, allocation_mode=EXACT_COUNT, count=missing),
         )
 
     def _mapped(

@@ -16,14 +16,8 @@ from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.api.formats import quantity
 from dray.api.formats.quantity import Quantity
 from dray.api.semantics import pod_resources
-from dray.api.types.dra import (
-    AllocationResult,
-    Device,
-    DeviceRequestAllocationResult,
-    NodeAllocatableMapping,
-    NodeAllocatableOverhead,
-    ResourceClaim,
-)
+from dray.api.types import dra
+from dray.api.types.dra import AllocationResult, Device, ResourceClaim
 from dray.api.types.pods import (
     NodeAllocatableMappedResources,
     NodeAllocatableOverheadResources,
@@ -35,7 +29,7 @@ from dray.scheduling.nodes.pod_requirements import PodUsage
 
 COUNTING = pod_resources.ResourceCountOptions(node_allocatable_claims=True)
 
-FindDevice = Callable[[DeviceRequestAllocationResult], Device | None]
+FindDevice = Callable[[dra.DeviceRequestAllocationResult], Device | None]
 
 
 class Use(NamedTuple):
@@ -53,7 +47,7 @@ class UnusableMapping(Exception):
 def finder(inventory: NodeInventory) -> FindDevice:
     """Return a function that finds the devices of allocations on one node."""
 
-    def find(result: DeviceRequestAllocationResult) -> Device | None:
+    def find(result: dra.DeviceRequestAllocationResult) -> Device | None:
         pool = result.pool_id
         for node_pool in inventory.node_pools:
             number = node_pool.indexes.get(result.device) if node_pool.pool.id == pool else None
@@ -110,8 +104,8 @@ def _status(pod: Pod, use: Use, find: FindDevice) -> NodeAllocatableResourceClai
 
 def _mapped_amount(
     name: str,
-    mapping: NodeAllocatableMapping,
-    result: DeviceRequestAllocationResult,
+    mapping: dra.NodeAllocatableMapping,
+    result: dra.DeviceRequestAllocationResult,
     claim: ResourceClaim,
 ) -> Quantity | None:
     if not mapping.capacity_key:
@@ -137,7 +131,7 @@ def _times(amount: Quantity, multiplier: Quantity) -> Quantity:
 
 
 def _with_overhead(
-    total: NodeAllocatableOverheadResources, more: NodeAllocatableOverhead
+    total: NodeAllocatableOverheadResources, more: dra.NodeAllocatableOverhead
 ) -> NodeAllocatableOverheadResources:
     return NodeAllocatableOverheadResources(
         total.name,

@@ -12,12 +12,8 @@ from dray.api.features import Features
 from dray.api.ids import ClaimKey
 from dray.api.selectors import label_selectors, node_selectors
 from dray.api.semantics import owner_references, pod_claims
-from dray.api.types.dra import (
-    RESERVED_FOR_MAX_SIZE,
-    AllocationResult,
-    DeviceRequest,
-    ResourceClaim,
-)
+from dray.api.types import dra
+from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
 from dray.scheduling import wake_events
@@ -88,11 +84,7 @@ class DemandResolver:
     """Finds the claims of pods and what has to be allocated for them."""
 
     def __init__(
-        self,
-        inventory: ClusterInventory,
-        claims: ClaimIndex,
-        classes: Classes,
-        features: Features,
+        self, inventory: ClusterInventory, claims: ClaimIndex, classes: Classes, features: Features
     ) -> None:
         self._inventory, self._claims, self._classes = inventory, claims, classes
         self._features = features
@@ -182,7 +174,7 @@ class DemandResolver:
                     )
         return None
 
-    def _class_problem(self, claim: ResourceClaim, request: DeviceRequest) -> str:
+    def _class_problem(self, claim: ResourceClaim, request: dra.DeviceRequest) -> str:
         if request.exactly is not None:
             return self._unknown_class(request.name, request.exactly.device_class_name)
         where = f"resource claim {claim.key}, request {request.name}"
@@ -228,6 +220,5 @@ def _wait_for(key: ClaimKey, message: str) -> Unschedulable:
 
 def _is_at_limit(used: PodClaim) -> bool:
     """Return whether no further consumer can be added to the claim."""
-    return len(used.claim.status.reserved_for) >= RESERVED_FOR_MAX_SIZE and (
-        not pod_claims.has_consumer(used.claim, used.consumer)
-    )
+    is_full = len(used.claim.status.reserved_for) >= dra.RESERVED_FOR_MAX_SIZE
+    return is_full and not pod_claims.has_consumer(used.claim, used.consumer)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dray.allocator.inventory.cluster_inventory import ChangeLog
@@ -67,31 +68,20 @@ def insufficient(name: str, is_resolvable: bool) -> FilterReason:
     return FilterReason(f"Insufficient {name}", ReasonKind.NODE_RESOURCES, is_resolvable)
 
 
+@dataclass(slots=True, eq=False)
 class NodeState:
     """One node and what the pods on it use."""
 
-    __slots__ = (
-        "allocatable",
-        "index",
-        "name",
-        "node",
-        "requested",
-        "scored_cpu",
-        "scored_memory",
-        "usages",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.node: Node | None = None
-        """None if pods name a node that does not exist."""
-        self.index = -1
-        self.allocatable: Amounts = {}
-        self.usages: dict[str, PodUsage] = {}
-        """By uid of the pod."""
-        self.requested: dict[str, int] = {}
-        self.scored_cpu = 0
-        self.scored_memory = 0
+    name: str
+    node: Node | None = None
+    """None if pods name a node that does not exist."""
+    index: int = -1
+    allocatable: Amounts = field(default_factory=dict)
+    usages: dict[str, PodUsage] = field(default_factory=dict)
+    """By uid of the pod."""
+    requested: dict[str, int] = field(default_factory=dict)
+    scored_cpu: int = 0
+    scored_memory: int = 0
 
     def add(self, uid: str, usage: PodUsage) -> None:
         self.usages[uid] = usage

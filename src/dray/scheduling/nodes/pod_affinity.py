@@ -54,11 +54,11 @@ class _Term:
 
     def __init__(self, owner: Pod, term: PodAffinityTerm, namespaces: Iterable[Namespace]) -> None:
         self.key = term.topology_key
-        self._selector = _compiled(term.label_selector)
+        self._selector = selector_or_nothing(term.label_selector)
         self._any_namespace = term.namespace_selector == LabelSelector()
         self._namespaces = set(term.namespaces)
         if term.namespace_selector is not None and not self._any_namespace:
-            chosen = _compiled(term.namespace_selector)
+            chosen = selector_or_nothing(term.namespace_selector)
             self._namespaces |= {
                 namespace.metadata.name
                 for namespace in namespaces
@@ -101,16 +101,8 @@ class PodAffinityIndex:
         self, pod: Pod, requirements: PodRequirements
     ) -> Callable[[NodeState], Reasons] | None:
         """Return the check of a node against other pods; None if every node passes it."""
-        checks = [
-            check
-            for check in (
-                self._spread(pod, requirements),
-                self._affinity(pod),
-                self._anti_affinity(pod),
-                self._existing(pod),
-            )
-            if check is not None
-        ]
+        others = (self._affinity(pod), self._anti_affinity(pod), self._existing(pod))
+        checks = [*self._spread(pod, requirements), *filter(None, others)]
         if not checks:
             return None
 
@@ -180,49 +172,25 @@ class PodAffinityIndex:
 
         return check
 
-    def _spread(self, pod: Pod, requirements: PodRequirements) -> Check | None:
+    def _spread(self, pod: Pod, requirements: PodRequirements) -> list[Check]:
         constraints = [
             constraint
             for constraint in pod.spec.topology_spread_constraints
             if constraint.when_unsatisfiable == DO_NOT_SCHEDULE
         ]
         if not constraints:
-            return None
+            return []
         eligible = [
-            state for state in self._nodes if self._is_eligible(state, constraints, requirements)
+            state
+            for state in self._nodes
+            if all(_is_eligible(state, constraint, requirements) for constraint in constraints)
         ]
-        spreads = [self._one_spread(pod, constraint, eligible) for constraint in constraints]
-
-        def check(state: NodeState) -> FilterReason | None:
-            for spread in spreads:
-                reason = spread.check(state)
-                if reason is not None:
-                    return reason
-            return None
-
-        return check
-
-    def _is_eligible(
-        self,
-        state: NodeState,
-        constraints: Iterable[TopologySpreadConstraint],
-        requirements: PodRequirements,
-    ) -> bool:
-        for constraint in constraints:
-            if constraint.topology_key not in state.labels:
-                return False
-            if constraint.node_affinity_policy != "Ignore" and not _is_selected(
-                state, requirements
-            ):
-                return False
-            if constraint.node_taints_policy == "Honor" and _is_tainted(state, requirements):
-                return False
-        return True
+        return [self._one_spread(pod, constraint, eligible).check for constraint in constraints]
 
     def _one_spread(
         self, pod: Pod, constraint: TopologySpreadConstraint, eligible: Iterable[NodeState]
     ) -> _Spread:
-        key, selector = constraint.topology_key, _compiled(constraint.label_selector)
+        key, selector = constraint.topology_key, selector_or_nothing(constraint.label_selector)
         counts: Counter[str] = Counter({state.labels[key]: 0 for state in eligible})
         for placed in self._placed(self._pods):
             value = placed.node.labels.get(key, "")
@@ -259,7 +227,8 @@ def _anti_affinity_terms(pod: Pod) -> tuple[PodAffinityTerm, ...]:
     return affinity.required_during_scheduling_ignored_during_execution if affinity else ()
 
 
-def _compiled(selector: LabelSelector | None) -> label_selectors.ParsedSelector:
+def selector_or_nothing(selector: LabelSelector | None) -> label_selectors.ParsedSelector:
+    """Return the compiled selector, or one that matches nothing if it is invalid."""
     try:
         return label_selectors.label_selector(selector)
     except label_selectors.SelectorError:
@@ -283,6 +252,16 @@ def _counts_for(other: Pod, pod: Pod, selector: label_selectors.ParsedSelector) 
         and metadata.deletion_timestamp is None
         and metadata.uid != pod.metadata.uid
         and selector.matches(metadata.labels)
+    )
+
+
+def _is_eligible(
+    state: NodeState, constraint: TopologySpreadConstraint, requirements: PodRequirements
+) -> bool:
+    return (
+        constraint.topology_key in state.labels
+        and (constraint.node_affinity_policy == "Ignore" or _is_selected(state, requirements))
+        and not (constraint.node_taints_policy == "Honor" and _is_tainted(state, requirements))
     )
 
 
