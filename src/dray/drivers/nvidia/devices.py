@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dray import driverkit
-from dray.api.types.dra import (
-    CapacityRequestPolicy,
-    CapacityRequestPolicyRange,
-    Device,
-    DeviceAttribute,
-    DeviceCapacity,
-)
+from dray.api.types import dra
+from dray.api.types.dra import Device, DeviceAttribute, DeviceCapacity
 from dray.drivers.nvidia.hardware import Gpu, MigProfile, Placement, Versions
 
 DRIVER: Final = "gpu.nvidia.com"
@@ -72,8 +67,8 @@ def whole(gpu: Gpu, topology: HostTopology) -> Device:
 def shared(device: Device) -> Device:
     """Return a GPU that several claims can share by memory."""
     memory = device.capacity[MEMORY].value
-    policy = CapacityRequestPolicy(
-        default=memory, valid_range=CapacityRequestPolicyRange(min="1Mi", step="1Mi")
+    policy = dra.CapacityRequestPolicy(
+        default=memory, valid_range=dra.CapacityRequestPolicyRange(min="1Mi", step="1Mi")
     )
     return Device(
         name=device.name,

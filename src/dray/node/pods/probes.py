@@ -9,13 +9,8 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from dray.api.types.containers import (
-    Container,
-    HTTPGetAction,
-    LifecycleHandler,
-    Probe,
-    TCPSocketAction,
-)
+from dray.api.types import containers
+from dray.api.types.containers import LifecycleHandler, Probe
 from dray.node.pods.pod_status import ObservedContainer
 from dray.node.runtimes.interface import ContainerConfigError
 
@@ -28,7 +23,7 @@ _FAILURES = (TimeoutError, OSError, LookupError, ContainerConfigError, aiohttp.C
 class Actions:
     """Takes the actions of probes and hooks on one running container."""
 
-    container: Container
+    container: containers.Container
     address: str
     execute: Execute
 
@@ -51,7 +46,7 @@ class Actions:
             return True
         return False
 
-    async def _get(self, action: HTTPGetAction) -> bool:
+    async def _get(self, action: containers.HTTPGetAction) -> bool:
         host, port = action.host or self.address, self._port(action.port)
         url = f"{(action.scheme or 'http').lower()}://{host}:{port}{action.path or '/'}"
         headers = {header.name: header.value for header in action.http_headers}
@@ -61,7 +56,7 @@ class Actions:
         ):
             return 200 <= answer.status < 400
 
-    async def _connect(self, action: TCPSocketAction) -> bool:
+    async def _connect(self, action: containers.TCPSocketAction) -> bool:
         host, port = action.host or self.address, self._port(action.port)
         _, writer = await asyncio.open_connection(host, port)
         writer.close()
