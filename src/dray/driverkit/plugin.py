@@ -132,19 +132,12 @@ class Plugin:
     def _connect(self, loop: asyncio.AbstractEventLoop, group: asyncio.TaskGroup) -> None:
         """Connect the driver's callbacks, which may be called from any thread."""
 
-        def report(uid: str, device: str, status: DeviceStatus) -> None:
-            loop.call_soon_threadsafe(
-                lambda: group.create_task(self._report(uid, device, status), name="report")
-            )
+        def start(work: Callable[..., Coroutine[Any, Any, None]], *given: Any) -> None:
+            loop.call_soon_threadsafe(lambda: group.create_task(work(*given)))
 
-        def abort(error: Exception) -> None:
-            loop.call_soon_threadsafe(
-                lambda: group.create_task(_raise(error), name=f"{self._driver.name}-abort")
-            )
-
-        self._driver.abort = abort
+        self._driver.abort = lambda error: start(_raise, error)
         self._driver.changed = lambda: loop.call_soon_threadsafe(self._changed.set)
-        self._driver.report = report
+        self._driver.report = lambda *report: start(self._report, *report)
 
     async def _report(self, uid: str, device: str, status: DeviceStatus) -> None:
         try:
@@ -183,7 +176,8 @@ class Plugin:
         if self._seen is None or len(said.devices) != len(self._seen.devices):
             log.info("%s has %d devices on %s", self._driver.name, len(said.devices), self._node)
         self._seen = said
-        current = [said.health.get(device.name, _healthy(device.name)) for device in said.devices]
+        names = [device.name for device in said.devices]
+        current = [said.health.get(name, DeviceHealth(name, Health.HEALTHY)) for name in names]
         self._feed.set(current)
         self._metrics.count_devices(Counter(report.health.name.lower() for report in current))
         self._publisher.refresh(self._pool_id)
@@ -253,10 +247,6 @@ class _Seen:
 
 async def _raise(error: Exception) -> None:
     raise error
-
-
-def _healthy(device: str) -> DeviceHealth:
-    return DeviceHealth(device, Health.HEALTHY)
 
 
 def main(driver: Driver, arguments: list[str] | None = None) -> None:

@@ -42,7 +42,8 @@ def lay_out(
 ) -> Slices:
     """Return the slices of one generation; an empty pool has one slice without devices."""
     counters = _chunks(pool.shared_counters, MAX_COUNTER_SETS)
-    devices = _chunks(pool.devices, _devices_per_slice(pool.devices)) or [()]
+    is_large = any(map(_is_advanced, pool.devices))
+    devices = _chunks(pool.devices, MAX_ADVANCED_DEVICES if is_large else MAX_DEVICES) or [()]
     count = len(counters) + len(devices)
     template = dra.ResourceSliceSpec(
         driver=pool.driver,
@@ -78,10 +79,6 @@ def _names(pool: PublishedPool, count: int, kind: str = "") -> Iterator[str]:
 
 def _chunks(items: Sequence[Item], size: int) -> list[tuple[Item, ...]]:
     return [tuple(items[start : start + size]) for start in range(0, len(items), size)]
-
-
-def _devices_per_slice(devices: Sequence[Device]) -> int:
-    return MAX_ADVANCED_DEVICES if any(map(_is_advanced, devices)) else MAX_DEVICES
 
 
 def _is_advanced(device: Device) -> bool:

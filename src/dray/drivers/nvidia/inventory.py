@@ -12,14 +12,7 @@ import msgspec
 from dray.api.types.dra import CounterSet, Device
 from dray.drivers.nvidia import devices, partitions
 from dray.drivers.nvidia.devices import HostTopology
-from dray.drivers.nvidia.hardware import (
-    ComputeInstance,
-    Gpu,
-    Hardware,
-    Instance,
-    MigProfile,
-    Placement,
-)
+from dray.drivers.nvidia.hardware import ComputeInstance, Gpu, Hardware, Instance, MigProfile, Place
 from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.partition_state import GpuState
 from dray.drivers.nvidia.partitions import Cut
@@ -81,10 +74,8 @@ class Machine:
         versions = hardware.versions()
         self._gpus: dict[str, tuple[Gpu, Device]] = {}
         for gpu in hardware.gpus():
-            bus = gpu.pci_bus_id
-            topology = HostTopology(
-                settings.node, versions, host.pcie_root(bus), host.numa_node(bus)
-            )
+            root, numa_node = host.pcie_root(gpu.pci_bus_id), host.numa_node(gpu.pci_bus_id)
+            topology = HostTopology(settings.node, versions, root, numa_node)
             self._gpus[gpu.uuid] = gpu, devices.whole(gpu, topology)
         self._profiles: dict[str, Sequence[MigProfile]] = {}
         self._looks: list[_Look] = []
@@ -135,7 +126,7 @@ class _Look:
     profiles: Sequence[MigProfile] = ()
     is_on: bool = False
     foreign: tuple[tuple[Instance, Compute], ...] = ()
-    held: frozenset[tuple[int, Placement]] = frozenset()
+    held: frozenset[Place] = frozenset()
 
     @property
     def _is_cut_on_demand(self) -> bool:

@@ -13,36 +13,14 @@ from typing import Any, Final
 from dray.drivers.nvidia import hardware
 
 BRANDS: Final = {
-    0: "Unknown",
-    1: "Quadro",
-    2: "Tesla",
-    3: "NVS",
-    4: "Grid",
-    5: "GeForce",
-    6: "Titan",
-    7: "NvidiaVApps",
-    8: "NvidiaVPC",
-    9: "NvidiaVCS",
-    10: "NvidiaVWS",
-    11: "NvidiaCloudGaming",
-    12: "QuadroRTX",
-    13: "NvidiaRTX",
-    14: "Nvidia",
-    15: "GeForceRTX",
-    16: "TitanRTX",
-}
+    0: "Unknown", 1: "Quadro", 2: "Tesla", 3: "NVS", 4: "Grid", 5: "GeForce", 6: "Titan",
+    7: "NvidiaVApps", 8: "NvidiaVPC", 9: "NvidiaVCS", 10: "NvidiaVWS", 11: "NvidiaCloudGaming",
+    12: "QuadroRTX", 13: "NvidiaRTX", 14: "Nvidia", 15: "GeForceRTX", 16: "TitanRTX",
+}  # fmt: skip
 ARCHITECTURES: Final = {
-    2: "Kepler",
-    3: "Maxwell",
-    4: "Pascal",
-    5: "Volta",
-    6: "Turing",
-    7: "Ampere",
-    8: "Ada Lovelace",
-    9: "Hopper",
-    10: "Blackwell",
-    13: "Rubin",
-}
+    2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing", 7: "Ampere",
+    8: "Ada Lovelace", 9: "Hopper", 10: "Blackwell", 13: "Rubin",
+}  # fmt: skip
 UNKNOWN: Final = "Unknown"
 KERNEL_DRIVER: Final = Path("/proc/driver/nvidia")
 COMPUTE_PROFILES: Final = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4, 8: 5, 6: 6}
@@ -116,6 +94,8 @@ class Nvml:
             name = str(library.nvmlDeviceGetName(handle))
             node = library.nvmlDeviceGetMinorNumber(handle)
         optional = self._optional
+        brand = optional(library.nvmlDeviceGetBrand, handle)
+        architecture = optional(library.nvmlDeviceGetArchitecture, handle)
         power = optional(library.nvmlDeviceGetPowerManagementLimit, handle)
         ecc = optional(library.nvmlDeviceGetCurrentEccMode, handle)
         persistence = optional(library.nvmlDeviceGetPersistenceMode, handle)
@@ -125,10 +105,8 @@ class Nvml:
             index=index,
             minor=node,
             name=name,
-            brand=BRANDS.get(optional(library.nvmlDeviceGetBrand, handle) or 0, UNKNOWN),
-            architecture=ARCHITECTURES.get(
-                optional(library.nvmlDeviceGetArchitecture, handle) or 0, UNKNOWN
-            ),
+            brand=BRANDS.get(brand or 0, UNKNOWN),
+            architecture=ARCHITECTURES.get(architecture or 0, UNKNOWN),
             compute_capability=(major, minor),
             memory_bytes=int(memory.total),
             pci_bus_id=f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0",
@@ -180,7 +158,8 @@ class Nvml:
 
     def _profile(self, handle: Any, info: Any) -> hardware.MigProfile:
         size = round(info.memorySizeMB / 1024)
-        name = _text(getattr(info, "name", "")).removeprefix("MIG ")
+        given = getattr(info, "name", "")
+        name = (given.decode() if isinstance(given, bytes) else given).removeprefix("MIG ")
         return hardware.MigProfile(
             id=info.id,
             name=name or f"{info.sliceCount}g.{size}gb",
@@ -208,8 +187,7 @@ class Nvml:
     def _profile_info(self, handle: Any, number: int) -> Any:
         """Return a profile by its number, in the newer version with a name where NVML has it."""
         read = self.library.nvmlDeviceGetGpuInstanceProfileInfo
-        newer = self._optional(read, handle, number, version=2)
-        return newer or self._optional(read, handle, number, version=1)
+        return self._newest(read, handle, number)
 
     def _placements(self, handle: Any, profile: int) -> tuple[hardware.Placement, ...]:
         library = self.library
@@ -334,8 +312,7 @@ class Nvml:
     def _compute_profile(self, parent: Any, number: int) -> Any:
         read = self.library.nvmlGpuInstanceGetComputeInstanceProfileInfo
         shared = self.library.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
-        newer = self._optional(read, parent, number, shared, version=2)
-        return newer or self._optional(read, parent, number, shared, version=1)
+        return self._newest(read, parent, number, shared)
 
     def destroy_instance(self, gpu: str, instance: int) -> None:
         library = self.library
@@ -442,6 +419,10 @@ class Nvml:
         except library.NVMLError:
             return None
 
+    def _newest(self, read: Callable[..., Any], *given: Any) -> Any:
+        """Return an optional value in the newer version where NVML has it."""
+        return self._optional(read, *given, version=2) or self._optional(read, *given, version=1)
+
     @contextlib.contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
         try:
@@ -458,7 +439,3 @@ class Nvml:
             library.NVML_ERROR_GPU_IS_LOST: hardware.Lost,
         }
         return kinds.get(error.value, hardware.HardwareError)(f"cannot {doing}: {error}")
-
-
-def _text(given: bytes | str) -> str:
-    return given.decode() if isinstance(given, bytes) else given
