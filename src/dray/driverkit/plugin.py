@@ -132,12 +132,12 @@ class Plugin:
     def _connect(self, loop: asyncio.AbstractEventLoop, group: asyncio.TaskGroup) -> None:
         """Connect the driver's callbacks, which may be called from any thread."""
 
-        def start(work: Callable[..., Coroutine[Any, Any, None]], *given: Any) -> None:
-            loop.call_soon_threadsafe(lambda: group.create_task(work(*given)))
+        def start(name: str, work: Callable[..., Coroutine[Any, Any, None]], *given: Any) -> None:
+            loop.call_soon_threadsafe(lambda: group.create_task(work(*given), name=name))
 
-        self._driver.abort = lambda error: start(_raise, error)
+        self._driver.abort = lambda error: start(f"{self._driver.name}-abort", _raise, error)
         self._driver.changed = lambda: loop.call_soon_threadsafe(self._changed.set)
-        self._driver.report = lambda *report: start(self._report, *report)
+        self._driver.report = lambda *report: start("report", self._report, *report)
 
     async def _report(self, uid: str, device: str, status: DeviceStatus) -> None:
         try:

@@ -172,7 +172,8 @@ class Fleet:
             for position in range(group.count):
                 index = indexes.get(model.name, 0)
                 indexes[model.name] = index + 1
-                where = _device_place(place, driver, model, index, position, group.count)
+                identity = f"{place.node}/{driver}/{model.name}/{index}"
+                where = place.of_device(index, position, group.count, identity)
                 whole = _device(group, model, where)
                 if group.partitioned and model.partitions is not None:
                     counters.append(partitions.counter_set(whole, model.partitions))
@@ -235,25 +236,6 @@ def _find(name_or_path: str | Path) -> Any:
 def _catalog() -> fleet_file.Catalog:
     text = resources.files(__package__).joinpath("catalog.yaml").read_text("utf-8")
     return fleet_file.read(text, fleet_file.Catalog, "catalog.yaml")
-
-
-def _device_place(
-    place: DevicePosition,
-    driver: str,
-    model: fleet_file.Model,
-    index: int,
-    position: int,
-    count: int,
-) -> DevicePosition:
-    return DevicePosition(
-        place.node,
-        place.number,
-        place.block,
-        index,
-        position,
-        count,
-        identity=f"{place.node}/{driver}/{model.name}/{index}",
-    )
 
 
 def _device(

@@ -71,42 +71,36 @@ class Actions:
         raise ContainerConfigError(f"container {self.container.name} has no port {port!r}")
 
 
+@dataclass(frozen=True)
 class Prober:
     """Probes one start of a container and updates its observed state.
 
     `changed` is called when readiness changes, `dead` with a reason when the container must stop.
     """
 
-    def __init__(
-        self,
-        actions: Actions,
-        seen: ObservedContainer,
-        changed: Callable[[], None],
-        dead: Callable[[str], None],
-    ) -> None:
-        self._actions = actions
-        self._seen = seen
-        self._changed = changed
-        self._dead = dead
+    actions: Actions
+    seen: ObservedContainer
+    changed: Callable[[], None]
+    dead: Callable[[str], None]
 
     async def run(self) -> None:
         """Probe until cancelled, which happens when the container ends."""
-        container = self._actions.container
+        container = self.actions.container
         if container.startup_probe is not None and not await self._starts(container.startup_probe):
             return
-        self._seen.is_started = True
+        self.seen.is_started = True
         self._set_ready(container.readiness_probe is None)
         async with asyncio.TaskGroup() as group:
             if container.readiness_probe is not None:
                 group.create_task(self._watch_readiness(container.readiness_probe))
             if container.liveness_probe is not None:
-                group.create_task(self._watch_liveness(container.liveness_probe, "Liveness"))
+                group.create_task(self._watch_liveness(container.liveness_probe))
 
     async def _starts(self, probe: Probe) -> bool:
         async for verdict in self._verdicts(probe):
             if verdict:
                 return True
-            self._dead("Startup probe failed")
+            self.dead("Startup probe failed")
             return False
         return False
 
@@ -114,10 +108,10 @@ class Prober:
         async for verdict in self._verdicts(probe):
             self._set_ready(verdict)
 
-    async def _watch_liveness(self, probe: Probe, word: str) -> None:
+    async def _watch_liveness(self, probe: Probe) -> None:
         async for verdict in self._verdicts(probe):
             if not verdict:
-                self._dead(f"{word} probe failed")
+                self.dead("Liveness probe failed")
                 return
 
     async def _verdicts(self, probe: Probe) -> AsyncIterator[bool]:
@@ -125,7 +119,7 @@ class Prober:
         await asyncio.sleep(probe.initial_delay_seconds)
         in_a_row, last = 0, None
         while True:
-            result = await self._actions.succeeds(probe, probe.timeout_seconds or 1)
+            result = await self.actions.succeeds(probe, probe.timeout_seconds or 1)
             in_a_row = in_a_row + 1 if result == last else 1
             last = result
             threshold = probe.success_threshold or 1 if result else probe.failure_threshold or 3
@@ -134,6 +128,6 @@ class Prober:
             await asyncio.sleep(probe.period_seconds or 10)
 
     def _set_ready(self, ready: bool) -> None:
-        if self._seen.is_ready != ready:
-            self._seen.is_ready = ready
-            self._changed()
+        if self.seen.is_ready != ready:
+            self.seen.is_ready = ready
+            self.changed()
