@@ -75,32 +75,25 @@ class Plugin:
         registry: telemetry.Registry | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        where = directories or Directories()
-        mine = client.managed_by(driver.name)
-        sockets = Sockets.of(driver.name, where.registry, where.plugins, instance)
+        name, where = driver.name, directories or Directories()
+        mine = client.managed_by(name)
+        sockets = Sockets.of(name, where.registry, where.plugins, instance)
         self._driver = driver
         self._node = node
         self._sockets = sockets
         self._now = now
-        self._pool_id = PoolId(driver.name, node)
+        self._pool_id = PoolId(name, node)
         self._seen: _Seen | None = None
         self._feed = HealthFeed(node)
         self._changed = asyncio.Event()
-        self.claims = PreparedClaims(driver, where.plugins / driver.name, where.cdi, self._now)
-        self._reports = StatusReports(driver.name, mine, self.claims)
-        self._metrics = Metrics(
-            driver.name, registry or telemetry.Registry(), lambda: len(list(self.claims))
-        )
+        self.claims = PreparedClaims(driver, where.plugins / name, where.cdi, self._now)
+        self._reports = StatusReports(name, mine, self.claims)
+        metrics = registry or telemetry.Registry()
+        self._metrics = Metrics(name, metrics, lambda: len(list(self.claims)))
         self.server = PluginServer(
-            driver.name,
-            mine,
-            self.claims,
-            self._feed,
-            sockets,
-            self._metrics,
-            self._reports.refresh,
+            name, mine, self.claims, self._feed, sockets, self._metrics, self._reports.refresh
         )
-        ours = ObjectSelection(field_selector=f"spec.driver={driver.name},spec.nodeName={node}")
+        ours = ObjectSelection(field_selector=f"spec.driver={name},spec.nodeName={node}")
         self._publisher = Publisher(
             mine, self._describe, selection=ours, labels=labels, is_paused=self._leaves_alone
         )
@@ -284,14 +277,11 @@ async def _serve(driver: Driver, options: argparse.Namespace) -> None:
             registry=registry,
         )
         if options.metrics_port is not None:
-            port = await stack.enter_async_context(
-                metrics_http.serving(
-                    registry,
-                    metrics_http.EVERY_ADDRESS,
-                    options.metrics_port,
-                    lambda: plugin.is_published,
-                )
+            address, requested = metrics_http.EVERY_ADDRESS, options.metrics_port
+            serving = metrics_http.serving(
+                registry, address, requested, lambda: plugin.is_published
             )
+            port = await stack.enter_async_context(serving)
             log.info("metrics and health on port %d", port)
         await plugin.run()
 

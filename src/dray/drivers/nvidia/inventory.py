@@ -101,19 +101,13 @@ class Machine:
             self._profiles[uuid] = self._hardware.profiles(uuid)
         is_on = self._hardware.is_partitioned(uuid)
         existing = self._hardware.instances(uuid) if is_on else ()
-        return _Look(
-            gpu,
-            device,
-            self._settings,
-            self._profiles[uuid],
-            is_on,
-            tuple(
-                (instance, tuple(self._hardware.compute_instances(uuid, instance.id)))
-                for instance in existing
-                if not state.is_ours(uuid, instance)
-            ),
-            frozenset(state.held_places(uuid)),
+        foreign = tuple(
+            (instance, tuple(self._hardware.compute_instances(uuid, instance.id)))
+            for instance in existing
+            if not state.is_ours(uuid, instance)
         )
+        profiles, held = self._profiles[uuid], frozenset(state.held_places(uuid))
+        return _Look(gpu, device, self._settings, profiles, is_on, foreign, held)
 
 
 @dataclass(frozen=True)

@@ -90,22 +90,19 @@ class Volumes:
         return value_sources.chosen(values, source.items, bool(source.optional))
 
     async def _token(self, pod: Pod, audience: str, seconds: int | None) -> bytes:
+        metadata = pod.metadata
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata.name, "uid": metadata.uid}
         spec = {
             "audiences": [audience] if audience else [],
             "expirationSeconds": seconds or TOKEN_SECONDS,
-            "boundObjectRef": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": pod.metadata.name,
-                "uid": pod.metadata.uid,
-            },
+            "boundObjectRef": bound,
         }
         made = await self.client.create_subresource(
             kinds.SERVICE_ACCOUNT,
             pod.spec.service_account_name or "default",
             "token",
             {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec},
-            pod.metadata.namespace,
+            metadata.namespace,
         )
         return str(made["status"]["token"]).encode()
 
