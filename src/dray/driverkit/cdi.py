@@ -10,7 +10,6 @@ import contextlib
 import functools
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +22,6 @@ from dray.api.types.meta import JsonObject
 
 VERSION: Final = "0.5.0"
 """The first version with device names that begin with a digit, as those made from a uid may."""
-_QUALIFIED = re.compile(r"([A-Za-z][\w.-]*/[A-Za-z][\w-]*)=([A-Za-z0-9][\w.:-]*)", re.ASCII)
 
 
 _READERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
@@ -96,16 +94,13 @@ NO_EDITS: Final = Edits()
 
 def merge(all_edits: Iterable[Edits]) -> Edits:
     """Merge the edits of several devices, without duplicates; the last value of a variable wins."""
-    env: dict[str, str] = {}
-    nodes: dict[DeviceNode, None] = {}
-    mounts: dict[Mount, None] = {}
-    hooks: dict[Hook, None] = {}
-    for edits in all_edits:
-        env.update(edits.env)
-        nodes.update(dict.fromkeys(edits.device_nodes))
-        mounts.update(dict.fromkeys(edits.mounts))
-        hooks.update(dict.fromkeys(edits.hooks))
-    return Edits(env, tuple(nodes), tuple(mounts), tuple(hooks))
+    merged = list(all_edits)
+    return Edits(
+        {name: value for edits in merged for name, value in edits.env.items()},
+        tuple(dict.fromkeys(node for edits in merged for node in edits.device_nodes)),
+        tuple(dict.fromkeys(mount for edits in merged for mount in edits.mounts)),
+        tuple(dict.fromkeys(hook for edits in merged for hook in edits.hooks)),
+    )
 
 
 def qualified_name(kind: str, device: str) -> str:
@@ -153,10 +148,6 @@ def resolve(names: Iterable[str], directories: Iterable[Path]) -> Edits:
     return merge(found[name] for name in wanted)
 
 
-def is_qualified(name: str) -> bool:
-    return _QUALIFIED.fullmatch(name) is not None
-
-
 _Stamp = tuple[int, int, int]
 
 
@@ -170,11 +161,9 @@ def _files(directories: Iterable[Path]) -> Iterator[tuple[str, _Stamp]]:
 
 
 def _entries(directory: Path) -> Sequence[os.DirEntry[str]]:
-    try:
-        with os.scandir(directory) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except FileNotFoundError:
-        return ()
+    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
+    return ()
 
 
 @functools.lru_cache(maxsize=4096)

@@ -15,15 +15,8 @@ from typing import Any
 
 import msgspec
 
-from dray.api.types.dra import (
-    CounterSet,
-    Device,
-    DeviceAttribute,
-    DeviceCapacity,
-    DeviceRequestAllocationResult,
-    NetworkDeviceData,
-    ResourceClaim,
-)
+from dray.api.types import dra
+from dray.api.types.dra import Device, DeviceAttribute
 from dray.api.types.meta import Condition, ObjectMeta
 from dray.api.well_known import NO_EXECUTE
 from dray.driverkit.cdi import NO_EDITS, Edits
@@ -62,7 +55,7 @@ class DeviceStatus(msgspec.Struct, frozen=True):
     conditions: tuple[Condition, ...] = ()
     data: Any = None
     """Anything that JSON can hold, up to 10 KiB."""
-    network: NetworkDeviceData | None = None
+    network: dra.NetworkDeviceData | None = None
 
 
 def condition(type_: str, is_true: bool, reason: str, message: str = "") -> Condition:
@@ -84,8 +77,8 @@ class Prepared:
 class Allocated:
     """One device of a claim on this node, to be prepared."""
 
-    claim: ResourceClaim
-    result: DeviceRequestAllocationResult
+    claim: dra.ResourceClaim
+    result: dra.DeviceRequestAllocationResult
     device: Device
     config: tuple[Any, ...] = ()
     """Parameters of the class and the claim for this driver and request, in that order."""
@@ -145,7 +138,7 @@ class Driver(abc.ABC):
         """Return network devices by pool, which this node prepares and something else publishes."""
         return {}
 
-    def shared_counters(self) -> Iterable[CounterSet]:
+    def shared_counters(self) -> Iterable[dra.CounterSet]:
         """Return the counter sets that partitionable devices consume."""
         return ()
 
@@ -186,7 +179,7 @@ def device(name: str, options: DeviceOptions | None = None, **attributes: Any) -
     return Device(
         name=name,
         attributes={key: _attribute(value) for key, value in attributes.items()},
-        capacity={key: DeviceCapacity(value) for key, value in chosen.capacity.items()},
+        capacity={key: dra.DeviceCapacity(value) for key, value in chosen.capacity.items()},
         allow_multiple_allocations=True if chosen.share else None,
     )
 

@@ -46,11 +46,13 @@ class MetadataFiles:
 
     def write(self, claim: ResourceClaim, devices: Sequence[DescribedDevice]) -> dict[str, str]:
         """Write a file for every request; return the CDI devices that mount them, by request."""
+        by_request: dict[str, list[DescribedDevice]] = {}
+        for device in devices:
+            # The name of the request without its chosen subrequest.
+            by_request.setdefault(device.request.partition("/")[0], []).append(device)
         return {
-            request: self._write_request(
-                claim, request, [d for d in devices if _base(d) == request]
-            )
-            for request in dict.fromkeys(map(_base, devices))
+            request: self._write_request(claim, request, described)
+            for request, described in by_request.items()
         }
 
     def set_network(
@@ -92,15 +94,11 @@ class MetadataFiles:
         self, claim: ResourceClaim, version: str, devices: Iterable[DescribedDevice]
     ) -> str:
         metadata = claim.metadata
+        owner = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
         document: dict[str, Any] = {
             "kind": "DeviceMetadata",
             "apiVersion": version,
-            "metadata": {
-                "name": metadata.name,
-                "namespace": metadata.namespace,
-                "uid": metadata.uid,
-                "generation": 1,
-            },
+            "metadata": {**owner, "generation": 1},
         }
         pod_claim = metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION)
         if pod_claim is not None:
@@ -133,15 +131,9 @@ def container_path(driver: str, claim: ResourceClaim, request: str) -> PurePosix
     return parent / request / f"{driver}-metadata.json"
 
 
-def _base(device: DescribedDevice) -> str:
-    """Return the name of the request without its chosen subrequest."""
-    return device.request.partition("/")[0]
-
-
 def _with_network(text: str, device: str, network: NetworkDeviceData) -> Iterator[str]:
     for document in devicemetadata.documents(text):
-        found = [entry for request in document["requests"] for entry in request["devices"]]
-        for entry in found:
+        for entry in (entry for request in document["requests"] for entry in request["devices"]):
             if entry["name"] == device:
                 entry["networkData"] = msgspec.to_builtins(network)
         document["metadata"]["generation"] += 1

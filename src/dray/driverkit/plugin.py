@@ -75,32 +75,25 @@ class Plugin:
         registry: telemetry.Registry | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        where = directories or Directories()
-        mine = client.managed_by(driver.name)
-        sockets = Sockets.of(driver.name, where.registry, where.plugins, instance)
+        name, where = driver.name, directories or Directories()
+        mine = client.managed_by(name)
+        sockets = Sockets.of(name, where.registry, where.plugins, instance)
         self._driver = driver
         self._node = node
         self._sockets = sockets
         self._now = now
-        self._pool_id = PoolId(driver.name, node)
+        self._pool_id = PoolId(name, node)
         self._seen: _Seen | None = None
         self._feed = HealthFeed(node)
         self._changed = asyncio.Event()
-        self.claims = PreparedClaims(driver, where.plugins / driver.name, where.cdi, self._now)
-        self._reports = StatusReports(driver.name, mine, self.claims)
-        self._metrics = Metrics(
-            driver.name, registry or telemetry.Registry(), lambda: len(list(self.claims))
-        )
+        self.claims = PreparedClaims(driver, where.plugins / name, where.cdi, self._now)
+        self._reports = StatusReports(name, mine, self.claims)
+        metrics = registry or telemetry.Registry()
+        self._metrics = Metrics(name, metrics, lambda: len(list(self.claims)))
         self.server = PluginServer(
-            driver.name,
-            mine,
-            self.claims,
-            self._feed,
-            sockets,
-            self._metrics,
-            self._reports.refresh,
+            name, mine, self.claims, self._feed, sockets, self._metrics, self._reports.refresh
         )
-        ours = ObjectSelection(field_selector=f"spec.driver={driver.name},spec.nodeName={node}")
+        ours = ObjectSelection(field_selector=f"spec.driver={name},spec.nodeName={node}")
         self._publisher = Publisher(
             mine, self._describe, selection=ours, labels=labels, is_paused=self._leaves_alone
         )
@@ -132,19 +125,12 @@ class Plugin:
     def _connect(self, loop: asyncio.AbstractEventLoop, group: asyncio.TaskGroup) -> None:
         """Connect the driver's callbacks, which may be called from any thread."""
 
-        def report(uid: str, device: str, status: DeviceStatus) -> None:
-            loop.call_soon_threadsafe(
-                lambda: group.create_task(self._report(uid, device, status), name="report")
-            )
+        def start(name: str, work: Callable[..., Coroutine[Any, Any, None]], *given: Any) -> None:
+            loop.call_soon_threadsafe(lambda: group.create_task(work(*given), name=name))
 
-        def abort(error: Exception) -> None:
-            loop.call_soon_threadsafe(
-                lambda: group.create_task(_raise(error), name=f"{self._driver.name}-abort")
-            )
-
-        self._driver.abort = abort
+        self._driver.abort = lambda error: start(f"{self._driver.name}-abort", _raise, error)
         self._driver.changed = lambda: loop.call_soon_threadsafe(self._changed.set)
-        self._driver.report = report
+        self._driver.report = lambda *report: start("report", self._report, *report)
 
     async def _report(self, uid: str, device: str, status: DeviceStatus) -> None:
         try:
@@ -183,7 +169,8 @@ class Plugin:
         if self._seen is None or len(said.devices) != len(self._seen.devices):
             log.info("%s has %d devices on %s", self._driver.name, len(said.devices), self._node)
         self._seen = said
-        current = [said.health.get(device.name, _healthy(device.name)) for device in said.devices]
+        names = [device.name for device in said.devices]
+        current = [said.health.get(name, DeviceHealth(name, Health.HEALTHY)) for name in names]
         self._feed.set(current)
         self._metrics.count_devices(Counter(report.health.name.lower() for report in current))
         self._publisher.refresh(self._pool_id)
@@ -255,10 +242,6 @@ async def _raise(error: Exception) -> None:
     raise error
 
 
-def _healthy(device: str) -> DeviceHealth:
-    return DeviceHealth(device, Health.HEALTHY)
-
-
 def main(driver: Driver, arguments: list[str] | None = None) -> None:
     """Run a driver on this node until stopped, as the options on its command line say."""
     options = _parser(driver.name).parse_args(arguments)
@@ -294,14 +277,11 @@ async def _serve(driver: Driver, options: argparse.Namespace) -> None:
             registry=registry,
         )
         if options.metrics_port is not None:
-            port = await stack.enter_async_context(
-                metrics_http.serving(
-                    registry,
-                    metrics_http.EVERY_ADDRESS,
-                    options.metrics_port,
-                    lambda: plugin.is_published,
-                )
+            address, requested = metrics_http.EVERY_ADDRESS, options.metrics_port
+            serving = metrics_http.serving(
+                registry, address, requested, lambda: plugin.is_published
             )
+            port = await stack.enter_async_context(serving)
             log.info("metrics and health on port %d", port)
         await plugin.run()
 

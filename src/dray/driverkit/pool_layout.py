@@ -12,14 +12,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from dray.api.types.dra import (
-    CounterSet,
-    Device,
-    DeviceAttribute,
-    ResourcePool,
-    ResourceSlice,
-    ResourceSliceSpec,
-)
+from dray.api.types import dra
+from dray.api.types.dra import Device, ResourceSlice
 from dray.api.types.meta import NodeSelector, ObjectMeta, OwnerReference, Wire
 
 MAX_DEVICES: Final = 128
@@ -36,7 +30,7 @@ class PublishedPool(Wire, frozen=True):
     driver: str
     name: str
     devices: tuple[Device, ...] = ()
-    shared_counters: tuple[CounterSet, ...] = ()
+    shared_counters: tuple[dra.CounterSet, ...] = ()
     node_name: str | None = None
     node_selector: NodeSelector | None = None
     all_nodes: bool | None = None
@@ -48,11 +42,12 @@ def lay_out(
 ) -> Slices:
     """Return the slices of one generation; an empty pool has one slice without devices."""
     counters = _chunks(pool.shared_counters, MAX_COUNTER_SETS)
-    devices = _chunks(pool.devices, _devices_per_slice(pool.devices)) or [()]
+    is_large = any(map(_is_advanced, pool.devices))
+    devices = _chunks(pool.devices, MAX_ADVANCED_DEVICES if is_large else MAX_DEVICES) or [()]
     count = len(counters) + len(devices)
-    template = ResourceSliceSpec(
+    template = dra.ResourceSliceSpec(
         driver=pool.driver,
-        pool=ResourcePool(pool.name, generation, count),
+        pool=dra.ResourcePool(pool.name, generation, count),
         node_name=pool.node_name,
         node_selector=pool.node_selector,
         all_nodes=pool.all_nodes,
@@ -86,16 +81,12 @@ def _chunks(items: Sequence[Item], size: int) -> list[tuple[Item, ...]]:
     return [tuple(items[start : start + size]) for start in range(0, len(items), size)]
 
 
-def _devices_per_slice(devices: Sequence[Device]) -> int:
-    return MAX_ADVANCED_DEVICES if any(map(_is_advanced, devices)) else MAX_DEVICES
-
-
 def _is_advanced(device: Device) -> bool:
     if device.taints or device.consumes_counters:
         return True
     return any(map(_is_list, device.attributes.values()))
 
 
-def _is_list(value: DeviceAttribute) -> bool:
+def _is_list(value: dra.DeviceAttribute) -> bool:
     lists = (value.int_values, value.bool_values, value.string_values, value.version_values)
     return any(lists)

@@ -25,15 +25,7 @@ from dray.clock import utc_now
 from dray.driverkit import cdi
 from dray.driverkit.cdi import Edits
 from dray.driverkit.checkpoint import Checkpoint
-from dray.driverkit.driver import (
-    Allocated,
-    DeviceStatus,
-    Driver,
-    Outcome,
-    Prepared,
-    PrepareError,
-    Released,
-)
+from dray.driverkit.driver import Allocated, DeviceStatus, Driver, Prepared, PrepareError, Released
 from dray.driverkit.metadata import DescribedDevice, MetadataFiles
 
 log = logging.getLogger(__name__)
@@ -155,7 +147,7 @@ class PreparedClaims:
 
     async def _prepare_device(self, allocated: Allocated) -> Prepared:
         with _as_prepare_error(f"{self._driver.name} cannot prepare {allocated.name}"):
-            outcome: Outcome = await _result(self._driver.prepare(allocated))
+            outcome: Edits | Prepared = await _result(self._driver.prepare(allocated))
             return _checked(outcome if isinstance(outcome, Prepared) else Prepared(outcome))
 
     async def _give_up(self, begun: PreparedClaim, error: Exception) -> None:
@@ -169,18 +161,17 @@ class PreparedClaims:
         """Return this driver's devices of an allocation."""
         allocation = claim.status.allocation
         if allocation is None:
-            raise PrepareError(f"claim {_name(claim)} is not allocated")
+            metadata = claim.metadata
+            raise PrepareError(f"claim {metadata.namespace}/{metadata.name} is not allocated")
         with _as_prepare_error(f"{self._driver.name} cannot say what devices there are"):
             published = list(self._driver.devices())
             elsewhere = self._driver.devices_elsewhere()
-        ours = [
-            result for result in allocation.devices.results if result.driver == self._driver.name
-        ]
-        return [
-            Allocated(claim, result, _found(result, devices), self._config(claim, result))
-            for result in ours
-            for devices in (elsewhere.get(result.pool, published),)
-        ]
+        allocated = []
+        for result in allocation.devices.results:
+            if result.driver == self._driver.name:
+                device = _found(result, elsewhere.get(result.pool, published))
+                allocated.append(Allocated(claim, result, device, self._config(claim, result)))
+        return allocated
 
     def _config(
         self, claim: ResourceClaim, result: DeviceRequestAllocationResult
@@ -251,11 +242,8 @@ class PreparedClaims:
 
     def _dated(self, status: DeviceStatus, before: DeviceStatus | None = None) -> DeviceStatus:
         """Return the status with the time at which each condition changed last."""
-        known = (
-            {(condition.type, condition.status): condition for condition in before.conditions}
-            if before
-            else {}
-        )
+        old = before.conditions if before else ()
+        known = {(condition.type, condition.status): condition for condition in old}
         now = gotime.write(self._now())
         conditions = []
         for condition in status.conditions:
@@ -337,7 +325,3 @@ def _cdi_name(uid: str, device: PreparedDevice, *, with_pool: bool) -> str:
     pool = f"{device.pool.replace('/', '-')}-" if with_pool else ""
     share = f"-{device.share_id}" if device.share_id else ""
     return f"{uid}-{pool}{device.device}{share}"
-
-
-def _name(claim: ResourceClaim) -> str:
-    return f"{claim.metadata.namespace}/{claim.metadata.name}"

@@ -131,11 +131,11 @@ class Publisher:
     async def _reconcile(self, pool_id: PoolId) -> None:
         if self._is_paused():
             return
-        existing = {
-            summary.metadata.name: summary for summary in self._slices.find(_BY_POOL, pool_id)
-        }
+        found = self._slices.find(_BY_POOL, pool_id)
+        existing = {summary.metadata.name: summary for summary in found}
         offer = self._describe(pool_id)
-        wanted = _lay_out(offer)
+        slices = pool_layout.lay_out(offer.pool, 0, offer.owner) if offer else ()
+        wanted = {one.metadata.name: one for one in slices}
         marks = {name: await self._mark_of(summary) for name, summary in existing.items()}
         generation = _generation(existing.values(), marks, wanted)
         # A slice that exists though the cache does not show it yet is an error here: the pool is
@@ -148,7 +148,8 @@ class Publisher:
             elif marks[name] != _mark(one.spec) or current.spec.pool != made.spec.pool:
                 await self._replace(made)
         for name in existing.keys() - wanted.keys():
-            await self._delete(name)
+            with contextlib.suppress(errors.NotFound):
+                await self._client.delete(kinds.RESOURCE_SLICE, name)
 
     async def _mark_of(self, found: _Summary) -> _Mark | None:
         """Return the mark of a slice: cached for its revision, else read from the server."""
@@ -163,41 +164,27 @@ class Publisher:
         return self._written[name].mark
 
     async def _create(self, one: ResourceSlice) -> None:
+        """Create a slice with its driver as field manager; one process may publish for many."""
         body = _body(one)
         if self._labels:
             body["metadata"]["labels"] = self._labels
-        made = await self._in_name_of(one.spec.driver).create(kinds.RESOURCE_SLICE, body)
+        client = self._client.managed_by(one.spec.driver)
+        made = await client.create(kinds.RESOURCE_SLICE, body)
         self._remember(made, one.spec)
 
     async def _replace(self, one: ResourceSlice) -> None:
         """Replace the spec and keep the metadata that other clients wrote."""
         body = await self._client.get(kinds.RESOURCE_SLICE, one.metadata.name)
         body["spec"] = _body(one)["spec"]
-        made = await self._in_name_of(one.spec.driver).replace(kinds.RESOURCE_SLICE, body)
+        client = self._client.managed_by(one.spec.driver)
+        made = await client.replace(kinds.RESOURCE_SLICE, body)
         self._remember(made, one.spec)
-
-    def _in_name_of(self, driver: str) -> Client:
-        """Return a client whose field manager is the driver; one process may publish for many."""
-        return self._client.managed_by(driver)
-
-    async def _delete(self, name: str) -> None:
-        with contextlib.suppress(errors.NotFound):
-            await self._client.delete(kinds.RESOURCE_SLICE, name)
 
     def _remember(self, document: JsonObject, spec: ResourceSliceSpec | None = None) -> None:
         """Cache the mark of what was sent: a server may leave out fields that it does not know."""
         metadata = document["metadata"]
-        actual = spec or _spec_of(document)
+        actual = spec or msgspec.convert(canonical.prune_nulls(document), ResourceSlice).spec
         self._written[metadata["name"]] = _Written(metadata.get("generation", 0), _mark(actual))
-
-
-def _lay_out(offer: PoolToPublish | None) -> dict[str, ResourceSlice]:
-    if offer is None:
-        return {}
-    return {
-        resource_slice.metadata.name: resource_slice
-        for resource_slice in pool_layout.lay_out(offer.pool, 0, offer.owner)
-    }
 
 
 def _generation(
@@ -235,10 +222,6 @@ def _without_times(device: Device) -> Device:
         return device
     taints = tuple(msgspec.structs.replace(taint, time_added=None) for taint in device.taints)
     return msgspec.structs.replace(device, taints=taints)
-
-
-def _spec_of(document: JsonObject) -> ResourceSliceSpec:
-    return msgspec.convert(canonical.prune_nulls(document), ResourceSlice).spec
 
 
 def _body(one: ResourceSlice) -> JsonObject:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
@@ -56,34 +57,26 @@ class HealthFeed:
                     await changed.wait()
 
 
+@dataclass(frozen=True)
 class PluginServer:
     """Serves one driver. `serving` is entered when both sockets listen."""
 
-    def __init__(
-        self,
-        driver: str,
-        client: Client,
-        claims: PreparedClaims,
-        health: HealthFeed,
-        sockets: Sockets,
-        metrics: Metrics,
-        prepared: Callable[[str], None],
-    ) -> None:
-        self._driver = driver
-        self._client = client
-        self._claims = claims
-        self._health = health
-        self._sockets = sockets
-        self._metrics = metrics
-        self._prepared = prepared
-        self.registered = asyncio.Event()
-        """Set when a node agent has registered the driver."""
+    driver: str
+    client: Client
+    claims: PreparedClaims
+    health: HealthFeed
+    sockets: Sockets
+    metrics: Metrics
+    prepared: Callable[[str], None]
+    """Called with the uid of each claim that was prepared."""
+    registered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a node agent has registered the driver."""
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Serve while the block runs; calls are served before the registration invites them."""
-        calls = Listener(self._sockets.plugin, self._add_calls)
-        registration = Listener(self._sockets.registration, self._add_registration)
+        calls = Listener(self.sockets.plugin, self._add_calls)
+        registration = Listener(self.sockets.registration, self._add_registration)
         async with calls.listening(), registration.listening():
             yield
 
@@ -103,17 +96,17 @@ class PluginServer:
         async def info(_request: Any, _context: Any) -> Any:
             return messages.PluginInfo(
                 type=services.PLUGIN_TYPE,
-                name=self._driver,
-                endpoint=str(self._sockets.plugin),
+                name=self.driver,
+                endpoint=str(self.sockets.plugin),
                 supported_versions=[service.version for service in (*_DRA, *_HEALTH)],
             )
 
         async def notify(status: Any, context: Any) -> Any:
             if not status.plugin_registered:
-                log.error("%s was not registered: %s", self._driver, status.error)
+                log.error("%s was not registered: %s", self.driver, status.error)
                 await context.abort(grpc.StatusCode.UNKNOWN, f"not registered: {status.error}")
-            log.info("%s is registered with the node", self._driver)
-            self._metrics.registrations.add(self._driver)
+            log.info("%s is registered with the node", self.driver)
+            self.metrics.registrations.add(self.driver)
             self.registered.set()
             return messages.RegistrationStatusResponse()
 
@@ -134,7 +127,7 @@ class PluginServer:
             response = messages.NodeUnprepareResourcesResponse()
             for claim in request.claims:
                 answer = response.claims[claim.uid]
-                work = self._claims.unprepare(claim.uid)
+                work = self.claims.unprepare(claim.uid)
                 _, answer.error = await self._outcome("unprepare", work)
             return response
 
@@ -142,17 +135,17 @@ class PluginServer:
 
     async def _prepare(self, asked: Any) -> Sequence[PreparedDevice]:
         """Read the claim from the API server; the node agent sends only its name."""
-        document = await self._client.get(kinds.RESOURCE_CLAIM, asked.name, asked.namespace)
+        document = await self.client.get(kinds.RESOURCE_CLAIM, asked.name, asked.namespace)
         claim = msgspec.convert(canonical.prune_nulls(document), ResourceClaim)
         if claim.metadata.uid != asked.uid:
             raise PrepareError(f"claim {asked.namespace}/{asked.name} was replaced by another")
-        devices = await self._claims.prepare(claim)
-        self._prepared(claim.metadata.uid)
+        devices = await self.claims.prepare(claim)
+        self.prepared(claim.metadata.uid)
         return devices
 
     async def _outcome(self, operation: str, work: Awaitable[Any]) -> tuple[Any, str]:
         """Run work for one claim and return its result or error; other claims of the call go on."""
-        with self._metrics.timed(operation) as timing:
+        with self.metrics.timed(operation) as timing:
             try:
                 return await work, ""
             except (PrepareError, errors.StatusError, OSError) as error:
@@ -163,12 +156,10 @@ class PluginServer:
         messages = service.messages
 
         async def watch(_request: Any, _context: Any) -> AsyncIterator[Any]:
-            async for current in self._health:
+            async for current in self.health:
                 now = int(time.time())
                 yield messages.NodeWatchResourcesResponse(
-                    devices=[
-                        _health(messages, self._health.pool, report, now) for report in current
-                    ]
+                    devices=[_health(messages, self.health.pool, report, now) for report in current]
                 )
 
         return watch

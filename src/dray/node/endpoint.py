@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import itertools
 import logging
 import ssl
 import tempfile
@@ -37,8 +38,10 @@ SHUTDOWN_SECONDS: Final = 1.0
 MAX_LINE_BYTES: Final = 2**18
 """The limit of the request line, which has the arguments of a command."""
 
-Find = Callable[[str, str], "ContainerAccess | None"]
+Find = Callable[[str, str], ContainerAccess | None]
 """Finds the containers of a pod by its namespace and name; None where it is not here."""
+Operation = Callable[[web.BaseRequest, ContainerAccess, str], Awaitable[web.StreamResponse]]
+"""Answers a request for one container of a pod."""
 
 
 @dataclass(frozen=True)
@@ -93,31 +96,25 @@ class Endpoint:
         refusal = self._refusal(request)
         if refusal:
             return web.Response(status=403, text=refusal)
+        operations: dict[str, Operation] = {
+            remote_command.LOGS: self._logs,
+            remote_command.EXEC: self._exec,
+            remote_command.ATTACH: self._attach,
+        }
         match request.path.strip("/").split("/"):
-            case [remote_command.LOGS, namespace, pod, container]:
-                return await self._answered(self._logs, request, namespace, pod, container)
-            case [remote_command.EXEC, namespace, pod, container]:
-                return await self._answered(self._exec, request, namespace, pod, container)
-            case [remote_command.ATTACH, namespace, pod, container]:
-                return await self._answered(self._attach, request, namespace, pod, container)
+            case [name, namespace, pod, container] if name in operations:
+                return await self._answered(operations[name], request, namespace, pod, container)
         return web.Response(status=404, text="404 page not found")
 
     def _refusal(self, request: web.BaseRequest) -> str:
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport else None
-        subject = {
-            key: value for part in (certificate or {}).get("subject", ()) for key, value in part
-        }
-        name = subject.get("commonName", "")
+        subject = itertools.chain.from_iterable((certificate or {}).get("subject", ()))
+        name = dict(subject).get("commonName", "")
         return "" if name in self._identity.clients else f"{name!r} may not ask this node"
 
     async def _answered(
-        self,
-        answer: Callable[[web.BaseRequest, ContainerAccess, str], Awaitable[web.StreamResponse]],
-        request: web.BaseRequest,
-        namespace: str,
-        pod: str,
-        container: str,
+        self, answer: Operation, request: web.BaseRequest, namespace: str, pod: str, container: str
     ) -> web.StreamResponse:
         containers = self._find(namespace, pod)
         if containers is None or not containers.has_container(container):

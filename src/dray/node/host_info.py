@@ -18,7 +18,8 @@ def node(name: str, labels: dict[str, str]) -> Node:
     """Return the Node of the local host, with its whole capacity as allocatable."""
     machine = platform.machine()
     architecture = _ARCHITECTURES.get(machine, machine)
-    sizes = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": str(MAX_PODS)}
+    memory_kib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
+    sizes = {"cpu": str(os.cpu_count() or 1), "memory": f"{memory_kib}Ki", "pods": str(MAX_PODS)}
     info = NodeSystemInfo(
         machine_id=_first_line("/etc/machine-id"),
         boot_id=_first_line("/proc/sys/kernel/random/boot_id"),
@@ -33,10 +34,6 @@ def node(name: str, labels: dict[str, str]) -> Node:
     }
     status = NodeStatus(capacity=sizes, allocatable=sizes, node_info=info)
     return Node(metadata=ObjectMeta(name=name, labels={**known, **labels}), status=status)
-
-
-def _memory_kib() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
 
 
 def _first_line(path: str) -> str:

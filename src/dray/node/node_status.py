@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dray.api import http_messages, kinds, well_known
+from dray.api import kinds, well_known
 from dray.api.features import Features
 from dray.api.remote_command import CERTIFICATE_ANNOTATION
 from dray.api.types.meta import JsonObject
@@ -15,6 +15,7 @@ from dray.api.types.nodes import Node
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
+from dray.node.status_writes import patch_status
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,7 @@ class NodeStatusUpdater:
             return
         annotations = {CERTIFICATE_ANNOTATION: self._certificate}
         await self._client.patch(kinds.NODE, self._name, {"metadata": {"annotations": annotations}})
-        await self._client.patch(
-            kinds.NODE,
-            self._name,
-            {"status": self._status()},
-            subresource="status",
-            patch_type=http_messages.STRATEGIC_MERGE_PATCH,
-        )
+        await patch_status(self._client, kinds.NODE, self._name, {"status": self._status()})
 
     @property
     def _certificate(self) -> str:

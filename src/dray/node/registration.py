@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 import datetime
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
-from dray.api import errors, http_messages, kinds
+from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.semantics.conditions import is_condition_true
 from dray.api.types.meta import JsonObject, ObjectMeta, Wire
@@ -25,6 +25,7 @@ from dray.api.well_known import LEASE_ANNOTATION, NODE_LEASE_NAMESPACE
 from dray.client.api_client import EVERYTHING, Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
+from dray.node.status_writes import patch_status
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,6 @@ FIELD_MANAGER = "dray-node"
 """The field manager of node agents, also when they register."""
 LEASE_SECONDS, RENEW_SECONDS = 40, 10.0
 KUBELET_VERSION = "v1.37.0"
-_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 _UNPRESSED = {
     "MemoryPressure": ("KubeletHasSufficientMemory", "node has sufficient memory available"),
     "DiskPressure": ("KubeletHasNoDiskPressure", "node has no disk pressure"),
@@ -82,19 +82,15 @@ class Registration:
     ) -> None:
         self._client = client
         self._unregistered = {node.metadata.name: node for node in nodes}
-        self._addresses = {
+        self.addresses = {
             name: host_address(number) for number, name in enumerate(self._unregistered)
         }
+        """The address of each node."""
         self._lease, self._runtime = lease, runtime
         self._now = now
         self._renew_seconds = renew_seconds
         self._nodes: Cache[_Registered] = Cache(client, kinds.NODE, _Registered, selection)
         self._controller: Controller[str] = Controller("registration", self._reconcile, workers=16)
-
-    @property
-    def addresses(self) -> Mapping[str, str]:
-        """The address of each node."""
-        return self._addresses
 
     @property
     def is_complete(self) -> bool:
@@ -121,7 +117,7 @@ class Registration:
         if new is not None and found is None:
             with contextlib.suppress(errors.AlreadyExists):
                 await self._client.create(kinds.NODE, self._body(new))
-        elif name in self._addresses and found is not None:
+        elif name in self.addresses and found is not None:
             await self._renew(found)
         self._unregistered.pop(name, None)
 
@@ -137,13 +133,7 @@ class Registration:
                 "conditions": list(self._conditions()),
                 "nodeInfo": {"containerRuntimeVersion": version},
             }
-            await self._client.patch(
-                kinds.NODE,
-                name,
-                {"status": news},
-                subresource="status",
-                patch_type=http_messages.STRATEGIC_MERGE_PATCH,
-            )
+            await patch_status(self._client, kinds.NODE, name, {"status": news})
 
     def _body(self, node: Node) -> JsonObject:
         body: JsonObject = msgspec.to_builtins(node)
@@ -152,7 +142,7 @@ class Registration:
         status = body.setdefault("status", {})
         status["conditions"] = list(self._conditions())
         status["addresses"] = [
-            {"type": "InternalIP", "address": self._addresses[name]},
+            {"type": "InternalIP", "address": self.addresses[name]},
             {"type": "Hostname", "address": name},
         ]
         status["nodeInfo"] = {**_node_info(self._runtime), **status.get("nodeInfo", {})}
@@ -161,8 +151,7 @@ class Registration:
     def _conditions(self) -> Iterable[JsonObject]:
         time = gotime.write(self._now())
         times = {"lastHeartbeatTime": time, "lastTransitionTime": time}
-        for type_ in _PRESSURES:
-            reason, message = _UNPRESSED[type_]
+        for type_, (reason, message) in _UNPRESSED.items():
             yield {"type": type_, "status": "False", "reason": reason, "message": message, **times}
         ready = {"reason": "KubeletReady", "message": "the node agent is posting ready status"}
         yield {"type": "Ready", "status": "True", **ready, **times}
@@ -200,15 +189,11 @@ def _runtime_version(runtime: str) -> str:
 
 
 def _node_info(runtime: str) -> dict[str, str]:
-    return {
-        "machineID": "",
-        "systemUUID": "",
-        "bootID": "",
-        "kernelVersion": "",
+    required = ("machineID", "systemUUID", "bootID", "kernelVersion", "kubeProxyVersion")
+    return dict.fromkeys(required, "") | {
         "osImage": "dray",
         "containerRuntimeVersion": _runtime_version(runtime),
         "kubeletVersion": KUBELET_VERSION,
-        "kubeProxyVersion": "",
         "operatingSystem": "linux",
         "architecture": "amd64",
     }

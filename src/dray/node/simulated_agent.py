@@ -11,7 +11,7 @@ import contextlib
 import datetime
 from collections.abc import Callable, Mapping
 
-from dray.api import errors, http_messages, kinds, well_known
+from dray.api import errors, kinds, well_known
 from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_status
 from dray.api.types.meta import JsonObject
@@ -24,6 +24,7 @@ from dray.client.events import Recorder
 from dray.node.devices import claim_access
 from dray.node.pods import status_patches
 from dray.node.runtimes import simulated
+from dray.node.status_writes import patch_status
 
 BOUND = ObjectSelection(field_selector="spec.nodeName!=")
 COMPONENT = "kubelet"
@@ -70,13 +71,8 @@ class SimulatedAgent:
         pod = change.new
         if pod is None:
             self._forget(change.old)
-        elif pod.spec.node_name in self._addresses and self._has_work(pod):
+        elif pod.spec.node_name in self._addresses and _has_work(pod):
             self._controller.queue.add(change.key)
-
-    def _has_work(self, pod: Pod) -> bool:
-        if pod.metadata.deletion_timestamp is not None:
-            return True
-        return not pod_status.has_ended(pod)
 
     def _forget(self, pod: Pod | None) -> None:
         if pod is not None:
@@ -158,14 +154,12 @@ class SimulatedAgent:
         return stops_at - clock
 
     async def _report(self, pod: Pod, patch: JsonObject) -> None:
-        await self._client.patch(
-            kinds.POD,
-            pod.metadata.name,
-            patch,
-            pod.metadata.namespace,
-            subresource="status",
-            patch_type=http_messages.STRATEGIC_MERGE_PATCH,
-        )
+        metadata = pod.metadata
+        await patch_status(self._client, kinds.POD, metadata.name, patch, metadata.namespace)
+
+
+def _has_work(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None or not pod_status.has_ended(pod)
 
 
 def _clock() -> float:

@@ -44,29 +44,23 @@ def of_partition(host: Host, gpu: Gpu, shown: Shown, device: str) -> Edits:
 def _edits(host: Host, nodes: list[str], names: dict[str, str]) -> Edits:
     # "void" keeps NVIDIA's own container runtime from adding every GPU of the machine.
     env = {"NVIDIA_VISIBLE_DEVICES": "void", **names}
-    folders = _unusual_folders(host)
-    if folders:
+    if folders := sorted(_library_folders(host) - set(hosts.DEFAULT_LIBRARY_FOLDERS)):
         env["LD_LIBRARY_PATH"] = ":".join(folders)
     return Edits(
         env=env,
         device_nodes=tuple(DeviceNode(path) for path in (*host.common_nodes(), *nodes)),
-        mounts=(*_libraries(host), *_programs(host), *_sockets(host)),
+        mounts=tuple(_mounts(host)),
         hooks=tuple(_hooks(host)),
     )
 
 
-def _libraries(host: Host) -> Iterator[Mount]:
+def _mounts(host: Host) -> Iterator[Mount]:
+    """Yield the mounts of libraries, programs and sockets."""
     for file in host.libraries:
         yield Mount(str(file.real), str(file.target))
-
-
-def _programs(host: Host) -> Iterator[Mount]:
     for file in host.programs:
         is_usual = str(file.real.parent) in hosts.PROGRAM_FOLDERS
         yield Mount(str(file.real), str(file.target if is_usual else ELSEWHERE / file.name))
-
-
-def _sockets(host: Host) -> Iterator[Mount]:
     for path in SOCKETS:
         if host.sees(path).exists():
             yield Mount(path, path, ("rw", "nosuid", "nodev", "bind"))
@@ -80,10 +74,6 @@ def _hooks(host: Host) -> Iterator[Hook]:
     arguments = tuple(part for folder in folders for part in ("--folder", folder))
     name = PurePosixPath(HOOK_TOOL).name
     yield Hook("createContainer", HOOK_TOOL, (name, "update-ldcache", *arguments))
-
-
-def _unusual_folders(host: Host) -> list[str]:
-    return sorted(_library_folders(host) - set(hosts.DEFAULT_LIBRARY_FOLDERS))
 
 
 def _library_folders(host: Host) -> set[str]:

@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dray import driverkit
-from dray.api.types.dra import (
-    CapacityRequestPolicy,
-    CapacityRequestPolicyRange,
-    Device,
-    DeviceAttribute,
-    DeviceCapacity,
-)
+from dray.api.types import dra
+from dray.api.types.dra import Device, DeviceAttribute, DeviceCapacity
 from dray.drivers.nvidia.hardware import Gpu, MigProfile, Placement, Versions
 
 DRIVER: Final = "gpu.nvidia.com"
@@ -25,18 +20,10 @@ PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 MEMORY: Final = "memory"
 MIB: Final = 2**20
-_OF_THE_WHOLE: Final = frozenset(
-    {
-        UUID,
-        "index",
-        "minor",
-        "powerLimitWatts",
-        "thermalSlowdownCelsius",
-        "thermalShutdownCelsius",
-        "persistence",
-        "nvlinks",
-    }
-)
+_OF_THE_WHOLE: Final = (
+    UUID, "index", "minor", "powerLimitWatts", "thermalSlowdownCelsius", "thermalShutdownCelsius",
+    "persistence", "nvlinks",
+)  # fmt: skip
 _NOT_IN_NAMES = re.compile("[^a-z0-9]+")
 
 Attributes = dict[str, DeviceAttribute]
@@ -62,18 +49,20 @@ def partition_name(gpu: Gpu, profile: MigProfile, placement: Placement) -> str:
 
 
 def whole(gpu: Gpu, topology: HostTopology) -> Device:
+    mebibytes, rest = divmod(gpu.memory_bytes, MIB)
+    memory = str(gpu.memory_bytes) if rest else f"{mebibytes}Mi"
     return Device(
         name=gpu_name(gpu),
         attributes=_attributes(gpu, topology),
-        capacity={MEMORY: DeviceCapacity(_bytes(gpu.memory_bytes))},
+        capacity={MEMORY: DeviceCapacity(memory)},
     )
 
 
 def shared(device: Device) -> Device:
     """Return a GPU that several claims can share by memory."""
     memory = device.capacity[MEMORY].value
-    policy = CapacityRequestPolicy(
-        default=memory, valid_range=CapacityRequestPolicyRange(min="1Mi", step="1Mi")
+    policy = dra.CapacityRequestPolicy(
+        default=memory, valid_range=dra.CapacityRequestPolicyRange(min="1Mi", step="1Mi")
     )
     return Device(
         name=device.name,
@@ -101,18 +90,16 @@ def partition(parent: Device, name: str, profile: MigProfile, placement: Placeme
 
 
 def capacities(profile: MigProfile) -> dict[str, DeviceCapacity]:
-    return {
-        name: DeviceCapacity(value)
-        for name, value in {
-            "multiprocessors": str(profile.multiprocessors),
-            "copyEngines": str(profile.copy_engines),
-            "decoders": str(profile.decoders),
-            "encoders": str(profile.encoders),
-            "jpegEngines": str(profile.jpeg_engines),
-            "ofaEngines": str(profile.ofa_engines),
-            MEMORY: f"{profile.memory_mebibytes}Mi",
-        }.items()
+    amounts = {
+        "multiprocessors": profile.multiprocessors,
+        "copyEngines": profile.copy_engines,
+        "decoders": profile.decoders,
+        "encoders": profile.encoders,
+        "jpegEngines": profile.jpeg_engines,
+        "ofaEngines": profile.ofa_engines,
+        MEMORY: f"{profile.memory_mebibytes}Mi",
     }
+    return {name: DeviceCapacity(str(amount)) for name, amount in amounts.items()}
 
 
 def text(value: str) -> DeviceAttribute:
@@ -164,7 +151,3 @@ def _version(numbers: Iterable[int]) -> DeviceAttribute:
 
 def _numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)] or [0]
-
-
-def _bytes(count: int) -> str:
-    return f"{count // MIB}Mi" if count % MIB == 0 else str(count)

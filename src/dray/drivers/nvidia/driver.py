@@ -12,40 +12,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
+from dray import driverkit
 from dray.api.formats import quantity
 from dray.api.types.dra import CounterSet, Device, ResourceClaim
 from dray.driverkit import cdi
 from dray.driverkit.cdi import Edits
-from dray.driverkit.driver import (
-    Allocated,
-    DeviceHealth,
-    DeviceStatus,
-    Driver,
-    Prepared,
-    PrepareError,
-    Released,
-)
-from dray.drivers.nvidia import cdi_edits, config, devices, health, nvml
+from dray.driverkit.driver import Allocated, DeviceHealth, Driver, Prepared, PrepareError, Released
+from dray.drivers.nvidia import cdi_edits, config, devices, health, inventory, nvml
 from dray.drivers.nvidia.cdi_edits import Shown
 from dray.drivers.nvidia.config import ConfigError, Mps, Sharing
-from dray.drivers.nvidia.hardware import GpuUnavailable, Hardware, HardwareError, Placement
+from dray.drivers.nvidia.hardware import GpuUnavailable, Hardware, HardwareError, Place
 from dray.drivers.nvidia.health import QUIET_SECONDS, HealthWatch, Report
 from dray.drivers.nvidia.host import Host
-from dray.drivers.nvidia.inventory import (
-    ExistingPartition,
-    Machine,
-    Part,
-    PossiblePartition,
-    Settings,
-    WholeGpu,
-)
+from dray.drivers.nvidia.inventory import ExistingPartition, Part, PossiblePartition, WholeGpu
 from dray.drivers.nvidia.partition_state import GpuState
 from dray.drivers.nvidia.sharing import Commands, SharingRequest, SharingState
 
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
 ADVICE: Final = "ask for MPS in the claim's configuration if they need a limit"
-Place = tuple[int, Placement]
-"""A profile's number and the memory slices it lies on."""
 T = TypeVar("T")
 
 
@@ -53,7 +37,7 @@ T = TypeVar("T")
 class Options:
     """The settings of the driver."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: inventory.Settings = field(default_factory=inventory.Settings)
     skipped_xids: frozenset[int] = frozenset()
     quiet_seconds: float = QUIET_SECONDS
 
@@ -76,7 +60,7 @@ class NvidiaDriver(Driver):
         chosen = options or Options()
         self._hardware = hardware
         self._host = host or Host()
-        self._machine = Machine(hardware, self._host, chosen.settings)
+        self._machine = inventory.Machine(hardware, self._host, chosen.settings)
         self._watch = HealthWatch(
             hardware, skipped_xids=chosen.skipped_xids, quiet_seconds=chosen.quiet_seconds
         )
@@ -98,7 +82,8 @@ class NvidiaDriver(Driver):
         return await self._alone(lambda: self._prepare(allocated))
 
     async def unprepare(self, released: Released) -> None:
-        await self._alone(lambda: self._release(_key_of_released(released)))
+        key = f"{released.claim_uid}/{released.name}/{released.share_id or ''}"
+        await self._alone(lambda: self._release(key))
 
     async def health(self) -> Iterable[DeviceHealth]:
         return await self._alone(self._look)
@@ -188,11 +173,6 @@ class NvidiaDriver(Driver):
         return None
 
 
-def discover(folder: Path, options: Options | None = None) -> NvidiaDriver | None:
-    """Return the driver for the GPUs of this host, or None where it has none."""
-    return find(folder, options) if nvml.is_here() else None
-
-
 def find(folder: Path, options: Options | None = None, root: Path = Path("/")) -> NvidiaDriver:
     """Return the driver for the host whose files are at `root`. Raises GpuUnavailable."""
     is_elsewhere = root != Path("/")
@@ -228,7 +208,7 @@ def _prepared(edits: Edits, uuid: str, parent: str = "") -> Prepared:
     if parent and parent != uuid:
         data[devices.PARENT] = parent
     attributes = {devices.UUID: devices.text(uuid)}
-    return Prepared(edits, DeviceStatus(data=data), attributes)
+    return Prepared(edits, driverkit.DeviceStatus(data=data), attributes)
 
 
 def _place(part: Part) -> Place | None:
@@ -252,7 +232,3 @@ def _number(allocated: Allocated) -> int:
 def _key(allocated: Allocated) -> str:
     result = allocated.result
     return f"{allocated.claim.metadata.uid}/{result.device}/{result.share_id or ''}"
-
-
-def _key_of_released(released: Released) -> str:
-    return f"{released.claim_uid}/{released.name}/{released.share_id or ''}"

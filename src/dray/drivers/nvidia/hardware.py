@@ -82,6 +82,10 @@ class Placement:
         return range(self.start, self.start + self.size)
 
 
+Place = tuple[int, Placement]
+"""A profile's number and the memory slices it lies on."""
+
+
 @dataclass(frozen=True)
 class MigProfile:
     """A MIG profile: one size of partition."""

@@ -106,11 +106,8 @@ class HealthWatch:
 
     def _recent(self) -> list[Report]:
         oldest = self._clock() - self._quiet_seconds
-        self._remembered = {
-            key: remembered
-            for key, remembered in self._remembered.items()
-            if remembered.at > oldest
-        }
+        recent = (entry for entry in self._remembered.items() if entry[1].at > oldest)
+        self._remembered = dict(recent)
         return [remembered.report for remembered in self._remembered.values()]
 
     def _remember(self, report: Report) -> None:

@@ -19,56 +19,30 @@ from dray.drivers.nvidia.hardware import HardwareError
 
 CAPABILITIES_FOLDER: Final = "/dev/nvidia-caps"
 COMMON_NODES: Final = (
-    "/dev/nvidiactl",
-    "/dev/nvidia-uvm",
-    "/dev/nvidia-uvm-tools",
-    "/dev/nvidia-modeset",
-)
+    "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset",
+)  # fmt: skip
 LIBRARIES: Final = (
-    "libcuda",
-    "libcudadebugger",
-    "libnvcuvid",
-    "libnvidia-allocator",
-    "libnvidia-cfg",
-    "libnvidia-encode",
-    "libnvidia-gpucomp",
-    "libnvidia-ml",
-    "libnvidia-nvvm",
-    "libnvidia-opencl",
-    "libnvidia-opticalflow",
-    "libnvidia-pkcs11",
-    "libnvidia-pkcs11-openssl3",
-    "libnvidia-ptxjitcompiler",
-    "libnvidia-sandboxutils",
-)
+    "libcuda", "libcudadebugger", "libnvcuvid", "libnvidia-allocator", "libnvidia-cfg",
+    "libnvidia-encode", "libnvidia-gpucomp", "libnvidia-ml", "libnvidia-nvvm", "libnvidia-opencl",
+    "libnvidia-opticalflow", "libnvidia-pkcs11", "libnvidia-pkcs11-openssl3",
+    "libnvidia-ptxjitcompiler", "libnvidia-sandboxutils",
+)  # fmt: skip
 PROGRAMS: Final = (
-    "nvidia-smi",
-    "nvidia-debugdump",
-    "nvidia-cuda-mps-control",
-    "nvidia-cuda-mps-server",
-)
+    "nvidia-smi", "nvidia-debugdump", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server",
+)  # fmt: skip
 DEFAULT_LIBRARY_FOLDERS: Final = (
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib",
-    "/lib/x86_64-linux-gnu",
-    "/lib/aarch64-linux-gnu",
-    "/lib64",
-)
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib",
+    "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64",
+)  # fmt: skip
 """The linker's default directories."""
 VENDOR_LIBRARY_FOLDERS: Final = (
-    "/usr/local/nvidia/lib64",
-    "/usr/local/nvidia/lib",
-    "/opt/nvidia/lib64",
+    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/opt/nvidia/lib64",
     "/home/kubernetes/bin/nvidia/lib64",
-)
+)  # fmt: skip
 PROGRAM_FOLDERS: Final = ("/usr/bin", "/usr/local/bin", "/bin", "/usr/sbin")
 VENDOR_PROGRAM_FOLDERS: Final = (
-    "/usr/local/nvidia/bin",
-    "/opt/nvidia/bin",
-    "/home/kubernetes/bin/nvidia/bin",
-)
+    "/usr/local/nvidia/bin", "/opt/nvidia/bin", "/home/kubernetes/bin/nvidia/bin",
+)  # fmt: skip
 _MINOR = re.compile(r"^DeviceFileMinor:\s*(\d+)$", re.MULTILINE)
 _MAJOR = re.compile(r"^\s*(\d+) nvidia-caps$", re.MULTILINE)
 _LISTED = re.compile(r"=> (\S+)$", re.MULTILINE)
@@ -107,11 +81,11 @@ class Host:
 
     def common_nodes(self) -> list[str]:
         """Return the device nodes that every user of any GPU needs."""
-        return [node for node in COMMON_NODES if self._on(node).exists()]
+        return [node for node in COMMON_NODES if self.sees(node).exists()]
 
     def gpu_node(self, minor: int) -> str:
         node = f"/dev/nvidia{minor}"
-        if not self._on(node).exists():
+        if not self.sees(node).exists():
             raise HardwareError(f"there is no device node {node}")
         return node
 
@@ -127,7 +101,7 @@ class Host:
             raise HardwareError(f"{grant} names no device")
         number = int(found[1])
         node = f"{CAPABILITIES_FOLDER}/nvidia-cap{number}"
-        if not self._on(node).exists():
+        if not self.sees(node).exists():
             self._make_node(node, number)
         return node
 
@@ -136,7 +110,7 @@ class Host:
         major = _MAJOR.search(self._read("/proc/devices"))
         if major is None:
             raise HardwareError("the NVIDIA driver has no capability devices")
-        path = self._on(node)
+        path = self.sees(node)
         try:
             path.parent.mkdir(exist_ok=True)
             os.mknod(path, stat.S_IFCHR | 0o444, os.makedev(int(major[1]), number))
@@ -146,31 +120,22 @@ class Host:
 
     def pcie_root(self, bus_id: str) -> str | None:
         """Return the root complex above a device, as `pci0000:00`, or None."""
-        for part in self._device_path(bus_id).parts:
-            if _PCI_ROOT.fullmatch(part):
-                return part
-        return None
+        path = self.sees(f"/sys/bus/pci/devices/{bus_id}").resolve()
+        return next((part for part in path.parts if _PCI_ROOT.fullmatch(part)), None)
 
     def numa_node(self, bus_id: str) -> int | None:
         try:
-            node = int((self._on(f"/sys/bus/pci/devices/{bus_id}") / "numa_node").read_text())
+            node = int((self.sees(f"/sys/bus/pci/devices/{bus_id}") / "numa_node").read_text())
         except (OSError, ValueError):
             return None
         return node if node >= 0 else None
-
-    def _device_path(self, bus_id: str) -> Path:
-        path = self._on(f"/sys/bus/pci/devices/{bus_id}")
-        try:
-            return path.resolve(strict=True)
-        except OSError:
-            return Path()
 
     @functools.cached_property
     def libraries(self) -> tuple[VendorFile, ...]:
         """Return the vendor's libraries under every name that programs open."""
         found: dict[str, VendorFile] = {}
         for folder in self._library_folders():
-            for path in self._entries(folder):
+            for path in sorted(folder / entry.name for entry in self.sees(str(folder)).iterdir()):
                 stem, separator, _ = path.name.partition(".so.")
                 if separator and stem in LIBRARIES:
                     found.setdefault(path.name, VendorFile(self._real(path), path.name))
@@ -184,7 +149,7 @@ class Host:
 
     def library(self, name: str) -> Path | None:
         """Return the path of a library as this process sees it, or None where it is missing."""
-        found = (self._on(str(file.real)) for file in self.libraries if file.name == name)
+        found = (self.sees(str(file.real)) for file in self.libraries if file.name == name)
         return next(found, None)
 
     def program(self, name: str) -> PurePosixPath | None:
@@ -194,29 +159,25 @@ class Host:
         """Resolve links within `root`."""
         current = path
         for _ in range(8):
-            seen = self._on(str(current))
+            seen = self.sees(str(current))
             if not seen.is_symlink():
                 break
             current = PurePosixPath(os.path.normpath(current.parent / os.readlink(seen)))
         return current
-
-    def sees(self, path: str) -> Path:
-        """Return the path of a host's file as this process sees it."""
-        return self._on(path)
 
     def _library_folders(self) -> Iterator[PurePosixPath]:
         known = (*DEFAULT_LIBRARY_FOLDERS, *VENDOR_LIBRARY_FOLDERS)
         folders = dict.fromkeys([*map(PurePosixPath, known), *self._cached_folders()])
         seen = set()
         for folder in folders:
-            real = self._on(str(folder)).resolve()
+            real = self.sees(str(folder)).resolve()
             if real not in seen and real.is_dir():
                 seen.add(real)
                 yield folder
 
     def _cached_folders(self) -> Iterable[PurePosixPath]:
         """Yield the directories of the vendor's libraries in the linker's cache."""
-        command = ["ldconfig", "-p", "-C", str(self._on("/etc/ld.so.cache"))]
+        command = ["ldconfig", "-p", "-C", str(self.sees("/etc/ld.so.cache"))]
         try:
             listed = subprocess.run(
                 command, capture_output=True, text=True, timeout=_ASK_SECONDS, check=True
@@ -227,19 +188,16 @@ class Host:
             if path.name.startswith(("libcuda.so", "libnvidia-ml.so")):
                 yield path.parent
 
-    def _entries(self, folder: PurePosixPath) -> list[PurePosixPath]:
-        names = sorted(entry.name for entry in self._on(str(folder)).iterdir())
-        return [folder / name for name in names]
-
     def _first(self, paths: Iterable[PurePosixPath]) -> PurePosixPath | None:
         reals = map(self._real, paths)
-        return next((path for path in reals if self._on(str(path)).is_file()), None)
+        return next((path for path in reals if self.sees(str(path)).is_file()), None)
 
     def _read(self, path: str) -> str:
         try:
-            return self._on(path).read_text("ascii")
+            return self.sees(path).read_text("ascii")
         except OSError as error:
             raise HardwareError(f"cannot read {path}: {error.strerror}") from error
 
-    def _on(self, path: str) -> Path:
+    def sees(self, path: str) -> Path:
+        """Return the path of a host's file as this process sees it."""
         return self._root / path.lstrip("/")

@@ -12,14 +12,7 @@ import msgspec
 from dray.api.types.dra import CounterSet, Device
 from dray.drivers.nvidia import devices, partitions
 from dray.drivers.nvidia.devices import HostTopology
-from dray.drivers.nvidia.hardware import (
-    ComputeInstance,
-    Gpu,
-    Hardware,
-    Instance,
-    MigProfile,
-    Placement,
-)
+from dray.drivers.nvidia.hardware import ComputeInstance, Gpu, Hardware, Instance, MigProfile, Place
 from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.partition_state import GpuState
 from dray.drivers.nvidia.partitions import Cut
@@ -81,10 +74,8 @@ class Machine:
         versions = hardware.versions()
         self._gpus: dict[str, tuple[Gpu, Device]] = {}
         for gpu in hardware.gpus():
-            bus = gpu.pci_bus_id
-            topology = HostTopology(
-                settings.node, versions, host.pcie_root(bus), host.numa_node(bus)
-            )
+            root, numa_node = host.pcie_root(gpu.pci_bus_id), host.numa_node(gpu.pci_bus_id)
+            topology = HostTopology(settings.node, versions, root, numa_node)
             self._gpus[gpu.uuid] = gpu, devices.whole(gpu, topology)
         self._profiles: dict[str, Sequence[MigProfile]] = {}
         self._looks: list[_Look] = []
@@ -110,19 +101,13 @@ class Machine:
             self._profiles[uuid] = self._hardware.profiles(uuid)
         is_on = self._hardware.is_partitioned(uuid)
         existing = self._hardware.instances(uuid) if is_on else ()
-        return _Look(
-            gpu,
-            device,
-            self._settings,
-            self._profiles[uuid],
-            is_on,
-            tuple(
-                (instance, tuple(self._hardware.compute_instances(uuid, instance.id)))
-                for instance in existing
-                if not state.is_ours(uuid, instance)
-            ),
-            frozenset(state.held_places(uuid)),
+        foreign = tuple(
+            (instance, tuple(self._hardware.compute_instances(uuid, instance.id)))
+            for instance in existing
+            if not state.is_ours(uuid, instance)
         )
+        profiles, held = self._profiles[uuid], frozenset(state.held_places(uuid))
+        return _Look(gpu, device, self._settings, profiles, is_on, foreign, held)
 
 
 @dataclass(frozen=True)
@@ -135,7 +120,7 @@ class _Look:
     profiles: Sequence[MigProfile] = ()
     is_on: bool = False
     foreign: tuple[tuple[Instance, Compute], ...] = ()
-    held: frozenset[tuple[int, Placement]] = frozenset()
+    held: frozenset[Place] = frozenset()
 
     @property
     def _is_cut_on_demand(self) -> bool:

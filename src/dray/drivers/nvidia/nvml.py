@@ -10,55 +10,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from dray.drivers.nvidia.hardware import (
-    ComputeInstance,
-    Fabric,
-    Gpu,
-    GpuCondition,
-    GpuFault,
-    GpuUnavailable,
-    GpuUnsupported,
-    HardwareError,
-    Instance,
-    InUse,
-    Lost,
-    MigProfile,
-    Placement,
-    ResetRequired,
-    Versions,
-)
+from dray.drivers.nvidia import hardware
 
 BRANDS: Final = {
-    0: "Unknown",
-    1: "Quadro",
-    2: "Tesla",
-    3: "NVS",
-    4: "Grid",
-    5: "GeForce",
-    6: "Titan",
-    7: "NvidiaVApps",
-    8: "NvidiaVPC",
-    9: "NvidiaVCS",
-    10: "NvidiaVWS",
-    11: "NvidiaCloudGaming",
-    12: "QuadroRTX",
-    13: "NvidiaRTX",
-    14: "Nvidia",
-    15: "GeForceRTX",
-    16: "TitanRTX",
-}
+    0: "Unknown", 1: "Quadro", 2: "Tesla", 3: "NVS", 4: "Grid", 5: "GeForce", 6: "Titan",
+    7: "NvidiaVApps", 8: "NvidiaVPC", 9: "NvidiaVCS", 10: "NvidiaVWS", 11: "NvidiaCloudGaming",
+    12: "QuadroRTX", 13: "NvidiaRTX", 14: "Nvidia", 15: "GeForceRTX", 16: "TitanRTX",
+}  # fmt: skip
 ARCHITECTURES: Final = {
-    2: "Kepler",
-    3: "Maxwell",
-    4: "Pascal",
-    5: "Volta",
-    6: "Turing",
-    7: "Ampere",
-    8: "Ada Lovelace",
-    9: "Hopper",
-    10: "Blackwell",
-    13: "Rubin",
-}
+    2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing", 7: "Ampere",
+    8: "Ada Lovelace", 9: "Hopper", 10: "Blackwell", 13: "Rubin",
+}  # fmt: skip
 UNKNOWN: Final = "Unknown"
 KERNEL_DRIVER: Final = Path("/proc/driver/nvidia")
 COMPUTE_PROFILES: Final = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4, 8: 5, 6: 6}
@@ -72,7 +34,7 @@ def is_here() -> bool:
     """Whether this host has GPUs that can be used."""
     if not KERNEL_DRIVER.exists():
         return False
-    with contextlib.suppress(HardwareError):
+    with contextlib.suppress(hardware.HardwareError):
         return bool(open_library().gpus())
     return False
 
@@ -82,16 +44,18 @@ def open_library(path: Path | None = None) -> Nvml:
     try:
         import pynvml
     except ImportError:
-        raise GpuUnavailable("nvidia-ml-py is not installed: pip install 'dray[nvidia]'") from None
+        raise hardware.GpuUnavailable(
+            "nvidia-ml-py is not installed: pip install 'dray[nvidia]'"
+        ) from None
     try:
         if path is not None:
             # A library that is loaded already is found by its name.
             ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         pynvml.nvmlInit()
     except OSError as error:
-        raise GpuUnavailable(f"the NVIDIA library cannot be loaded: {error}") from None
+        raise hardware.GpuUnavailable(f"the NVIDIA library cannot be loaded: {error}") from None
     except pynvml.NVMLError as error:
-        raise GpuUnavailable(f"the NVIDIA driver does not answer: {error}") from None
+        raise hardware.GpuUnavailable(f"the NVIDIA driver does not answer: {error}") from None
     return Nvml(pynvml)
 
 
@@ -104,22 +68,22 @@ class Nvml:
         self._events: Any = None
         self._events_lock = threading.Lock()
 
-    def versions(self) -> Versions:
+    def versions(self) -> hardware.Versions:
         with self._translated("read versions"):
             cuda = self.library.nvmlSystemGetCudaDriverVersion_v2()
             driver = str(self.library.nvmlSystemGetDriverVersion())
-        return Versions(driver, (cuda // 1000, cuda % 1000 // 10))
+        return hardware.Versions(driver, (cuda // 1000, cuda % 1000 // 10))
 
-    def gpus(self) -> Sequence[Gpu]:
+    def gpus(self) -> Sequence[hardware.Gpu]:
         with self._translated("count GPUs"):
             count = self.library.nvmlDeviceGetCount()
         found = []
         for index in range(count):
-            with contextlib.suppress(Lost):
+            with contextlib.suppress(hardware.Lost):
                 found.append(self._gpu(index))
         return found
 
-    def _gpu(self, index: int) -> Gpu:
+    def _gpu(self, index: int) -> hardware.Gpu:
         library = self.library
         with self._translated(f"read GPU {index}"):
             handle = library.nvmlDeviceGetHandleByIndex(index)
@@ -130,19 +94,19 @@ class Nvml:
             name = str(library.nvmlDeviceGetName(handle))
             node = library.nvmlDeviceGetMinorNumber(handle)
         optional = self._optional
+        brand = optional(library.nvmlDeviceGetBrand, handle)
+        architecture = optional(library.nvmlDeviceGetArchitecture, handle)
         power = optional(library.nvmlDeviceGetPowerManagementLimit, handle)
         ecc = optional(library.nvmlDeviceGetCurrentEccMode, handle)
         persistence = optional(library.nvmlDeviceGetPersistenceMode, handle)
         links, has_switch = self._links(handle)
-        return Gpu(
+        return hardware.Gpu(
             uuid=uuid,
             index=index,
             minor=node,
             name=name,
-            brand=BRANDS.get(optional(library.nvmlDeviceGetBrand, handle) or 0, UNKNOWN),
-            architecture=ARCHITECTURES.get(
-                optional(library.nvmlDeviceGetArchitecture, handle) or 0, UNKNOWN
-            ),
+            brand=BRANDS.get(brand or 0, UNKNOWN),
+            architecture=ARCHITECTURES.get(architecture or 0, UNKNOWN),
             compute_capability=(major, minor),
             memory_bytes=int(memory.total),
             pci_bus_id=f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0",
@@ -175,7 +139,7 @@ class Nvml:
             has_switch |= remote == library.NVML_NVLINK_DEVICE_TYPE_SWITCH
         return active, has_switch
 
-    def _fabric(self, handle: Any) -> Fabric | None:
+    def _fabric(self, handle: Any) -> hardware.Fabric | None:
         library = self.library
         info = library.c_nvmlGpuFabricInfoV_t()
         asked = self._optional(library.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info))
@@ -185,17 +149,18 @@ class Nvml:
         if not digits.strip("0"):
             return None
         parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-        return Fabric("-".join(parts), int(info.cliqueId))
+        return hardware.Fabric("-".join(parts), int(info.cliqueId))
 
-    def profiles(self, gpu: str) -> Sequence[MigProfile]:
+    def profiles(self, gpu: str) -> Sequence[hardware.MigProfile]:
         handle = self._handle(gpu)
         found = (self._profile(handle, info) for info in self._profile_infos(gpu).values())
         return [profile for profile in found if profile.placements]
 
-    def _profile(self, handle: Any, info: Any) -> MigProfile:
+    def _profile(self, handle: Any, info: Any) -> hardware.MigProfile:
         size = round(info.memorySizeMB / 1024)
-        name = _text(getattr(info, "name", "")).removeprefix("MIG ")
-        return MigProfile(
+        given = getattr(info, "name", "")
+        name = (given.decode() if isinstance(given, bytes) else given).removeprefix("MIG ")
+        return hardware.MigProfile(
             id=info.id,
             name=name or f"{info.sliceCount}g.{size}gb",
             compute_slices=info.sliceCount,
@@ -222,10 +187,9 @@ class Nvml:
     def _profile_info(self, handle: Any, number: int) -> Any:
         """Return a profile by its number, in the newer version with a name where NVML has it."""
         read = self.library.nvmlDeviceGetGpuInstanceProfileInfo
-        newer = self._optional(read, handle, number, version=2)
-        return newer or self._optional(read, handle, number, version=1)
+        return self._newest(read, handle, number)
 
-    def _placements(self, handle: Any, profile: int) -> tuple[Placement, ...]:
+    def _placements(self, handle: Any, profile: int) -> tuple[hardware.Placement, ...]:
         library = self.library
         room = (library.c_nvmlGpuInstancePlacement_t * MAX_PLACEMENTS)()
         count = ctypes.c_uint(MAX_PLACEMENTS)
@@ -239,7 +203,10 @@ class Nvml:
         if asked is None:
             return ()
         return tuple(
-            sorted(Placement(placement.start, placement.size) for placement in room[: count.value])
+            sorted(
+                hardware.Placement(placement.start, placement.size)
+                for placement in room[: count.value]
+            )
         )
 
     def is_partitioned(self, gpu: str) -> bool:
@@ -253,17 +220,21 @@ class Nvml:
             activation = library.nvmlDeviceSetMigMode(self._handle(gpu), int(wanted))
         if activation == library.NVML_SUCCESS and self.is_partitioned(gpu) == wanted:
             return
-        with contextlib.suppress(HardwareError), self._translated(f"take back to {doing}"):
+        with contextlib.suppress(hardware.HardwareError), self._translated(f"take back to {doing}"):
             library.nvmlDeviceSetMigMode(self._handle(gpu), int(not wanted))
         if activation == library.NVML_SUCCESS:
-            raise ResetRequired(f"cannot {doing}: the GPU must be reset for it")
+            raise hardware.ResetRequired(f"cannot {doing}: the GPU must be reset for it")
         raise self._error(doing, library.NVMLError(activation))
 
-    def instances(self, gpu: str) -> Sequence[Instance]:
+    def instances(self, gpu: str) -> Sequence[hardware.Instance]:
         if not self.is_partitioned(gpu):
             return []
         found = (
-            Instance(info.id, info.profileId, Placement(info.placement.start, info.placement.size))
+            hardware.Instance(
+                info.id,
+                info.profileId,
+                hardware.Placement(info.placement.start, info.placement.size),
+            )
             for info in self._instance_infos(gpu)
         )
         return sorted(found, key=lambda instance: instance.placement)
@@ -278,11 +249,11 @@ class Nvml:
                 for instance in room[: count.value]:
                     yield library.nvmlGpuInstanceGetInfo(instance)
 
-    def compute_instances(self, gpu: str, instance: int) -> Sequence[ComputeInstance]:
+    def compute_instances(self, gpu: str, instance: int) -> Sequence[hardware.ComputeInstance]:
         found = self._compute_instances(self._handle(gpu))
         return [compute for parent, compute in found if parent == instance]
 
-    def _compute_instances(self, handle: Any) -> Iterator[tuple[int, ComputeInstance]]:
+    def _compute_instances(self, handle: Any) -> Iterator[tuple[int, hardware.ComputeInstance]]:
         """Yield every compute instance of a GPU, with the id of its GPU instance."""
         library = self.library
         with self._translated("count MIG devices"):
@@ -296,9 +267,9 @@ class Nvml:
                 number = library.nvmlDeviceGetComputeInstanceId(mig)
                 uuid = str(library.nvmlDeviceGetUUID(mig))
                 slices = library.nvmlDeviceGetAttributes_v2(mig).computeInstanceSliceCount
-            yield parent, ComputeInstance(number, uuid, slices)
+            yield parent, hardware.ComputeInstance(number, uuid, slices)
 
-    def create_instance(self, gpu: str, profile: int, placement: Placement) -> int:
+    def create_instance(self, gpu: str, profile: int, placement: hardware.Placement) -> int:
         library = self.library
         place = library.c_nvmlGpuInstancePlacement_t(placement.start, placement.size)
         with self._translated(f"create a GPU instance on {gpu}"):
@@ -307,7 +278,7 @@ class Nvml:
             )
             return int(library.nvmlGpuInstanceGetInfo(made).id)
 
-    def create_compute(self, gpu: str, instance: int) -> ComputeInstance:
+    def create_compute(self, gpu: str, instance: int) -> hardware.ComputeInstance:
         library, handle = self.library, self._handle(gpu)
         with self._translated(f"create a compute instance on {gpu}"):
             parent = library.nvmlDeviceGetGpuInstanceById(handle, instance)
@@ -318,7 +289,7 @@ class Nvml:
         for owner, compute in self._compute_instances(handle):
             if (owner, compute.id) == (instance, number):
                 return compute
-        raise HardwareError(f"the new compute instance {number} of {gpu} is not listed")
+        raise hardware.HardwareError(f"the new compute instance {number} of {gpu} is not listed")
 
     def _whole_profile(self, gpu: str, parent: Any) -> Any:
         """Return the profile of a compute instance that takes its whole GPU instance."""
@@ -335,14 +306,13 @@ class Nvml:
         found = (self._compute_profile(parent, number) for number in numbers)
         known = [info for info in found if info is not None]
         if not known:
-            raise GpuUnsupported("the GPU instance has no profile for compute instances")
+            raise hardware.GpuUnsupported("the GPU instance has no profile for compute instances")
         return known
 
     def _compute_profile(self, parent: Any, number: int) -> Any:
         read = self.library.nvmlGpuInstanceGetComputeInstanceProfileInfo
         shared = self.library.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
-        newer = self._optional(read, parent, number, shared, version=2)
-        return newer or self._optional(read, parent, number, shared, version=1)
+        return self._newest(read, parent, number, shared)
 
     def destroy_instance(self, gpu: str, instance: int) -> None:
         library = self.library
@@ -389,7 +359,7 @@ class Nvml:
         with self._translated(f"set the compute mode of {gpu}"):
             library.nvmlDeviceSetComputeMode(self._handle(gpu), exclusive if wanted else default)
 
-    def condition(self, gpu: str) -> GpuCondition:
+    def condition(self, gpu: str) -> hardware.GpuCondition:
         library, handle = self.library, self._handle(gpu)
         remapped = self._optional(library.nvmlDeviceGetRemappedRows, handle)
         _, _, pending, failed = remapped or (0, 0, 0, 0)
@@ -399,9 +369,9 @@ class Nvml:
             library.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
             library.NVML_VOLATILE_ECC,
         )
-        return GpuCondition(int(errors or 0), bool(pending), bool(failed))
+        return hardware.GpuCondition(int(errors or 0), bool(pending), bool(failed))
 
-    def next_fault(self, timeout_seconds: float) -> GpuFault | None:
+    def next_fault(self, timeout_seconds: float) -> hardware.GpuFault | None:
         library = self.library
         try:
             event = library.nvmlEventSetWait_v2(self._event_set(), int(timeout_seconds * 1000))
@@ -413,7 +383,7 @@ class Nvml:
         if event.eventType != library.nvmlEventTypeXidCriticalError:
             return None
         instance = None if event.gpuInstanceId == _WHOLE_GPU else int(event.gpuInstanceId)
-        return GpuFault(str(gpu or ""), int(event.eventData), instance)
+        return hardware.GpuFault(str(gpu or ""), int(event.eventData), instance)
 
     def _event_set(self) -> Any:
         """Return the set of events of every GPU, registered on first use."""
@@ -445,9 +415,13 @@ class Nvml:
         try:
             return read(*given, **named)
         except library.NVMLError_GpuIsLost as error:
-            raise Lost("the GPU has fallen off the bus") from error
+            raise hardware.Lost("the GPU has fallen off the bus") from error
         except library.NVMLError:
             return None
+
+    def _newest(self, read: Callable[..., Any], *given: Any) -> Any:
+        """Return an optional value in the newer version where NVML has it."""
+        return self._optional(read, *given, version=2) or self._optional(read, *given, version=1)
 
     @contextlib.contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
@@ -456,16 +430,12 @@ class Nvml:
         except self.library.NVMLError as error:
             raise self._error(doing, error) from error
 
-    def _error(self, doing: str, error: Any) -> HardwareError:
+    def _error(self, doing: str, error: Any) -> hardware.HardwareError:
         library = self.library
         kinds = {
-            library.NVML_ERROR_NOT_SUPPORTED: GpuUnsupported,
-            library.NVML_ERROR_IN_USE: InUse,
-            library.NVML_ERROR_RESET_REQUIRED: ResetRequired,
-            library.NVML_ERROR_GPU_IS_LOST: Lost,
+            library.NVML_ERROR_NOT_SUPPORTED: hardware.GpuUnsupported,
+            library.NVML_ERROR_IN_USE: hardware.InUse,
+            library.NVML_ERROR_RESET_REQUIRED: hardware.ResetRequired,
+            library.NVML_ERROR_GPU_IS_LOST: hardware.Lost,
         }
-        return kinds.get(error.value, HardwareError)(f"cannot {doing}: {error}")
-
-
-def _text(given: bytes | str) -> str:
-    return given.decode() if isinstance(given, bytes) else given
+        return kinds.get(error.value, hardware.HardwareError)(f"cannot {doing}: {error}")

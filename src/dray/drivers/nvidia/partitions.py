@@ -74,13 +74,8 @@ def in_order(profiles: Iterable[MigProfile]) -> list[Cut]:
     """
     ordered = sorted(profiles, key=_size)
     cuts = [Cut(profile, place) for profile in ordered for place in profile.placements]
-    return [
-        cut
-        for profile in ordered
-        for cut in _least_stranding_first(
-            [other for other in cuts if other.profile == profile], cuts
-        )
-    ]
+    by_profile = ([cut for cut in cuts if cut.profile == profile] for profile in ordered)
+    return [cut for places in by_profile for cut in _least_stranding_first(places, cuts)]
 
 
 def _least_stranding_first(places: Sequence[Cut], cuts: Sequence[Cut]) -> Iterable[Cut]:

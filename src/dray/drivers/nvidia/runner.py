@@ -53,13 +53,10 @@ class Running:
 
 def _users(claim: ResourceClaim) -> Iterator[ObjectReference]:
     """Return the objects of an event about a claim: itself, and the pods that use it."""
+    namespace = claim.metadata.namespace
     yield events.reference(kinds.RESOURCE_CLAIM, claim.metadata)
     for user in claim.status.reserved_for:
         if user.resource == "pods":
             yield ObjectReference(
-                kind="Pod",
-                namespace=claim.metadata.namespace,
-                name=user.name,
-                uid=user.uid,
-                api_version="v1",
+                kind="Pod", namespace=namespace, name=user.name, uid=user.uid, api_version="v1"
             )

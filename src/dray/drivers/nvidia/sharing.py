@@ -137,17 +137,13 @@ class SharingState:
     def arrange(self, request: SharingRequest) -> Edits:
         """Set up the sharing that a device requests, and return the edits for its containers."""
         known = self._known.get(request.uuid)
-        if known is not None and (known.strategy, known.interval) != (
-            request.strategy,
-            request.interval,
-        ):
+        requested = (request.strategy, request.interval)
+        if known is not None and (known.strategy, known.interval) != requested:
             raise HardwareError(
                 f"{request.uuid} is shared by {known.strategy} ({known.interval} turns) already, "
                 f"and cannot be by {request.strategy} ({request.interval} turns)"
             )
-        is_usual = (
-            request.strategy == config.TIME_SLICING and request.interval == config.INTERVALS[0]
-        )
+        is_usual = requested == (config.TIME_SLICING, config.INTERVALS[0])
         if is_usual and not request.is_shared:
             return Edits()
         self._join(request, known)
@@ -264,12 +260,8 @@ class SharingState:
 
 def _last_words(folder: Path) -> str:
     """Return the last lines of a service's logs."""
-    lines = [
-        line
-        for path in sorted(folder.glob("*.log"))
-        for line in path.read_text("utf-8", "replace").splitlines()
-    ]
-    return " ".join(lines[-LOGGED_LINES:])
+    texts = (path.read_text("utf-8", "replace") for path in sorted(folder.glob("*.log")))
+    return " ".join([line for text in texts for line in text.splitlines()][-LOGGED_LINES:])
 
 
 @contextlib.contextmanager

@@ -17,30 +17,14 @@ from typing import Any
 import msgspec
 
 from dray.api.formats import quantity
-from dray.api.types.dra import (
-    CELDeviceSelector,
-    CounterSet,
-    Device,
-    DeviceClass,
-    DeviceClassSpec,
-    DeviceSelector,
-    ResourceSlice,
-)
+from dray.api.types import dra
+from dray.api.types.dra import Device, DeviceClass
 from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
 from dray.api.types.nodes import Node, NodeStatus, NodeSystemInfo
 from dray.driverkit import pool_layout
 from dray.driverkit.pool_layout import PublishedPool
 from dray.drivers.simulated import fleet_file, partitions, templates
-from dray.drivers.simulated.fleet_file import (
-    Catalog,
-    ClassBlueprint,
-    DeviceGroup,
-    FleetBlueprint,
-    FleetError,
-    Model,
-    NodeGroup,
-    PoolGroup,
-)
+from dray.drivers.simulated.fleet_file import FleetError, PoolGroup
 from dray.drivers.simulated.templates import DevicePosition
 
 FLEET_LABEL = "dray.dev/fleet"
@@ -54,7 +38,7 @@ class FleetNode:
     name: str
     number: int
     block: int
-    group: NodeGroup
+    group: fleet_file.NodeGroup
     fleet: Fleet
 
     @property
@@ -111,8 +95,8 @@ class FleetNode:
 @dataclass(frozen=True)
 class Fleet:
     name: str
-    blueprint: FleetBlueprint
-    catalog: Catalog
+    blueprint: fleet_file.FleetBlueprint
+    catalog: fleet_file.Catalog
 
     @property
     def description(self) -> str:
@@ -128,7 +112,7 @@ class Fleet:
                     raise FleetError(f"{self.name}: two nodes have the name {machine.name!r}")
         return made
 
-    def _machine(self, group: NodeGroup, number: int) -> FleetNode:
+    def _machine(self, group: fleet_file.NodeGroup, number: int) -> FleetNode:
         block = number // group.block_size
         name = DevicePosition("", number, block).fill(group.name)
         return FleetNode(name, number, block, group, self)
@@ -158,13 +142,16 @@ class Fleet:
                 all_nodes=True if group.all_nodes else None,
             )
 
-    def slices(self) -> Iterator[ResourceSlice]:
+    def slices(self) -> Iterator[dra.ResourceSlice]:
         for pool in self.pools():
             yield from pool_layout.lay_out(pool)
 
     def classes(self) -> list[DeviceClass]:
         """Return the classes of every driver that has a device in the fleet."""
-        places: list[NodeGroup | PoolGroup] = [*self.blueprint.nodes, *self.blueprint.pools]
+        places: list[fleet_file.NodeGroup | PoolGroup] = [
+            *self.blueprint.nodes,
+            *self.blueprint.pools,
+        ]
         used = {driver: None for place in places for driver in place.devices}
         return [
             _device_class(name, description)
@@ -174,18 +161,19 @@ class Fleet:
         ]
 
     def build(
-        self, driver: str, groups: tuple[DeviceGroup, ...], place: DevicePosition
-    ) -> tuple[tuple[Device, ...], tuple[CounterSet, ...]]:
+        self, driver: str, groups: tuple[fleet_file.DeviceGroup, ...], place: DevicePosition
+    ) -> tuple[tuple[Device, ...], tuple[dra.CounterSet, ...]]:
         """Return the devices of one driver in one pool, numbered, and their counters."""
         devices: list[Device] = []
-        counters: list[CounterSet] = []
+        counters: list[dra.CounterSet] = []
         indexes: dict[str, int] = {}
         for group in groups:
             model = self._model(group)
             for position in range(group.count):
                 index = indexes.get(model.name, 0)
                 indexes[model.name] = index + 1
-                where = _device_place(place, driver, model, index, position, group.count)
+                identity = f"{place.node}/{driver}/{model.name}/{index}"
+                where = place.of_device(index, position, group.count, identity)
                 whole = _device(group, model, where)
                 if group.partitioned and model.partitions is not None:
                     counters.append(partitions.counter_set(whole, model.partitions))
@@ -195,7 +183,7 @@ class Fleet:
                     devices.append(whole)
         return tuple(devices), tuple(counters)
 
-    def _model(self, group: DeviceGroup) -> Model:
+    def _model(self, group: fleet_file.DeviceGroup) -> fleet_file.Model:
         model = self.catalog.models.get(group.model)
         if model is None:
             known = ", ".join(sorted(self.catalog.models))
@@ -208,17 +196,19 @@ class Fleet:
 def load(name_or_path: str | Path, *, nodes: int | None = None) -> Fleet:
     """Load a shipped fleet by its name, or a file; `nodes` overrides the size of every group."""
     source = _find(name_or_path)
-    described = fleet_file.read(source.read_text("utf-8"), FleetBlueprint, str(name_or_path))
+    described = fleet_file.read(
+        source.read_text("utf-8"), fleet_file.FleetBlueprint, str(name_or_path)
+    )
     if nodes is not None:
         groups = tuple(msgspec.structs.replace(group, count=nodes) for group in described.nodes)
         described = msgspec.structs.replace(described, nodes=groups)
     return build(described, name=source.name.removesuffix(".yaml"))
 
 
-def build(described: FleetBlueprint, *, name: str) -> Fleet:
+def build(described: fleet_file.FleetBlueprint, *, name: str) -> Fleet:
     """Build a fleet; its own models and drivers come before those of the catalogue."""
     known = _catalog()
-    catalog = Catalog(
+    catalog = fleet_file.Catalog(
         drivers={**known.drivers, **described.drivers}, models={**known.models, **described.models}
     )
     return Fleet(name, described, catalog)
@@ -243,26 +233,14 @@ def _find(name_or_path: str | Path) -> Any:
 
 
 @functools.cache
-def _catalog() -> Catalog:
+def _catalog() -> fleet_file.Catalog:
     text = resources.files(__package__).joinpath("catalog.yaml").read_text("utf-8")
-    return fleet_file.read(text, Catalog, "catalog.yaml")
+    return fleet_file.read(text, fleet_file.Catalog, "catalog.yaml")
 
 
-def _device_place(
-    place: DevicePosition, driver: str, model: Model, index: int, position: int, count: int
-) -> DevicePosition:
-    return DevicePosition(
-        place.node,
-        place.number,
-        place.block,
-        index,
-        position,
-        count,
-        identity=f"{place.node}/{driver}/{model.name}/{index}",
-    )
-
-
-def _device(group: DeviceGroup, model: Model, place: DevicePosition) -> Device:
+def _device(
+    group: fleet_file.DeviceGroup, model: fleet_file.Model, place: DevicePosition
+) -> Device:
     return Device(
         name=place.fill(model.name),
         attributes=templates.attributes({**model.attributes, **group.attributes}, place),
@@ -281,9 +259,9 @@ def _node_selector(group: PoolGroup) -> NodeSelector | None:
     return NodeSelector((NodeSelectorTerm(match_expressions=wanted),))
 
 
-def _device_class(name: str, description: ClassBlueprint) -> DeviceClass:
-    selector = DeviceSelector(cel=CELDeviceSelector(description.selector))
-    spec = DeviceClassSpec(
+def _device_class(name: str, description: fleet_file.ClassBlueprint) -> DeviceClass:
+    selector = dra.DeviceSelector(cel=dra.CELDeviceSelector(description.selector))
+    spec = dra.DeviceClassSpec(
         selectors=(selector,), extended_resource_name=description.extended_resource_name
     )
     return DeviceClass(ObjectMeta(name=name, labels=description.labels), spec)

@@ -13,14 +13,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from dray.api.formats import quantity
-from dray.api.types.dra import (
-    Counter,
-    CounterSet,
-    Device,
-    DeviceAttribute,
-    DeviceCapacity,
-    DeviceCounterConsumption,
-)
+from dray.api.types import dra
+from dray.api.types.dra import Counter, CounterSet, Device, DeviceAttribute
 from dray.drivers.simulated import templates
 from dray.drivers.simulated.fleet_file import Partitioning, PartitionProfile
 
@@ -42,7 +36,7 @@ def counter_set(whole: Device, partitioning: Partitioning) -> CounterSet:
 def whole_device(whole: Device, partitioning: Partitioning) -> Device:
     """Return the whole device, which consumes everything that its partitions could."""
     everything = counter_set(whole, partitioning)
-    consumption = DeviceCounterConsumption(everything.name, everything.counters)
+    consumption = dra.DeviceCounterConsumption(everything.name, everything.counters)
     sizes = {**templates.capacities(_largest(partitioning)), **whole.capacity}
     return msgspec.structs.replace(whole, capacity=sizes, consumes_counters=(consumption,))
 
@@ -58,7 +52,7 @@ def _partition(
     whole: Device,
     profile_name: str,
     profile: PartitionProfile,
-    capacity: dict[str, DeviceCapacity],
+    capacity: dict[str, dra.DeviceCapacity],
     placement: tuple[int, int],
     identity: str,
 ) -> Device:
@@ -66,15 +60,12 @@ def _partition(
     label = _NOT_IN_NAMES.sub("-", profile_name.replace(".", ""))
     name = f"{whole.name}-mig-{label}-{profile.id}-{start}"
     consumed = {**_counters(profile.capacity), **_slots(start, size)}
-    placed = {
-        START: DeviceAttribute(int_value=start),
-        SIZE: DeviceAttribute(int_value=size),
-    }
+    placed = {START: DeviceAttribute(int_value=start), SIZE: DeviceAttribute(int_value=size)}
     return Device(
         name=name,
         attributes={**_attributes(whole, profile_name, f"{identity}/{name}"), **placed},
         capacity=capacity,
-        consumes_counters=(DeviceCounterConsumption(_set_name(whole), consumed),),
+        consumes_counters=(dra.DeviceCounterConsumption(_set_name(whole), consumed),),
     )
 
 

@@ -29,14 +29,9 @@ TOOL: Final = "nvidia-smi"
 TOOL_TARGET: Final = "/opt/bin/nvidia-smi"
 GPU_FOLDER: Final = "/run/dray/gpus"
 TOLD: Final = (
-    "uuid",
-    "parentUUID",
-    "productName",
-    "profile",
-    "driverVersion",
-    "cudaComputeCapability",
+    "uuid", "parentUUID", "productName", "profile", "driverVersion", "cudaComputeCapability",
     "powerLimitWatts",
-)
+)  # fmt: skip
 FAULT: Final = "simulated fault"
 NO_FAULTS: Final = faults.read({})
 

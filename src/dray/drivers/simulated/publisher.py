@@ -7,6 +7,7 @@ annotations of a Node break its devices; see `faults`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import datetime
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +27,7 @@ from dray.driverkit.driver import unhealthy_key
 from dray.driverkit.pool_layout import PublishedPool
 from dray.driverkit.publisher import PoolToPublish, Publisher
 from dray.drivers.simulated import faults
-from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
+from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet, FleetNode
 
 NO_MACHINE = "spec.nodeName="
 """Selects the slices of pools that belong to no node."""
@@ -92,17 +93,15 @@ class SimulatedDriver:
         for device_class in self._fleet.classes():
             body = msgspec.to_builtins(device_class)
             body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", **body}
-            try:
+            with contextlib.suppress(errors.AlreadyExists):
                 await self._client.create(kinds.DEVICE_CLASS, body)
-            except errors.AlreadyExists:
-                continue
 
     def _node_changed(self, change: ObjectChange[HasMetadata]) -> None:
-        if change.old is None or change.new is None:
-            for pool_id in self._pool_ids(change.key.name):
-                self._publisher.refresh(pool_id)
-        before = _failed_on(change.old)
-        after = _failed_on(change.new)
+        machine = self._machine(change.key.name)
+        if machine is not None and (change.old is None or change.new is None):
+            for driver in machine.group.devices:
+                self._publisher.refresh(PoolId(driver, machine.name))
+        before, after = _failed_on(change.old), _failed_on(change.new)
         if before != after:
             self._follow_annotation(change.key.name, before, after)
 
@@ -134,18 +133,14 @@ class SimulatedDriver:
         known = self._faults.get(PoolId(pool.driver, pool.name))
         if not known:
             return pool
-        devices = tuple(
-            _broken(pool.driver, device, known.get(device.name)) for device in pool.devices
-        )
-        return msgspec.structs.replace(pool, devices=devices)
+        devices = (_broken(pool.driver, device, known.get(device.name)) for device in pool.devices)
+        return msgspec.structs.replace(pool, devices=tuple(devices))
 
-    def _pool_ids(self, node: str) -> Iterator[PoolId]:
-        machine = self._fleet.machines.get(node) if self._publishes_machines else None
-        for driver in machine.group.devices if machine else ():
-            yield PoolId(driver, node)
+    def _machine(self, node: str) -> FleetNode | None:
+        return self._fleet.machines.get(node) if self._publishes_machines else None
 
     def _pools(self, node: str) -> Iterator[PublishedPool]:
-        machine = self._fleet.machines.get(node) if self._publishes_machines else None
+        machine = self._machine(node)
         return machine.pools() if machine else iter(())
 
 

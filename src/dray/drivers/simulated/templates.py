@@ -14,9 +14,7 @@ from dray.api.types.dra import DeviceAttribute, DeviceCapacity
 from dray.drivers.simulated.fleet_file import FleetError
 
 _NAMESPACE = uuid.UUID("8f6ff6a1-5b0e-4d07-9a0f-3c7a9c1f9f2e")
-_FORMS = frozenset(
-    {"int", "bool", "string", "version", "ints", "bools", "strings", "versions"}
-)  # fmt: skip
+_FORMS = frozenset({"int", "bool", "string", "version", "ints", "bools", "strings", "versions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +43,11 @@ class DevicePosition:
         except (KeyError, IndexError, ValueError) as error:
             raise FleetError(f"{text!r} is not a template: {error}") from error
 
+    def of_device(self, index: int, position: int, count: int, identity: str) -> DevicePosition:
+        """Return the position of one of the node's devices."""
+        node, number, block = self.node, self.number, self.block
+        return DevicePosition(node, number, block, index, position, count, identity)
+
     def choose(self, values: list[Any]) -> Any:
         """Return a list's value for this device: one per device, or per equal share of them."""
         return values[self.position * len(values) // self.count]
@@ -64,12 +67,10 @@ def attribute(raw: Any, place: DevicePosition) -> DeviceAttribute:
         raw = place.choose(raw)
     if isinstance(raw, dict):
         return _explicit(raw, place)
-    if isinstance(raw, bool):
-        return _scalar("bool", raw)
-    if isinstance(raw, int):
-        return _scalar("int", raw)
     if isinstance(raw, str):
         return _scalar("string", place.fill(raw))
+    if isinstance(raw, int):
+        return _scalar("bool" if isinstance(raw, bool) else "int", raw)
     raise FleetError(f"an attribute cannot be {raw!r}")
 
 

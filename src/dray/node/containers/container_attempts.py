@@ -15,9 +15,11 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from dray.node.containers import processes, shim
 from dray.node.containers.processes import Process
@@ -25,6 +27,8 @@ from dray.node.containers.processes import Process
 LOST_CODE: Final = 137
 LOST_REASON: Final = "ContainerStatusUnknown"
 START_SECONDS: Final = 30.0
+
+Argv = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -34,35 +38,21 @@ class Exit:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(msgspec.Struct, frozen=True, rename="camel"):
     """The command line of a container, for its shim."""
 
     argv: list[str]
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = {}
     cwd: str = "/"
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
-    kill: list[str] = field(default_factory=list)
+    kill: list[str] = []
     """The command that kills it, where a signal to its first process would not."""
     started_file: str = ""
     """A file that exists as soon as the container runs, for runtimes without another sign."""
-    facts: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = {}
     """Values that the runtime needs of the container later."""
-
-    def written(self) -> dict[str, Any]:
-        return {
-            "argv": self.argv,
-            "env": self.env,
-            "cwd": self.cwd,
-            "stdin": self.stdin,
-            "stdinOnce": self.stdin_once,
-            "tty": self.tty,
-            "kill": self.kill,
-            "startedFile": self.started_file,
-            "facts": self.facts,
-        }
 
 
 @dataclass(frozen=True)
@@ -129,8 +119,7 @@ class ContainerAttempt:
 
     def resize(self, rows: int, columns: int) -> None:
         """Resize its terminal."""
-        path = self.folder / shim.SIZE
-        path.write_text(json.dumps([rows, columns]), "utf-8")
+        (self.folder / shim.SIZE).write_text(json.dumps([rows, columns]), "utf-8")
         self.signal(signal.SIGUSR2)
 
     def command(self) -> dict[str, Any]:
@@ -217,7 +206,7 @@ class Starter:
         """
         attempt = ContainerAttempt(folder / str(number))
         attempt.folder.mkdir(parents=True, mode=0o700, exist_ok=True)
-        (attempt.folder / shim.COMMAND).write_text(json.dumps(command.written()), "utf-8")
+        (attempt.folder / shim.COMMAND).write_bytes(msgspec.json.encode(command))
         if command.stdin and not attempt.input.exists():
             os.mkfifo(attempt.input, 0o600)
         self.prepare()
@@ -240,6 +229,6 @@ class Starter:
 async def _started(attempt: ContainerAttempt, told_by: int) -> None:
     try:
         async with asyncio.timeout(START_SECONDS):
-            await processes.readable(told_by)
+            await processes.ready(told_by)
     except TimeoutError:
         attempt.kill()

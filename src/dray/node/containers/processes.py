@@ -55,26 +55,20 @@ async def end_of(process: int) -> None:
     except ProcessLookupError:
         return
     try:
-        await readable(descriptor)
+        await ready(descriptor)
     finally:
         os.close(descriptor)
 
 
-async def readable(descriptor: int) -> None:
+async def ready(descriptor: int, *, to_write: bool = False) -> None:
+    """Wait until a descriptor can be read or, with `to_write`, written without blocking."""
     loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
+    is_ready = asyncio.Event()
+    add, remove = loop.add_reader, loop.remove_reader
+    if to_write:
+        add, remove = loop.add_writer, loop.remove_writer
+    add(descriptor, is_ready.set)
     try:
-        await ready.wait()
+        await is_ready.wait()
     finally:
-        loop.remove_reader(descriptor)
-
-
-async def writable(descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_writer(descriptor, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_writer(descriptor)
+        remove(descriptor)

@@ -13,9 +13,9 @@ import os
 import struct
 import subprocess
 import termios
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final
 
 from dray.api import remote_command
 from dray.api.http_messages import MessageSocket
@@ -39,16 +39,6 @@ class Wanted:
     tty: bool = False
 
 
-class _Target(Protocol):
-    """The receiver of a client's input."""
-
-    async def write(self, data: bytes) -> None: ...
-
-    def end(self) -> None: ...
-
-    def resize(self, size: TerminalSize) -> None: ...
-
-
 async def execute(socket: MessageSocket, command: Command, wanted: Wanted) -> None:
     """Run a program with its streams on a socket until it ends or the client leaves."""
     await socket.send(remote_command.message(_first_channel(wanted), b""))
@@ -58,7 +48,7 @@ async def execute(socket: MessageSocket, command: Command, wanted: Wanted) -> No
         await socket.send(remote_command.failure(f"{command.argv[0]}: {error.strerror}"))
         return
     with contextlib.closing(program):
-        await _hold(socket, program, lambda: _run(socket, program))
+        await _hold(socket, program, _run(socket, program))
 
 
 async def attach(socket: MessageSocket, attempt: ContainerAttempt, wanted: Wanted) -> None:
@@ -68,16 +58,15 @@ async def attach(socket: MessageSocket, attempt: ContainerAttempt, wanted: Wante
     async def show() -> None:
         async for records in logs.records_from_now(attempt.log, lambda: attempt.exit() is not None):
             for record in records:
-                channel = (
-                    remote_command.STDERR if record.stream == b"stderr" else remote_command.STDOUT
-                )
+                is_error = record.stream == b"stderr"
+                channel = remote_command.STDERR if is_error else remote_command.STDOUT
                 end = b"\n" if record.is_whole else b""
                 await socket.send(remote_command.message(channel, record.text + end))
         await socket.send(remote_command.exit_status(0))
 
     typed = _Typed(attempt, wanted.stdin and bool(attempt.command().get("stdin")))
     with contextlib.closing(typed):
-        await _hold(socket, typed, show)
+        await _hold(socket, typed, show())
 
 
 def _first_channel(wanted: Wanted) -> int:
@@ -85,23 +74,17 @@ def _first_channel(wanted: Wanted) -> int:
     return remote_command.STDOUT if wanted.stdout else remote_command.ERROR
 
 
-async def _hold(
-    socket: MessageSocket, target: _Target, work: Callable[[], Awaitable[None]]
-) -> None:
+async def _hold(socket: MessageSocket, target: _Input, work: Coroutine[Any, Any, None]) -> None:
     """Run the work until it is done or the client leaves."""
     async with asyncio.TaskGroup() as group:
-        working = group.create_task(_coroutine(work))
+        working = group.create_task(work)
         typing = group.create_task(_pass_on(socket, target))
         await asyncio.wait({working, typing}, return_when=asyncio.FIRST_COMPLETED)
         working.cancel()
         typing.cancel()
 
 
-async def _coroutine(work: Callable[[], Awaitable[None]]) -> None:
-    await work()
-
-
-async def _pass_on(socket: MessageSocket, target: _Target) -> None:
+async def _pass_on(socket: MessageSocket, target: _Input) -> None:
     """Pass messages of the client on, until it leaves."""
     while (message := await socket.receive()) is not None:
         if not message:
@@ -130,93 +113,78 @@ async def _run(socket: MessageSocket, program: _Piped | _Terminal) -> None:
 
 
 async def _show(socket: MessageSocket, channel: int, descriptor: int) -> None:
-    async for chunk in _chunks(descriptor):
-        await socket.send(remote_command.message(channel, chunk))
-
-
-async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
     while True:
         try:
             chunk = os.read(descriptor, CHUNK_BYTES)
         except BlockingIOError:
-            await processes.readable(descriptor)
+            await processes.ready(descriptor)
             continue
         except OSError:
             # The end of a terminal.
             return
         if not chunk:
             return
-        yield chunk
+        await socket.send(remote_command.message(channel, chunk))
 
 
-class _Descriptor:
-    """A file descriptor to write to; its reader may be slow, or gone."""
+class _Input:
+    """The receiver of a client's input: a descriptor whose reader may be slow, or gone."""
 
-    def __init__(self, number: int) -> None:
-        os.set_blocking(number, False)
-        self.number: int | None = number
+    def __init__(self, number: int | None) -> None:
+        self.number = None if number is None else _unblocked(number)
 
     async def write(self, data: bytes) -> None:
         while data and self.number is not None:
             try:
                 data = data[os.write(self.number, data) :]
             except BlockingIOError:
-                await processes.writable(self.number)
+                await processes.ready(self.number, to_write=True)
             except OSError:
                 return
 
-    def close(self) -> None:
+    def end(self) -> None:
         if self.number is not None:
             os.close(self.number)
             self.number = None
-
-
-class _Piped:
-    """A program with pipes."""
-
-    def __init__(self, command: Command, wanted: Wanted) -> None:
-        stdin = _pipe_if(wanted.stdin)
-        process = Process(
-            command.argv,
-            env=command.env,
-            cwd=command.cwd,
-            stdin=stdin,
-            stdout=_pipe_if(wanted.stdout),
-            stderr=_pipe_if(wanted.stderr),
-            start_new_session=True,
-        )
-        self.process = process
-        self.outputs: Mapping[int, int] = {
-            channel: _unblocked(os.dup(pipe.fileno()))
-            for channel, pipe in (
-                (remote_command.STDOUT, process.child.stdout),
-                (remote_command.STDERR, process.child.stderr),
-            )
-            if pipe is not None
-        }
-        entered = process.child.stdin
-        self._input = _Descriptor(os.dup(entered.fileno())) if entered is not None else None
-        process.close_pipes()
-
-    async def write(self, data: bytes) -> None:
-        if self._input is not None:
-            await self._input.write(data)
-
-    def end(self) -> None:
-        if self._input is not None:
-            self._input.close()
 
     def resize(self, size: TerminalSize) -> None:
         """Does nothing: pipes have no size."""
 
     def close(self) -> None:
-        self.end()
+        _Input.end(self)
+
+
+class _Piped(_Input):
+    """A program with pipes."""
+
+    def __init__(self, command: Command, wanted: Wanted) -> None:
+        self.process = Process(
+            command.argv,
+            env=command.env,
+            cwd=command.cwd,
+            stdin=_pipe_if(wanted.stdin),
+            stdout=_pipe_if(wanted.stdout),
+            stderr=_pipe_if(wanted.stderr),
+            start_new_session=True,
+        )
+        child = self.process.child
+        pipes = {remote_command.STDOUT: child.stdout, remote_command.STDERR: child.stderr}
+        self.outputs: Mapping[int, int] = {
+            channel: _unblocked(os.dup(pipe.fileno()))
+            for channel, pipe in pipes.items()
+            if pipe is not None
+        }
+        super().__init__(os.dup(child.stdin.fileno()) if child.stdin is not None else None)
+        self.process.close_pipes()
+
+    def close(self) -> None:
+        super().close()
         for descriptor in self.outputs.values():
             os.close(descriptor)
 
 
-class _Terminal:
-    """A program with a terminal of its own."""
+class _Terminal(_Input):
+    """A program with a terminal of its own; programs that run there get SIGHUP at its close."""
 
     def __init__(self, command: Command) -> None:
         outer, inner = os.openpty()
@@ -235,49 +203,30 @@ class _Terminal:
             raise
         finally:
             os.close(inner)
-        self._outer = _Descriptor(outer)
+        super().__init__(outer)
         self.outputs: Mapping[int, int] = {remote_command.STDOUT: outer}
 
-    async def write(self, data: bytes) -> None:
-        await self._outer.write(data)
-
     def end(self) -> None:
-        """A terminal ends by what is typed, not by closing."""
+        """Does nothing: a terminal ends by what is typed, not by closing."""
 
     def resize(self, size: TerminalSize) -> None:
-        if self._outer.number is not None:
+        if self.number is not None:
             packed = struct.pack("HHHH", size.rows, size.columns, 0, 0)
-            fcntl.ioctl(self._outer.number, termios.TIOCSWINSZ, packed)
-
-    def close(self) -> None:
-        """Close the terminal; programs that still run there get SIGHUP."""
-        self._outer.close()
+            fcntl.ioctl(self.number, termios.TIOCSWINSZ, packed)
 
 
-class _Typed:
+class _Typed(_Input):
     """The standard input of a container, behind its shim."""
 
     def __init__(self, attempt: ContainerAttempt, is_open: bool) -> None:
+        super().__init__(None)
         self._attempt = attempt
-        self._input: _Descriptor | None = None
         if is_open:
             with contextlib.suppress(OSError):
-                descriptor = os.open(attempt.input, os.O_WRONLY | os.O_NONBLOCK)
-                self._input = _Descriptor(descriptor)
-
-    async def write(self, data: bytes) -> None:
-        if self._input is not None:
-            await self._input.write(data)
-
-    def end(self) -> None:
-        if self._input is not None:
-            self._input.close()
+                super().__init__(os.open(attempt.input, os.O_WRONLY | os.O_NONBLOCK))
 
     def resize(self, size: TerminalSize) -> None:
         self._attempt.resize(size.rows, size.columns)
-
-    def close(self) -> None:
-        self.end()
 
 
 def _pipe_if(wanted: bool) -> int:

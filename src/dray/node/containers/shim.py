@@ -124,23 +124,15 @@ class Shim:
             "env": self._command["env"],
             "cwd": self._command.get("cwd") or "/",
             "start_new_session": True,
+            "pass_fds": passed,
         }
         if not self._command.get("tty"):
-            stdin = subprocess.PIPE if self._command.get("stdin") else subprocess.DEVNULL
             pipe = subprocess.PIPE
-            return subprocess.Popen(
-                argv, stdin=stdin, stdout=pipe, stderr=pipe, pass_fds=passed, **common
-            )
+            stdin = pipe if self._command.get("stdin") else subprocess.DEVNULL
+            return subprocess.Popen(argv, stdin=stdin, stdout=pipe, stderr=pipe, **common)
         self._terminal, inner = os.openpty()
         try:
-            return subprocess.Popen(
-                argv,
-                stdin=inner,
-                stdout=inner,
-                stderr=inner,
-                pass_fds=passed,
-                **common,
-            )
+            return subprocess.Popen(argv, stdin=inner, stdout=inner, stderr=inner, **common)
         finally:
             os.close(inner)
 

@@ -57,6 +57,10 @@ class DriverDevice(NamedTuple):
     def device_id(self) -> DeviceId:
         return DeviceId(self.driver, self.pool, self.device)
 
+    def is_for(self, request: str) -> bool:
+        """Whether the device was prepared for a request; an empty one stands for all."""
+        return not request or not self.requests or request in self.requests
+
 
 @dataclass(frozen=True)
 class DriverConnection:
@@ -230,12 +234,6 @@ def _sockets(registry: Path) -> Iterable[tuple[Path, _Socket]]:
 
 
 def _device(driver: str, message: Any) -> DriverDevice:
+    requests, cdi_ids = tuple(message.request_names), tuple(message.cdi_device_ids)
     share = getattr(message, "share_id", "") or None
-    return DriverDevice(
-        driver,
-        tuple(message.request_names),
-        message.pool_name,
-        message.device_name,
-        tuple(message.cdi_device_ids),
-        share,
-    )
+    return DriverDevice(driver, requests, message.pool_name, message.device_name, cdi_ids, share)

@@ -80,7 +80,7 @@ class DeviceHealthMonitor:
                 response = await stream.read()
             if response is grpc.aio.EOF:
                 return
-            self._learn({_identity(driver, device): _health(device) for device in response.devices})
+            self._learn(dict(_health(driver, message) for message in response.devices))
 
     def _learn(self, told: dict[DeviceId, HealthStatus]) -> None:
         news = {device for device, health in told.items() if self._known.get(device) != health}
@@ -104,12 +104,11 @@ def resource_statuses(
     for used in container.resources.claims:
         if used.name not in held:
             continue
-        devices = [
-            device
+        entries = {
+            _resource_id(device): _entry(device, health_of(device))
             for device in held[used.name].devices
-            if not used.request or not device.requests or used.request in device.requests
-        ]
-        entries = {_resource_id(device): _entry(device, health_of(device)) for device in devices}
+            if device.is_for(used.request)
+        }
         if entries:
             suffix = f"/{used.request}" if used.request else ""
             name = f"claim:{used.name}{suffix}"
@@ -131,12 +130,9 @@ def _resource_id(device: DriverDevice) -> str:
     return f"{device.driver}/{device.pool}/{device.device}"
 
 
-def _identity(driver: str, message: Any) -> DeviceId:
-    return DeviceId(driver, message.device.pool_name, message.device.device_name)
-
-
-def _health(message: Any) -> HealthStatus:
+def _health(driver: str, message: Any) -> tuple[DeviceId, HealthStatus]:
+    device = DeviceId(driver, message.device.pool_name, message.device.device_name)
     text = message.message
     if len(text) > MAX_MESSAGE_CHARACTERS:
         text = text[: MAX_MESSAGE_CHARACTERS - 3] + "..."
-    return HealthStatus(_WORDS.get(message.health, "Unknown"), text)
+    return device, HealthStatus(_WORDS.get(message.health, "Unknown"), text)

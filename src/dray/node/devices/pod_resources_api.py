@@ -55,20 +55,16 @@ def _answers(holders: Callable[[], Iterable[Holder]]) -> services.Answers:
 
 
 def pod_resources(pod: Pod, held: ClaimsOfPod) -> Any:
+    containers = []
+    for container in pod.spec.containers:
+        claims = [used for used in container.resources.claims if used.name in held]
+        dynamic = [_dynamic(held[used.name], used.request) for used in claims]
+        containers.append(
+            _messages.ContainerResources(name=container.name, dynamic_resources=dynamic)
+        )
+    metadata = pod.metadata
     return _messages.PodResources(
-        name=pod.metadata.name,
-        namespace=pod.metadata.namespace,
-        containers=[
-            _messages.ContainerResources(
-                name=container.name,
-                dynamic_resources=[
-                    _dynamic(held[used.name], used.request)
-                    for used in container.resources.claims
-                    if used.name in held
-                ],
-            )
-            for container in pod.spec.containers
-        ],
+        name=metadata.name, namespace=metadata.namespace, containers=containers
     )
 
 
@@ -77,9 +73,7 @@ def _dynamic(claim: HeldClaim, request: str) -> Any:
         claim_name=claim.name,
         claim_namespace=claim.namespace,
         claim_resources=[
-            _claim_resource(device)
-            for device in claim.devices
-            if not request or not device.requests or request in device.requests
+            _claim_resource(device) for device in claim.devices if device.is_for(request)
         ],
     )
 

@@ -212,7 +212,7 @@ def cdi_ids(pod: Pod, container: Container, held: ClaimsOfPod) -> list[str]:
 
 def _ids(devices: Iterable[DriverDevice], request: str) -> Iterable[str]:
     for device in devices:
-        if not request or not device.requests or request in device.requests:
+        if device.is_for(request):
             yield from device.cdi_ids
 
 

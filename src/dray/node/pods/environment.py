@@ -46,13 +46,8 @@ def expand(text: str, env: Mapping[str, str]) -> str:
 
 
 async def _from_all(client: Client, pod: Pod, source: EnvFromSource) -> dict[str, str]:
-    namespace = pod.metadata.namespace
-    found: dict[str, bytes] = {}
-    if (chosen := source.config_map_ref) is not None:
-        optional = bool(chosen.optional)
-        found = await value_sources.config_map(client, namespace, chosen.name, optional)
-    elif (secret := source.secret_ref) is not None:
-        found = await value_sources.secret(client, namespace, secret.name, bool(secret.optional))
+    chosen = source.config_map_ref or source.secret_ref
+    found = await value_sources.values(client, pod.metadata.namespace, chosen) if chosen else {}
     return {source.prefix + key: value.decode("utf-8", "replace") for key, value in found.items()}
 
 
@@ -67,19 +62,18 @@ async def _value(
         return value_sources.field(pod, source.field_ref.field_path)
     if source.resource_field_ref is not None:
         return value_sources.resource(pod, container, source.resource_field_ref)
+    reference = source.config_map_key_ref or source.secret_key_ref
+    if reference is None:
+        raise ContainerConfigError(
+            f"environment variable {variable.name}: no source that is supported"
+        )
     namespace = pod.metadata.namespace
-    if (one := source.config_map_key_ref) is not None:
-        found = await value_sources.config_map(client, namespace, one.name, bool(one.optional))
-        return _key(found, one.key, bool(one.optional), f"ConfigMap {namespace}/{one.name}")
-    if (key := source.secret_key_ref) is not None:
-        found = await value_sources.secret(client, namespace, key.name, bool(key.optional))
-        return _key(found, key.key, bool(key.optional), f"Secret {namespace}/{key.name}")
-    raise ContainerConfigError(f"environment variable {variable.name}: no source that is supported")
-
-
-def _key(values: Mapping[str, bytes], key: str, optional: bool, where: str) -> str | None:
-    if key in values:
-        return values[key].decode("utf-8", "replace")
-    if optional:
+    found = await value_sources.values(client, namespace, reference)
+    if reference.key in found:
+        return found[reference.key].decode("utf-8", "replace")
+    if reference.optional:
         return None
-    raise ContainerConfigError(f"couldn't find key {key} in {where}")
+    kind = "ConfigMap" if source.config_map_key_ref else "Secret"
+    raise ContainerConfigError(
+        f"couldn't find key {reference.key} in {kind} {namespace}/{reference.name}"
+    )

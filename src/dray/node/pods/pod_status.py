@@ -58,16 +58,11 @@ class PodFailure(NamedTuple):
 def phase(
     pod: Pod, containers: Containers, is_over: bool, failure: PodFailure | None = None
 ) -> str:
-    if is_over and failure is not None:
-        return FAILED
+    observed = [containers[container.name] for container in pod.spec.containers]
     if is_over:
-        exits = [containers[container.name].exit for container in pod.spec.containers]
-        failed = any(exit_ is None or exit_.code for exit_ in exits)
-        return FAILED if failed else SUCCEEDED
-    observed = (containers[container.name] for container in pod.spec.containers)
-    has_begun = any(
-        container.attempt is not None or container.previous is not None for container in observed
-    )
+        failed = any(container.exit is None or container.exit.code for container in observed)
+        return FAILED if failed or failure is not None else SUCCEEDED
+    has_begun = any(container.attempt or container.previous for container in observed)
     return RUNNING if has_begun else PENDING
 
 
@@ -115,10 +110,8 @@ def _conditions(pod: Pod, containers: Containers, current: str, time: str) -> It
         "ContainersReady": ready,
     }
     for type_, holds in values.items():
-        condition_reason = reason if type_ in ("Ready", "ContainersReady") and not holds else ""
-        yield status_patches.condition(
-            pod, type_, "True" if holds else "False", time, condition_reason
-        )
+        why = reason if type_ in ("Ready", "ContainersReady") and not holds else ""
+        yield status_patches.condition(pod, type_, "True" if holds else "False", time, why)
 
 
 def _is_ready(observed: ObservedContainer) -> bool:

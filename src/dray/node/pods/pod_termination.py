@@ -40,10 +40,8 @@ class PodTermination:
             if last is not None and last.has_begun and last.exit() is None:
                 note = f"Stopping container {container.name}"
                 self._context.record_event("Killing", note)
-                running.append((container, last))
-        await asyncio.gather(
-            *(self._stop(container, attempt, grace_seconds) for container, attempt in running)
-        )
+                running.append(self._stop(container, last, grace_seconds))
+        await asyncio.gather(*running)
 
     async def _stop(
         self, container: Container, attempt: ContainerAttempt, grace_seconds: float

@@ -9,13 +9,8 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from dray.api.types.containers import (
-    Container,
-    HTTPGetAction,
-    LifecycleHandler,
-    Probe,
-    TCPSocketAction,
-)
+from dray.api.types import containers
+from dray.api.types.containers import LifecycleHandler, Probe
 from dray.node.pods.pod_status import ObservedContainer
 from dray.node.runtimes.interface import ContainerConfigError
 
@@ -28,7 +23,7 @@ _FAILURES = (TimeoutError, OSError, LookupError, ContainerConfigError, aiohttp.C
 class Actions:
     """Takes the actions of probes and hooks on one running container."""
 
-    container: Container
+    container: containers.Container
     address: str
     execute: Execute
 
@@ -51,7 +46,7 @@ class Actions:
             return True
         return False
 
-    async def _get(self, action: HTTPGetAction) -> bool:
+    async def _get(self, action: containers.HTTPGetAction) -> bool:
         host, port = action.host or self.address, self._port(action.port)
         url = f"{(action.scheme or 'http').lower()}://{host}:{port}{action.path or '/'}"
         headers = {header.name: header.value for header in action.http_headers}
@@ -61,7 +56,7 @@ class Actions:
         ):
             return 200 <= answer.status < 400
 
-    async def _connect(self, action: TCPSocketAction) -> bool:
+    async def _connect(self, action: containers.TCPSocketAction) -> bool:
         host, port = action.host or self.address, self._port(action.port)
         _, writer = await asyncio.open_connection(host, port)
         writer.close()
@@ -76,42 +71,36 @@ class Actions:
         raise ContainerConfigError(f"container {self.container.name} has no port {port!r}")
 
 
+@dataclass(frozen=True)
 class Prober:
     """Probes one start of a container and updates its observed state.
 
     `changed` is called when readiness changes, `dead` with a reason when the container must stop.
     """
 
-    def __init__(
-        self,
-        actions: Actions,
-        seen: ObservedContainer,
-        changed: Callable[[], None],
-        dead: Callable[[str], None],
-    ) -> None:
-        self._actions = actions
-        self._seen = seen
-        self._changed = changed
-        self._dead = dead
+    actions: Actions
+    seen: ObservedContainer
+    changed: Callable[[], None]
+    dead: Callable[[str], None]
 
     async def run(self) -> None:
         """Probe until cancelled, which happens when the container ends."""
-        container = self._actions.container
+        container = self.actions.container
         if container.startup_probe is not None and not await self._starts(container.startup_probe):
             return
-        self._seen.is_started = True
+        self.seen.is_started = True
         self._set_ready(container.readiness_probe is None)
         async with asyncio.TaskGroup() as group:
             if container.readiness_probe is not None:
                 group.create_task(self._watch_readiness(container.readiness_probe))
             if container.liveness_probe is not None:
-                group.create_task(self._watch_liveness(container.liveness_probe, "Liveness"))
+                group.create_task(self._watch_liveness(container.liveness_probe))
 
     async def _starts(self, probe: Probe) -> bool:
         async for verdict in self._verdicts(probe):
             if verdict:
                 return True
-            self._dead("Startup probe failed")
+            self.dead("Startup probe failed")
             return False
         return False
 
@@ -119,10 +108,10 @@ class Prober:
         async for verdict in self._verdicts(probe):
             self._set_ready(verdict)
 
-    async def _watch_liveness(self, probe: Probe, word: str) -> None:
+    async def _watch_liveness(self, probe: Probe) -> None:
         async for verdict in self._verdicts(probe):
             if not verdict:
-                self._dead(f"{word} probe failed")
+                self.dead("Liveness probe failed")
                 return
 
     async def _verdicts(self, probe: Probe) -> AsyncIterator[bool]:
@@ -130,7 +119,7 @@ class Prober:
         await asyncio.sleep(probe.initial_delay_seconds)
         in_a_row, last = 0, None
         while True:
-            result = await self._actions.succeeds(probe, probe.timeout_seconds or 1)
+            result = await self.actions.succeeds(probe, probe.timeout_seconds or 1)
             in_a_row = in_a_row + 1 if result == last else 1
             last = result
             threshold = probe.success_threshold or 1 if result else probe.failure_threshold or 3
@@ -139,6 +128,6 @@ class Prober:
             await asyncio.sleep(probe.period_seconds or 10)
 
     def _set_ready(self, ready: bool) -> None:
-        if self._seen.is_ready != ready:
-            self._seen.is_ready = ready
-            self._changed()
+        if self.seen.is_ready != ready:
+            self.seen.is_ready = ready
+            self.changed()

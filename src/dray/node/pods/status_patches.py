@@ -98,7 +98,7 @@ def container_status(pod: Pod, container: Container, state: JsonObject) -> JsonO
         "image": container.image,
         "imageID": "",
         "containerID": f"none://{pod.metadata.uid}/{container.name}",
-        "ready": is_running or (is_complete and _is_init(pod, container)),
+        "ready": is_running or (is_complete and container in pod.spec.init_containers),
         "started": is_running,
         "restartCount": 0,
         "state": state,
@@ -165,7 +165,3 @@ def _terminated(exit_code: int, started: str, finished: str) -> JsonObject:
             "finishedAt": finished,
         }
     }
-
-
-def _is_init(pod: Pod, container: Container) -> bool:
-    return container in pod.spec.init_containers

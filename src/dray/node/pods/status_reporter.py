@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
 
-from dray.api import errors, http_messages, kinds
+from dray.api import errors, kinds
 from dray.api.semantics import pod_status as pod_predicates
 from dray.api.types.meta import JsonObject
 from dray.node.devices import health
 from dray.node.pods import pod_status
-from dray.node.pods.context import NodeContext, PodState
+from dray.node.pods.context import MAX_RETRY_SECONDS, RETRY_SECONDS, NodeContext, PodState
+from dray.node.status_writes import patch_status
 
 log = logging.getLogger(__name__)
-
-
-RETRY_SECONDS: Final = 0.2
-MAX_RETRY_SECONDS: Final = 60.0
 
 
 class PodStatusReporter:
@@ -62,21 +58,11 @@ class PodStatusReporter:
             failure=state.failure,
         )
         self._add_health(body["status"])
-        await node.client.patch(
-            kinds.POD,
-            metadata.name,
-            body,
-            metadata.namespace,
-            subresource="status",
-            patch_type=http_messages.STRATEGIC_MERGE_PATCH,
-        )
+        await patch_status(node.client, kinds.POD, metadata.name, body, metadata.namespace)
 
     def _add_health(self, status: JsonObject) -> None:
         specs = {container.name: container for container in self._state.pod.spec.containers}
         for entry in status.get("containerStatuses", ()):
-            container = specs[entry["name"]]
-            statuses = health.resource_statuses(
-                container, self._state.prepared_claims, self._node.health_of
-            )
-            if statuses:
+            container, claims = specs[entry["name"]], self._state.prepared_claims
+            if statuses := health.resource_statuses(container, claims, self._node.health_of):
                 entry["allocatedResourcesStatus"] = statuses

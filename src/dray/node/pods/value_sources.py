@@ -7,46 +7,63 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 from math import ceil
+from operator import attrgetter
 from typing import Final
 
 from dray.api import errors, kinds
 from dray.api.formats import quantity
+from dray.api.types import containers, volumes
 from dray.api.types.containers import Container, ResourceFieldSelector
 from dray.api.types.pods import Pod
-from dray.api.types.volumes import KeyToPath
 from dray.client.api_client import Client
 from dray.node.runtimes.interface import ContainerConfigError
 
 _SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
+_FIELDS: Final = {
+    "metadata.name": attrgetter("metadata.name"),
+    "metadata.namespace": attrgetter("metadata.namespace"),
+    "metadata.uid": attrgetter("metadata.uid"),
+    "spec.nodeName": attrgetter("spec.node_name"),
+    "spec.serviceAccountName": attrgetter("spec.service_account_name"),
+    **dict.fromkeys(("status.hostIP", "status.hostIPs"), attrgetter("status.host_ip")),
+    **dict.fromkeys(("status.podIP", "status.podIPs"), attrgetter("status.pod_ip")),
+}
 _DEFAULT_LIMITS: Final = {"cpu": "1", "memory": "1Gi"}
 
 
-async def config_map(client: Client, namespace: str, name: str, optional: bool) -> dict[str, bytes]:
-    document = await _read(client, kinds.CONFIG_MAP, namespace, name, optional)
-    plain = {key: value.encode() for key, value in (document.get("data") or {}).items()}
-    binary = document.get("binaryData") or {}
-    return plain | {key: base64.b64decode(value) for key, value in binary.items()}
+SecretInEnv = containers.SecretEnvSource | containers.SecretKeySelector
+SecretInVolume = volumes.SecretVolumeSource | volumes.SecretProjection
+ConfigMapInEnv = containers.ConfigMapEnvSource | containers.ConfigMapKeySelector
+ConfigMapInVolume = volumes.ConfigMapVolumeSource | volumes.ConfigMapProjection
+Source = SecretInEnv | SecretInVolume | ConfigMapInEnv | ConfigMapInVolume
 
 
-async def secret(client: Client, namespace: str, name: str, optional: bool) -> dict[str, bytes]:
-    document = await _read(client, kinds.SECRET, namespace, name, optional)
-    return {key: base64.b64decode(value) for key, value in (document.get("data") or {}).items()}
+async def values(client: Client, namespace: str, source: Source) -> dict[str, bytes]:
+    """Return the values of the ConfigMap or Secret that a source names.
 
-
-async def _read(
-    client: Client, kind: kinds.Kind, namespace: str, name: str, optional: bool
-) -> dict[str, dict[str, str]]:
+    Raises ContainerConfigError where it is missing, unless it is optional.
+    """
+    kind = kinds.SECRET if isinstance(source, SecretInEnv | SecretInVolume) else kinds.CONFIG_MAP
+    name = source.secret_name if isinstance(source, volumes.SecretVolumeSource) else source.name
     try:
-        found: dict[str, dict[str, str]] = await client.get(kind, name, namespace)
+        document = await client.get(kind, name, namespace)
     except errors.NotFound:
-        if optional:
+        if source.optional:
             return {}
         raise ContainerConfigError(f'{kind.singular} "{name}" not found') from None
-    return found
+    data = document.get("data") or {}
+    if kind is kinds.SECRET:
+        return _decoded(data)
+    plain = {key: value.encode() for key, value in data.items()}
+    return plain | _decoded(document.get("binaryData") or {})
+
+
+def _decoded(data: dict[str, str]) -> dict[str, bytes]:
+    return {key: base64.b64decode(value) for key, value in data.items()}
 
 
 def chosen(
-    values: dict[str, bytes], items: Iterable[KeyToPath], optional: bool
+    values: dict[str, bytes], items: Iterable[volumes.KeyToPath], optional: bool
 ) -> dict[str, bytes]:
     """Return the files of a volume: all keys under their own names, or items under their paths."""
     wanted = list(items)
@@ -62,25 +79,12 @@ def field(pod: Pod, path: str) -> str:
     """Return a field of the pod (downward API). Raises ContainerConfigError for another path."""
     if match := _SUBSCRIPT.fullmatch(path):
         return _labelled(pod, match[1]).get(match[2], "")
-    match path:
-        case "metadata.labels" | "metadata.annotations":
-            pairs = sorted(_labelled(pod, path.partition(".")[2]).items())
-            return "\n".join(f'{key}="{value}"' for key, value in pairs)
-        case "metadata.name":
-            return pod.metadata.name
-        case "metadata.namespace":
-            return pod.metadata.namespace
-        case "metadata.uid":
-            return pod.metadata.uid
-        case "spec.nodeName":
-            return pod.spec.node_name
-        case "spec.serviceAccountName":
-            return pod.spec.service_account_name
-        case "status.hostIP" | "status.hostIPs":
-            return pod.status.host_ip
-        case "status.podIP" | "status.podIPs":
-            return pod.status.pod_ip
-    raise ContainerConfigError(f"unsupported field path {path}")
+    if path in ("metadata.labels", "metadata.annotations"):
+        pairs = sorted(_labelled(pod, path.partition(".")[2]).items())
+        return "\n".join(f'{key}="{value}"' for key, value in pairs)
+    if path not in _FIELDS:
+        raise ContainerConfigError(f"unsupported field path {path}")
+    return str(_FIELDS[path](pod))
 
 
 def resource(pod: Pod, container: Container, wanted: ResourceFieldSelector) -> str:

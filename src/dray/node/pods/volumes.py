@@ -10,15 +10,18 @@ from typing import Final
 
 from dray import durable_files
 from dray.api import kinds
+from dray.api.types import volumes as types
 from dray.api.types.containers import Container, VolumeMount
 from dray.api.types.pods import Pod
-from dray.api.types.volumes import DownwardAPIVolumeFile, Volume, VolumeProjection
+from dray.api.types.volumes import Volume, VolumeProjection
 from dray.client.api_client import Client
 from dray.node.pods import environment, value_sources
 from dray.node.runtimes.interface import Bind, ContainerConfigError
 
 DEFAULT_MODE: Final = 0o644
 TOKEN_SECONDS: Final = 3607
+DownwardSource = types.DownwardAPIVolumeSource | types.DownwardAPIProjection
+FileSource = value_sources.SecretInVolume | value_sources.ConfigMapInVolume | DownwardSource
 
 
 @dataclass(frozen=True)
@@ -58,61 +61,48 @@ class Volumes:
         return path
 
     async def _files(self, pod: Pod, volume: Volume) -> tuple[dict[str, bytes], int | None]:
-        client, namespace = self.client, pod.metadata.namespace
-        if (chosen := volume.config_map) is not None:
-            optional = bool(chosen.optional)
-            values = await value_sources.config_map(client, namespace, chosen.name, optional)
-            return value_sources.chosen(values, chosen.items, optional), chosen.default_mode
-        if (secret := volume.secret) is not None:
-            optional = bool(secret.optional)
-            values = await value_sources.secret(client, namespace, secret.secret_name, optional)
-            return value_sources.chosen(values, secret.items, optional), secret.default_mode
-        if volume.downward_api is not None:
-            return _downward(pod, volume.downward_api.items), volume.downward_api.default_mode
         if volume.projected is not None:
             found: dict[str, bytes] = {}
             for projection in volume.projected.sources:
                 found.update(await self._projected(pod, projection))
             return found, volume.projected.default_mode
-        raise ContainerConfigError(
-            f"volume {volume.name} is of a kind that this node does not support"
-        )
+        source = volume.config_map or volume.secret or volume.downward_api
+        if source is None:
+            raise ContainerConfigError(
+                f"volume {volume.name} is of a kind that this node does not support"
+            )
+        return await self._from_source(pod, source), source.default_mode
 
-    async def _projected(self, pod: Pod, source: VolumeProjection) -> dict[str, bytes]:
-        client, namespace = self.client, pod.metadata.namespace
-        if (chosen := source.config_map) is not None:
-            optional = bool(chosen.optional)
-            values = await value_sources.config_map(client, namespace, chosen.name, optional)
-            return value_sources.chosen(values, chosen.items, optional)
-        if (secret := source.secret) is not None:
-            optional = bool(secret.optional)
-            values = await value_sources.secret(client, namespace, secret.name, optional)
-            return value_sources.chosen(values, secret.items, optional)
-        if source.downward_api is not None:
-            return _downward(pod, source.downward_api.items)
-        if (token := source.service_account_token) is not None:
+    async def _projected(self, pod: Pod, projection: VolumeProjection) -> dict[str, bytes]:
+        if (token := projection.service_account_token) is not None:
             return {token.path: await self._token(pod, token.audience, token.expiration_seconds)}
-        raise ContainerConfigError(
-            "a projected volume has a source that this node does not support"
-        )
+        source = projection.config_map or projection.secret or projection.downward_api
+        if source is None:
+            raise ContainerConfigError(
+                "a projected volume has a source that this node does not support"
+            )
+        return await self._from_source(pod, source)
+
+    async def _from_source(self, pod: Pod, source: FileSource) -> dict[str, bytes]:
+        if isinstance(source, DownwardSource):
+            return _downward(pod, source.items)
+        values = await value_sources.values(self.client, pod.metadata.namespace, source)
+        return value_sources.chosen(values, source.items, bool(source.optional))
 
     async def _token(self, pod: Pod, audience: str, seconds: int | None) -> bytes:
+        metadata = pod.metadata
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata.name, "uid": metadata.uid}
         spec = {
             "audiences": [audience] if audience else [],
             "expirationSeconds": seconds or TOKEN_SECONDS,
-            "boundObjectRef": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": pod.metadata.name,
-                "uid": pod.metadata.uid,
-            },
+            "boundObjectRef": bound,
         }
         made = await self.client.create_subresource(
             kinds.SERVICE_ACCOUNT,
             pod.spec.service_account_name or "default",
             "token",
             {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec},
-            pod.metadata.namespace,
+            metadata.namespace,
         )
         return str(made["status"]["token"]).encode()
 
@@ -135,7 +125,7 @@ def _sub_path(mount: VolumeMount, env: dict[str, str]) -> str:
     return path
 
 
-def _downward(pod: Pod, items: Iterable[DownwardAPIVolumeFile]) -> dict[str, bytes]:
+def _downward(pod: Pod, items: Iterable[types.DownwardAPIVolumeFile]) -> dict[str, bytes]:
     made = {}
     for item in items:
         if item.field_ref is not None:

@@ -5,11 +5,11 @@ A runtime starts nothing itself. The shim runs the command lines and outlives th
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from dray.driverkit.cdi import DeviceNode
-from dray.node.containers.container_attempts import Command, ContainerAttempt
+from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Bind:
 class ContainerSpec:
     """Everything that a runtime needs to start one container."""
 
-    command: tuple[str, ...]
+    command: Argv
     """Replaces the entry point of the image, unless it is empty."""
-    args: tuple[str, ...] = ()
+    args: Argv = ()
     env: dict[str, str] = field(default_factory=dict)
     working_directory: str = ""
     hostname: str = "localhost"
@@ -39,13 +39,16 @@ class ContainerSpec:
     tty: bool = False
 
     @property
-    def argv(self) -> tuple[str, ...]:
+    def argv(self) -> Argv:
         return (*self.command, *self.args)
 
 
-def with_terminal(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command with a terminal of its own, inside the container: job control needs that."""
-    return ("setsid", "--ctty", "--wait", *argv)
+def in_terminal(argv: Argv, tty: bool) -> list[str]:
+    """Return a command, with `tty` in a terminal of its own inside the container.
+
+    Job control needs that.
+    """
+    return ["setsid", "--ctty", "--wait", *argv] if tty else list(argv)
 
 
 class RuntimeUnusable(Exception):
@@ -60,42 +63,37 @@ class ImageError(Exception):
         self.reason = reason
 
 
-class Runtime(Protocol):
-    @property
-    def name(self) -> str: ...
+class Runtime(abc.ABC):
+    """Makes the command lines of containers. The defaults are those of a runtime without images."""
 
-    @property
-    def has_images(self) -> bool:
-        """Whether it runs the image; otherwise the programs of the host run."""
-
-    @property
-    def has_own_etc(self) -> bool:
-        """Whether containers have an /etc without one being made for them."""
+    name: str
+    has_images = False
+    """Whether it runs the image; otherwise the programs of the host run."""
+    has_own_etc = True
+    """Whether containers have an /etc without one being made for them."""
+    caution = ""
+    """A warning for the user, recorded in one event of each pod; may be empty."""
 
     @property
     def default_environment(self) -> dict[str, str]:
         """Variables of every container, besides those of the pod."""
-
-    @property
-    def caution(self) -> str:
-        """A warning for the user, recorded in one event of each pod; may be empty."""
+        return {}
 
     def try_out(self) -> None:
-        """Run a small program in it. Raises Unusable where that fails."""
+        """Run a small program in it. Raises RuntimeUnusable where that fails."""
+        return None
 
     async def pull(self, image: str, policy: str) -> None:
         """Pull an image, unless it is present. Raises ImageError."""
+        return None
 
+    @abc.abstractmethod
     def command(self, spec: ContainerSpec, folder: str) -> Command:
         """Return the command that starts a container whose shim keeps its files in `folder`."""
 
+    @abc.abstractmethod
     def exec_command(
-        self,
-        attempt: ContainerAttempt,
-        argv: tuple[str, ...],
-        *,
-        stdin: bool = False,
-        tty: bool = False,
+        self, attempt: ContainerAttempt, argv: Argv, *, stdin: bool = False, tty: bool = False
     ) -> Command:
         """Return the command that runs a program in a container.
 
@@ -104,6 +102,7 @@ class Runtime(Protocol):
 
     def discard(self, attempt: ContainerAttempt) -> None:
         """Remove what may be left of a container whose shim was lost."""
+        return None
 
 
 class ContainerConfigError(Exception):

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dray.node.containers.container_attempts import Command, ContainerAttempt
+from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
 from dray.node.containers.processes import Process
-from dray.node.runtimes.interface import ContainerSpec, ImageError, RuntimeUnusable
+from dray.node.runtimes.interface import ContainerSpec, ImageError, Runtime, RuntimeUnusable
 
 NAME: Final = "podman"
 RUNTIMES: Final = ("", "crun", "runc")
@@ -29,15 +29,9 @@ PID_FILE: Final = "podman.pid"
 _PROBE_SECONDS: Final = 30.0
 
 
-class Podman:
+class Podman(Runtime):
     name = NAME
     has_images = True
-    has_own_etc = True
-    caution = ""
-
-    @property
-    def default_environment(self) -> dict[str, str]:
-        return {}
 
     def try_out(self) -> None:
         _ = self._program
@@ -60,7 +54,8 @@ class Podman:
         argv += [*_limits(), *_inside(spec)]
         return Command(
             argv,
-            _environment(),
+            # podman's own environment locates its images.
+            dict(os.environ),
             stdin=spec.stdin,
             stdin_once=spec.stdin_once,
             tty=spec.tty,
@@ -70,16 +65,11 @@ class Podman:
         )
 
     def exec_command(
-        self,
-        attempt: ContainerAttempt,
-        argv: tuple[str, ...],
-        *,
-        stdin: bool = False,
-        tty: bool = False,
+        self, attempt: ContainerAttempt, argv: Argv, *, stdin: bool = False, tty: bool = False
     ) -> Command:
         switches = [*(["--interactive"] if stdin else []), *(["--tty"] if tty else [])]
         name = attempt.command()["facts"]["name"]
-        return Command([*self._program, "exec", *switches, name, *argv], _environment())
+        return Command([*self._program, "exec", *switches, name, *argv], dict(os.environ))
 
     def discard(self, attempt: ContainerAttempt) -> None:
         name = attempt.command()["facts"]["name"]
@@ -164,8 +154,3 @@ def _inside(spec: ContainerSpec) -> Iterator[str]:
     if spec.command:
         yield from ("--entrypoint", json.dumps(spec.command))
     yield from (spec.image, *spec.args)
-
-
-def _environment() -> dict[str, str]:
-    """Return podman's own environment, which locates its images."""
-    return dict(os.environ)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from dray.node.containers import shim
-from dray.node.containers.container_attempts import Command, ContainerAttempt
-from dray.node.runtimes.interface import Bind, ContainerSpec, RuntimeUnusable, with_terminal
+from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
+from dray.node.runtimes.interface import Bind, ContainerSpec, Runtime, RuntimeUnusable, in_terminal
 
 NAME: Final = "sandbox"
 PATH: Final = "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -29,12 +29,16 @@ _GENERATIONS: Final = 3
 """From the shim to bubblewrap, to bubblewrap inside, to the container's own process."""
 
 
-class Sandbox:
+class Sandbox(Runtime):
+    """Nothing is to be discarded: sandboxes die with their shim."""
+
     name = NAME
-    has_images = False
     has_own_etc = False
     caution = "The sandbox has no images: containers run the programs of the node"
-    default_environment = {"PATH": PATH, "HOME": "/root"}
+
+    @property
+    def default_environment(self) -> dict[str, str]:
+        return {"PATH": PATH, "HOME": "/root"}
 
     def try_out(self) -> None:
         if shutil.which("bwrap") is None:
@@ -49,25 +53,13 @@ class Sandbox:
             said = ran.stderr.decode("utf-8", "replace").strip()
             raise RuntimeUnusable(f"bubblewrap cannot make a sandbox here: {said}")
 
-    async def pull(self, image: str, policy: str) -> None:
-        return None
-
     def command(self, spec: ContainerSpec, folder: str) -> Command:
         return Command(
-            _argv(spec),
-            spec.env,
-            stdin=spec.stdin,
-            stdin_once=spec.stdin_once,
-            tty=spec.tty,
+            _argv(spec), spec.env, stdin=spec.stdin, stdin_once=spec.stdin_once, tty=spec.tty
         )
 
     def exec_command(
-        self,
-        attempt: ContainerAttempt,
-        argv: tuple[str, ...],
-        *,
-        stdin: bool = False,
-        tty: bool = False,
+        self, attempt: ContainerAttempt, argv: Argv, *, stdin: bool = False, tty: bool = False
     ) -> Command:
         """Return a command that enters the sandbox, with no more rights than the container has."""
         entered = [
@@ -75,12 +67,9 @@ class Sandbox:
             *("--target", str(_first_process(attempt)), "--preserve-credentials"),
             *("--user", "--mount", "--pid", "--uts", "--ipc", "--root", "--wd", "--"),
             *("setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--"),
-            *(with_terminal(argv) if tty else argv),
+            *in_terminal(argv, tty),
         ]
         return Command(entered, attempt.command()["env"])
-
-    def discard(self, attempt: ContainerAttempt) -> None:
-        """Does nothing: sandboxes die with their shim."""
 
 
 def is_usable() -> bool:
@@ -108,7 +97,7 @@ def _argv(spec: ContainerSpec) -> list[str]:
         *_device_nodes(spec),
         *_binds(spec),
         *("--chdir", spec.working_directory or "/", "--"),
-        *(with_terminal(spec.argv) if spec.tty else spec.argv),
+        *in_terminal(spec.argv, spec.tty),
     ]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dray.node.containers import container_attempts, logs, shim
 from dray.node.containers.container_attempts import Command, ContainerAttempt, Starter
-from dray.node.runtimes.interface import with_terminal
+from dray.node.runtimes.interface import in_terminal
 from tests.waiting import until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -101,7 +101,7 @@ def test_a_terminal_shows_a_prompt_at_once_and_can_be_resized(tmp_path: Path) ->
         assert b"33 77" in logs.read(attempt.log)
 
     script = "printf 'prompt> '; read x; stty size"
-    argv = [*with_terminal(("/bin/sh", "-c", script))]
+    argv = in_terminal(("/bin/sh", "-c", script), True)
     run(tmp_path, Command(argv, ENVIRONMENT, stdin=True, tty=True), test)
 
 
