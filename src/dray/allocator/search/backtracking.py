@@ -231,7 +231,8 @@ class Search:
                 yield self._after(position, alternative, later)
             if self._prunes:
                 tried.add(self._interchange_key(device))
-        self._record_conflicts(frame, position, alternative, alternative.eligible)
+        rejected = alternative.eligible & position.allowed
+        self._record_conflicts(frame, position, alternative, alternative.eligible, rejected)
 
     def _all_mode_devices(
         self, frame: _Frame, position: Position, alternative: NodeAlternative
@@ -242,8 +243,10 @@ class Search:
             return
         # There is no choice: all devices are needed, so each position has one candidate. The range
         # is empty if no device matches at all.
+        rejected = 0
         for device in needed[position.ordinal : position.ordinal + 1]:
-            if not alternative.eligible & device.bit:
+            rejected = alternative.eligible & device.bit
+            if not rejected:
                 break
             slot = alternative.slots[position.ordinal]
             rejection = self._take(frame.mark, slot, device, self._checks.of(alternative))
@@ -254,7 +257,9 @@ class Search:
                 # Upstream returns an error and tries no other alternative, allocateDevice in
                 # https://github.com/kubernetes/kubernetes/blob/release-1.37/staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/allocator_incubating.go
                 raise _cannot_have_all(alternative, device)
-        self._record_conflicts(frame, position, alternative, alternative.selected)
+        # Only this device explains the dead end. Upstream does not look at the other ones any more,
+        # so an attribute that cannot be derived on them must not end the allocation either.
+        self._record_conflicts(frame, position, alternative, alternative.selected, rejected)
 
     def _take(
         self, mark: int, slot: Slot, device: Candidate, applying: Iterable[Check]
@@ -297,14 +302,21 @@ class Search:
         return True
 
     def _record_conflicts(
-        self, frame: _Frame, position: Position, alternative: NodeAlternative, candidates: int
+        self,
+        frame: _Frame,
+        position: Position,
+        alternative: NodeAlternative,
+        candidates: int,
+        rejected: int,
     ) -> None:
-        """Record which lower frames may be the reason that no candidate is left."""
+        """Record which lower frames may be the reason that no candidate is left.
+
+        `rejected` are the devices that the search has tried here.
+        """
         if frame.depth > self._furthest and alternative.slots:
             self._furthest = frame.depth
-            remaining = candidates & alternative.eligible & position.allowed
             slot = alternative.slots[position.ordinal]
-            self.rejection = self._rejection(frame.mark, slot, alternative, remaining)
+            self.rejection = self._rejection(frame.mark, slot, alternative, rejected)
         if not self._prunes:
             # All lower frames: backtrack step by step. A jump could pass over a device on which
             # upstream returns an error.
