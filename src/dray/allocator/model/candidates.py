@@ -14,7 +14,7 @@ from dray.allocator.model.rejections import CheckName, DeviceRejection
 from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.ids import DeviceId
-from dray.api.types.dra import Device, DeviceTaint, ResourceSlice
+from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE, Device, DeviceTaint, ResourceSlice
 
 
 class Candidate(msgspec.Struct, eq=False, gc=False):
@@ -49,6 +49,12 @@ class Slot:
         self.alternative = alternative
         self.ordinal = ordinal
         self.is_admin = bool(alternative.admin_access)
+
+
+def slots_for(claim: int, alternative: Alternative, count: int) -> list[Slot]:
+    """Return a slot for each of `count` devices, as far as a claim can have so many."""
+    ordinals = range(min(count, ALLOCATION_RESULTS_MAX_SIZE))
+    return [Slot(claim, alternative, ordinal) for ordinal in ordinals]
 
 
 class DeviceMatches(NamedTuple):

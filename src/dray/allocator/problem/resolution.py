@@ -13,11 +13,11 @@ from typing import NamedTuple
 from dray.allocator.checks import constraints
 from dray.allocator.inventory.selectors import CachedSelector, Selectors
 from dray.allocator.model import requests
-from dray.allocator.model.candidates import Slot
+from dray.allocator.model.candidates import Slot, slots_for
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.model.requests import Alternative, ParsedClaim, ParsedRequest
 from dray.api.features import Features
-from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE, DeviceClass
+from dray.api.types.dra import DeviceClass
 
 Classes = Mapping[str, DeviceClass]
 
@@ -81,22 +81,21 @@ class _Resolver:
         return ResolvedClaim(parsed, resolved, _constraint_failure(number, parsed))
 
     def _request(self, claim: int, request: ParsedRequest) -> ResolvedRequest:
-        alternatives = [
-            self._alternative(claim, alternative) for alternative in request.alternatives
-        ]
+        alternatives = [self._alternative(claim, parsed) for parsed in request.alternatives]
         failure = next(_request_failures(claim, request, self._features), None)
         return ResolvedRequest(claim, request, alternatives, failure)
 
     def _alternative(self, claim: int, alternative: Alternative) -> ResolvedAlternative:
         device_class = self._classes.get(alternative.device_class)
-        failure = next(
-            _alternative_failures(claim, alternative, device_class, self._features), None
-        )
-        if device_class is None:
-            device_class = DeviceClass()
+        failure = None
+        error = next(_alternative_errors(alternative, device_class, self._features), None)
+        if error is not None:
+            where, message = error
+            request = f"request {alternative.own_name}{where}"
+            failure = AllocationError(message, claim=claim, request=request)
+        device_class = device_class or DeviceClass()
         selectors = [] if failure else self._selectors_of(alternative, device_class)
-        count = 0 if alternative.is_all else min(alternative.count, ALLOCATION_RESULTS_MAX_SIZE)
-        slots = [Slot(claim, alternative, ordinal) for ordinal in range(count)]
+        slots = slots_for(claim, alternative, 0 if alternative.is_all else alternative.count)
         return ResolvedAlternative(claim, alternative, device_class, selectors, slots, failure)
 
     def _selectors_of(
@@ -138,15 +137,6 @@ def _request_failures(
                 claim=claim,
                 request=f"{kind} {alternative.own_name}",
             )
-
-
-def _alternative_failures(
-    claim: int, alternative: Alternative, device_class: DeviceClass | None, features: Features
-) -> Iterator[AllocationError]:
-    for where, message in _alternative_errors(alternative, device_class, features):
-        yield AllocationError(
-            message, claim=claim, request=f"request {alternative.own_name}{where}"
-        )
 
 
 def _alternative_errors(
