@@ -55,6 +55,10 @@ class ResolvedClaim(NamedTuple):
     failure: AllocationError | None = None
     """An error in a constraint."""
 
+    def alternatives(self) -> Iterator[ResolvedAlternative]:
+        for request in self.requests:
+            yield from request.alternatives
+
     def least_devices(self) -> int:
         """Return how many devices the claim needs at least, without allocationMode All."""
         return sum(

@@ -66,8 +66,7 @@ Propose = Callable[[ProposalContext], Iterator[Proposal]]
 
 def alternatives(context: ProposalContext) -> Iterator[ResolvedAlternative]:
     for claim in context.resolved:
-        for request in claim.requests:
-            yield from request.alternatives
+        yield from claim.alternatives()
 
 
 def affecting(alternative: ResolvedAlternative) -> frozenset[RequestKey]:

@@ -52,9 +52,7 @@ def paths_read(claims: Iterable[ResolvedClaim], features: Features) -> frozenset
     """Return the paths of all device values on which a filter depends."""
     paths: set[Path] = set()
     for claim in claims:
-        for alternative in (
-            alternative for request in claim.requests for alternative in request.alternatives
-        ):
+        for alternative in claim.alternatives():
             paths.update(*(located.selector.paths for located in alternative.selectors))
             if alternative.parsed.derived:
                 paths.add(shapes.WHOLE_DEVICE)

@@ -132,9 +132,7 @@ def observe(
         node_filters = NodeFilters(
             cluster.inventory(cluster.nodes[group[0].node]), claims, cluster.selectors
         )
-        for alternative in (
-            alternative for request in node_filters.requests for alternative in request.alternatives
-        ):
+        for alternative in node_filters.alternatives():
             observed = observers[alternative.claim, str(alternative.parsed.name)]
             for device_filter, left in _arriving_devices(node_filters, alternative, observed):
                 observed[device_filter].add(node_filters.inventory, left, len(group))
@@ -153,8 +151,7 @@ def _observers(
     alternatives = {
         (alternative.claim, str(alternative.parsed.name)): alternative
         for claim in claims
-        for request in claim.requests
-        for alternative in request.alternatives
+        for alternative in claim.alternatives()
     }
     return {
         (key := (funnel.claim, funnel.request)): {

@@ -106,6 +106,9 @@ class NodeFilters:
             )
         self._checks = CheckSequence(self._problem)
 
+    def alternatives(self) -> Iterator[NodeAlternative]:
+        return self._problem.alternatives()
+
     def needed(self, alternative: NodeAlternative) -> int:
         """Return how many devices of the node the alternative needs; for All, all that match."""
         if not alternative.parsed.is_all:
