@@ -186,9 +186,8 @@ def exceeds(
     """Return the first capacity that is too small or whose policy forbids the amount, or None."""
     for name, amount in amounts.items():
         policy = capacities[name].request_policy
-        if amount.taken.nano > amount.total or violates_policy(
-            amount.taken, policy, fractional=fractional
-        ):
+        taken = amount.taken
+        if taken.nano > amount.total or violates_policy(taken, policy, fractional=fractional):
             return name
     return None
 

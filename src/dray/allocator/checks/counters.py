@@ -66,9 +66,8 @@ class PoolCounters:
         }
         amounts = [_amounts(device) for device in consuming]
         self._counters = _lay_out(totals, amounts)
-        self.guards = sum(
-            1 << (counter.shift + counter.width) for counter in self._counters.values()
-        )
+        packed = self._counters.values()
+        self.guards = sum(1 << (counter.shift + counter.width) for counter in packed)
         self._total = self._packed(totals)
         self.left = self.guards + self._total
         self.needs = {

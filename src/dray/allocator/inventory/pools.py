@@ -235,9 +235,7 @@ def _complete_pool(
         _require_unique_names(ordered)
         return PoolOnNode(pool_id, ordered)
     names = {resource_slice.metadata.name for resource_slice in ordered}
-    elsewhere = [
-        resource_slice for resource_slice in all_slices if resource_slice.metadata.name not in names
-    ]
+    elsewhere = [other for other in all_slices if other.metadata.name not in names]
     with_devices, devices_elsewhere = _with_devices(ordered), _with_devices(elsewhere)
     _require_unique_names(with_devices)
     counter_sets = _counter_sets([*ordered, *elsewhere])

@@ -215,9 +215,8 @@ class _Builder:
             selected &= able.matching
             alternative.failing |= able.failing
         alternative.selected = selected
-        alternative.eligible = selected & ~eligibility.excluded_devices(
-            alternative.parsed, self._inventory
-        )
+        excluded = eligibility.excluded_devices(alternative.parsed, self._inventory)
+        alternative.eligible = selected & ~excluded
         if alternative.parsed.is_all:
             self._set_all_mode_devices(alternative)
         return alternative
@@ -296,9 +295,8 @@ def _raise_if(failure: rejections.AllocationError | None) -> None:
 
 
 def _require_few_results(requests: Sequence[NodeRequest]) -> None:
-    needed = sum(
-        [min([alternative.count for alternative in request.alternatives]) for request in requests]
-    )
+    counts = [[option.count for option in request.alternatives] for request in requests]
+    needed = sum(map(min, counts))
     if needed > ALLOCATION_RESULTS_MAX_SIZE:
         raise rejections.AllocationError(
             f"number of requested devices {needed} exceeds the claim limit of "

@@ -77,9 +77,8 @@ def _shortage(problem: NodeProblem, alternative: NodeAlternative) -> RequestReje
     free = _free(problem, alternative)
     if free.bit_count() >= alternative.count:
         return None
-    matching = (
-        alternative.eligible if alternative.all_mode_devices is None else alternative.selected
-    )
+    is_all = alternative.all_mode_devices is not None
+    matching = alternative.selected if is_all else alternative.eligible
     return rejections.TooFewDevices(
         alternative.claim, name, alternative.count, matching.bit_count(), free.bit_count()
     )

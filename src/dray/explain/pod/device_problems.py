@@ -9,13 +9,8 @@ from dray.allocator.checks import taints
 from dray.api.formats import gotime
 from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims, pools
-from dray.api.types.dra import (
-    DeviceRequestAllocationResult,
-    DeviceTaint,
-    DeviceTaintRule,
-    ResourceClaim,
-    ResourceSlice,
-)
+from dray.api.types import dra
+from dray.api.types.dra import DeviceRequestAllocationResult, ResourceSlice
 from dray.api.types.pods import Pod, ResourceHealth
 from dray.explain.pod import obstacles
 from dray.explain.pod.obstacles import Obstacle
@@ -29,9 +24,9 @@ Results = Sequence[DeviceRequestAllocationResult]
 
 def device_problems(
     pod: Pod,
-    claims: Mapping[ClaimKey, ResourceClaim],
+    claims: Mapping[ClaimKey, dra.ResourceClaim],
     slices: Sequence[ResourceSlice],
-    rules: Sequence[DeviceTaintRule],
+    rules: Sequence[dra.DeviceTaintRule],
 ) -> Iterator[Obstacle]:
     """Yield the problems of the devices that a pod has; the pod may run nevertheless."""
     allocated = _allocated_devices(pod, claims)
@@ -41,7 +36,9 @@ def device_problems(
             yield from _tainted(result, slices, rules)
 
 
-def _allocated_devices(pod: Pod, claims: Mapping[ClaimKey, ResourceClaim]) -> dict[str, Results]:
+def _allocated_devices(
+    pod: Pod, claims: Mapping[ClaimKey, dra.ResourceClaim]
+) -> dict[str, Results]:
     """Return the devices of the pod, by the pod's own names of its claims."""
     allocated: dict[str, Results] = {}
     for used in pod_claims.claims_of_pod(pod):
@@ -86,7 +83,7 @@ def _device_name(health: ResourceHealth, resource: str, allocated: Mapping[str, 
 def _tainted(
     result: DeviceRequestAllocationResult,
     slices: Sequence[ResourceSlice],
-    rules: Sequence[DeviceTaintRule],
+    rules: Sequence[dra.DeviceTaintRule],
 ) -> Iterator[Obstacle]:
     for taint in _published_taints(result, slices):
         yield from _taint_problems(result, taint)
@@ -97,7 +94,7 @@ def _tainted(
 
 def _published_taints(
     result: DeviceRequestAllocationResult, slices: Sequence[ResourceSlice]
-) -> Iterator[DeviceTaint]:
+) -> Iterator[dra.DeviceTaint]:
     of_pool = [
         resource_slice for resource_slice in slices if resource_slice.pool_id == result.pool_id
     ]
@@ -108,7 +105,7 @@ def _published_taints(
 
 
 def _taint_problems(
-    result: DeviceRequestAllocationResult, taint: DeviceTaint, rule: str = ""
+    result: DeviceRequestAllocationResult, taint: dra.DeviceTaint, rule: str = ""
 ) -> Iterator[Obstacle]:
     if not taints.prevents_allocation(taint):
         return

@@ -18,15 +18,9 @@ from dray.api.selectors import node_selectors
 from dray.api.semantics import pod_claims, quota
 from dray.api.semantics.conditions import find_condition
 from dray.api.semantics.pod_resources import Amounts
+from dray.api.types import dra
 from dray.api.types.core import CoreEvent, ResourceQuota
-from dray.api.types.dra import (
-    DeviceClass,
-    DeviceRequestAllocationResult,
-    DeviceTaintRule,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    ResourceSlice,
-)
+from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
 from dray.api.types.meta import Condition, ObjectMeta
 from dray.api.types.nodes import Node
 from dray.api.types.pods import ContainerStatus, Pod, PodCondition, PodResourceClaim
@@ -114,11 +108,11 @@ class PodContext(msgspec.Struct, frozen=True):
 
     claims: Mapping[ClaimKey, ResourceClaim] = {}
     templates: Mapping[ClaimKey, ResourceClaimTemplate] = {}
-    classes: Sequence[DeviceClass] = ()
+    classes: Sequence[dra.DeviceClass] = ()
     nodes: Mapping[str, Node] = {}
     quotas: Sequence[ResourceQuota] = ()
-    slices: Sequence[ResourceSlice] = ()
-    taint_rules: Sequence[DeviceTaintRule] = ()
+    slices: Sequence[dra.ResourceSlice] = ()
+    taint_rules: Sequence[dra.DeviceTaintRule] = ()
     events: Sequence[CoreEvent] = ()
     """The events of the pod, the oldest first."""
     unread: frozenset[str] = frozenset()
@@ -155,7 +149,7 @@ class _PodInspection:
     def steps(self) -> Iterator[StageStatus]:
         """Yield the status of each stage."""
         context = self._context
-        unknown_devices = {"ResourceSlice", "DeviceClass", "Node"} & context.unread
+        unknown_devices = {"dra.ResourceSlice", "dra.DeviceClass", "Node"} & context.unread
         unknown_devices |= {"ResourceClaim"} & context.unread
         if "ResourceClaim" in context.partly_read:
             unknown_devices |= {f"ResourceClaim{OTHER_NAMESPACES}"}
@@ -449,7 +443,7 @@ def _exceeded(limit: ResourceQuota, charge: Amounts) -> Iterator[Obstacle]:
             )
 
 
-def _results(claim: ResourceClaim) -> Sequence[DeviceRequestAllocationResult]:
+def _results(claim: ResourceClaim) -> Sequence[dra.DeviceRequestAllocationResult]:
     return claim.status.allocation.devices.results if claim.status.allocation else ()
 
 
@@ -463,7 +457,7 @@ def _unready(claim: ResourceClaim) -> Iterator[Obstacle]:
 
 def _unattached(
     claim: ResourceClaim,
-    result: DeviceRequestAllocationResult,
+    result: dra.DeviceRequestAllocationResult,
     device: DeviceId,
     conditions: Sequence[Condition],
 ) -> Iterator[Obstacle]:

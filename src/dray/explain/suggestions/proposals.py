@@ -14,23 +14,8 @@ from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.problem.resolution import ResolvedAlternative, ResolvedClaim
 from dray.api.types.dra import ResourceClaim
 from dray.explain.selectors import spelling
-from dray.explain.suggestions import availability, selector_rewrites
-from dray.explain.suggestions.changes import (
-    DropClaim,
-    DropClassSelector,
-    DropConstraint,
-    DropRequest,
-    DropSelector,
-    EnableGate,
-    LessCapacity,
-    OtherClass,
-    ReplaceClassSelector,
-    ReplaceConstraint,
-    ReplaceSelector,
-    SuggestedChange,
-    TolerateTaint,
-    WaitForClaim,
-)
+from dray.explain.suggestions import availability, changes, selector_rewrites
+from dray.explain.suggestions.changes import SuggestedChange
 from dray.explain.suggestions.selector_rewrites import Rewrite
 from dray.explain.survey.facts import Observation
 from dray.explain.survey.filters import FilterKind
@@ -90,7 +75,7 @@ def rewritten(rewrite: Callable[[Observation], Iterator[Rewrite]]) -> Propose:
                 continue
             affected = frozenset({(facts.claim, facts.request.partition("/")[0])})
             for how, text, old, new in rewrite(observed):
-                change = ReplaceSelector(
+                change = changes.ReplaceSelector(
                     claim=facts.claim,
                     request=facts.request,
                     index=facts.filter.index,
@@ -127,7 +112,7 @@ def _corrected_constraints(context: ProposalContext, observed: Observation) -> I
                 continue
             for similar in fact.similar:
                 other = f"{similar.domain}/{similar.name}"
-                change = ReplaceConstraint(
+                change = changes.ReplaceConstraint(
                     claim=claim, index=index, attribute=attribute, replacement=other
                 )
                 yield Proposal(change, _of_claim(context, claim))
@@ -153,7 +138,7 @@ def wait(context: ProposalContext) -> Iterator[Proposal]:
         ranked = sorted(weights, key=lambda holder: (-weights[holder], holder))
         for holder in ranked[:_HOLDERS_TRIED]:
             if holder not in own and holder != EXTERNAL_HOLDER:
-                yield Proposal(WaitForClaim(holder=holder), None, node)
+                yield Proposal(changes.WaitForClaim(holder=holder), None, node)
 
 
 _NOBODY = availability.Holders()
@@ -169,7 +154,7 @@ def ask_for_smaller_amounts(context: ProposalContext) -> Iterator[Proposal]:
                 share_of[tuple(sorted(amounts.items()))] = share
         ranked = sorted(share_of, key=lambda amounts: -share_of[amounts])
         for chosen in ranked[:_AMOUNTS_TRIED]:
-            change = LessCapacity(
+            change = changes.LessCapacity(
                 claim=alternative.claim,
                 request=str(alternative.parsed.name),
                 amounts=dict(chosen),
@@ -187,7 +172,7 @@ def tolerate(context: ProposalContext) -> Iterator[Proposal]:
             for taint in availability.untolerated_taints(inventory, alternative)
         )
         for taint in sorted(untolerated, key=lambda taint: taint is None):
-            change = TolerateTaint(
+            change = changes.TolerateTaint(
                 claim=alternative.claim, request=str(alternative.parsed.name), taint=taint
             )
             yield Proposal(change, affecting(alternative))
@@ -196,7 +181,7 @@ def tolerate(context: ProposalContext) -> Iterator[Proposal]:
 def drop_selectors(context: ProposalContext) -> Iterator[Proposal]:
     for alternative in alternatives(context):
         for index, expression in enumerate(alternative.parsed.selectors):
-            change = DropSelector(
+            change = changes.DropSelector(
                 claim=alternative.claim,
                 request=str(alternative.parsed.name),
                 index=index,
@@ -208,7 +193,7 @@ def drop_selectors(context: ProposalContext) -> Iterator[Proposal]:
 def drop_constraints(context: ProposalContext) -> Iterator[Proposal]:
     for number, claim in enumerate(context.claims):
         for index, constraint in enumerate(claim.spec.devices.constraints):
-            change = DropConstraint(
+            change = changes.DropConstraint(
                 claim=number,
                 index=index,
                 attribute=constraint.match_attribute or constraint.distinct_attribute or "",
@@ -239,8 +224,8 @@ def _other_classes(context: ProposalContext, *, has_selectors: bool) -> Iterator
             yield Proposal(_other_class(alternative, name), affecting(alternative))
 
 
-def _other_class(alternative: ResolvedAlternative, name: str) -> OtherClass:
-    return OtherClass(
+def _other_class(alternative: ResolvedAlternative, name: str) -> changes.OtherClass:
+    return changes.OtherClass(
         claim=alternative.claim,
         request=str(alternative.parsed.name),
         device_class=name,
@@ -254,7 +239,7 @@ def correct_classes(context: ProposalContext) -> Iterator[Proposal]:
         class_filter = observed.facts.filter
         if class_filter.kind is FilterKind.CLASS:
             for how, text, old, new in selector_rewrites.corrections(observed):
-                change = ReplaceClassSelector(
+                change = changes.ReplaceClassSelector(
                     device_class=class_filter.device_class,
                     index=class_filter.index,
                     expression=class_filter.expression,
@@ -268,21 +253,21 @@ def correct_classes(context: ProposalContext) -> Iterator[Proposal]:
 
 def enable_gates(context: ProposalContext) -> Iterator[Proposal]:
     for gate in context.gates:
-        yield Proposal(EnableGate(gate=gate), None)
+        yield Proposal(changes.EnableGate(gate=gate), None)
 
 
 def drop_requests(context: ProposalContext) -> Iterator[Proposal]:
     for number, claim in enumerate(context.claims):
         requested = claim.spec.devices.requests
         for request in requested if len(requested) > 1 else ():
-            change = DropRequest(claim=number, request=request.name)
+            change = changes.DropRequest(claim=number, request=request.name)
             yield Proposal(change, frozenset({(number, request.name)}))
 
 
 def drop_claims(context: ProposalContext) -> Iterator[Proposal]:
     for number, claim in enumerate(context.claims if len(context.claims) > 1 else ()):
         key = claim.key
-        yield Proposal(DropClaim(claim=number, name=key), _of_claim(context, number))
+        yield Proposal(changes.DropClaim(claim=number, name=key), _of_claim(context, number))
 
 
 def drop_class_selectors(context: ProposalContext) -> Iterator[Proposal]:
@@ -293,5 +278,7 @@ def drop_class_selectors(context: ProposalContext) -> Iterator[Proposal]:
         if located.device_class is not None
     )
     for device_class, index, expression in of_classes:
-        change = DropClassSelector(device_class=device_class, index=index, expression=expression)
+        change = changes.DropClassSelector(
+            device_class=device_class, index=index, expression=expression
+        )
         yield Proposal(change, None)
