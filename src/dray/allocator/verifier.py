@@ -381,9 +381,8 @@ def _requested(
 
 def _derives(claim: ResourceClaim, request: str, attribute: str) -> bool:
     requested = _requested(claim, request)
-    return requested is not None and any(
-        derived.name == attribute for derived in requested.derived_attributes
-    )
+    derived = requested.derived_attributes if requested else ()
+    return any(definition.name == attribute for definition in derived)
 
 
 def _is_tolerated(taint: Any, tolerations: Iterable[Any]) -> bool:

@@ -24,12 +24,7 @@ MasksOf = Callable[[Alternative, str], Mapping[Value, int] | None]
 
 def applies_to(constraint: DeviceConstraint, alternative: Alternative) -> bool:
     """Return whether a constraint names an alternative, its parent request, or no request."""
-    if not constraint.requests:
-        return True
-    name = alternative.name
-    return name.parent in constraint.requests or (
-        bool(name.sub) and str(name) in constraint.requests
-    )
+    return not constraint.requests or alternative.is_named(constraint.requests)
 
 
 class MatchAttribute:

@@ -106,10 +106,8 @@ class PoolCounters:
 
     def portion(self, need: int) -> float:
         """Return the fraction of each counter that `need` is, summed over the counters."""
-        return sum(
-            counter.read(need) / (counter.read(self._total) or 1)
-            for counter in self._counters.values()
-        )
+        counters, total = self._counters.values(), self._total
+        return sum(counter.read(need) / (counter.read(total) or 1) for counter in counters)
 
     def portion_used(self, need: int) -> float:
         """Return the fraction that is taken of the counters `need` draws from, summed."""

@@ -52,7 +52,7 @@ class Slot:
 
 
 def slots_for(claim: int, alternative: Alternative, count: int) -> list[Slot]:
-    """Return a slot for each of `count` devices, as far as a claim can have so many."""
+    """Return a slot for every device, at most as many as a claim can have."""
     ordinals = range(min(count, ALLOCATION_RESULTS_MAX_SIZE))
     return [Slot(claim, alternative, ordinal) for ordinal in ordinals]
 

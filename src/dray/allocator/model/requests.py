@@ -43,6 +43,10 @@ class Alternative(msgspec.Struct, frozen=True, eq=False):
         """Return the name for upstream's messages: that of a subrequest is without its parent."""
         return self.name.sub or self.name.parent
 
+    def is_named(self, names: Sequence[str]) -> bool:
+        """Return whether the alternative or its parent request is one of `names`."""
+        return self.name.parent in names or (bool(self.name.sub) and str(self.name) in names)
+
 
 class ParsedRequest(msgspec.Struct, frozen=True, eq=False):
     name: str

@@ -191,9 +191,8 @@ class _Builder:
             requests += of_claim
         problem = NodeProblem(self._inventory, claims, requests)
         if applying:
-            problem.constraints = constraints.Constraints(
-                applying, self._value_of, self._value_masks
-            )
+            value_of, masks_of = self._value_of, self._value_masks
+            problem.constraints = constraints.Constraints(applying, value_of, masks_of)
         problem.may_fail = any(
             self._may_fail(alternative, applying) for alternative in problem.alternatives()
         )
@@ -295,7 +294,7 @@ def _raise_if(failure: rejections.AllocationError | None) -> None:
 
 
 def _require_few_results(requests: Sequence[NodeRequest]) -> None:
-    counts = [[option.count for option in request.alternatives] for request in requests]
+    counts = [[alternative.count for alternative in request.alternatives] for request in requests]
     needed = sum(map(min, counts))
     if needed > ALLOCATION_RESULTS_MAX_SIZE:
         raise rejections.AllocationError(

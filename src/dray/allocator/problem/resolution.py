@@ -40,6 +40,11 @@ class ResolvedAlternative(NamedTuple):
     """For an exact count; allocationMode All gets its slots on the node."""
     failure: AllocationError | None = None
 
+    @property
+    def key(self) -> tuple[int, str]:
+        """Return the position of the claim and the name of the request or subrequest."""
+        return self.claim, str(self.parsed.name)
+
 
 class ResolvedRequest(NamedTuple):
     claim: int
@@ -106,10 +111,8 @@ class _Resolver:
         self, alternative: Alternative, device_class: DeviceClass
     ) -> list[LocatedSelector]:
         name = device_class.metadata.name
-        of_class = [
-            selector.cel.expression if selector.cel else ""
-            for selector in device_class.spec.selectors
-        ]
+        published = device_class.spec.selectors
+        of_class = [selector.cel.expression if selector.cel else "" for selector in published]
         selectors = [
             LocatedSelector(self._selectors.selector(text), text, number, name)
             for number, text in enumerate(of_class)

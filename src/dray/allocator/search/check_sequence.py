@@ -71,9 +71,8 @@ class CheckSequence:
     def max_takeable(self, devices: int) -> int:
         """Return an upper bound of how many free devices can be taken together, each once."""
         free = devices & ~self._usage.picked & ~self._problem.inventory.taken
-        return min(
-            [free.bit_count(), *[counters.max_takeable(free) for counters in self._counters]]
-        )
+        by_counters = [counters.max_takeable(free) for counters in self._counters]
+        return min([free.bit_count(), *by_counters])
 
     def state_keys(self, device: Candidate) -> Hashable:
         """Return what the picks so far mean for a device."""

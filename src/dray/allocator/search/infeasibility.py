@@ -10,12 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.allocator.checks.constraints import (
-    Constraint,
-    Constraints,
-    DistinctAttribute,
-    MatchAttribute,
-)
+from dray.allocator.checks import constraints
+from dray.allocator.checks.constraints import Constraint
 from dray.allocator.model import rejections
 from dray.allocator.model.attributes import INCOMPARABLE, Value
 from dray.allocator.model.rejections import RequestRejection
@@ -40,7 +36,7 @@ def find_infeasibility(problem: NodeProblem) -> RequestRejection | None:
     if len(problem.requests) > 1 and not _can_assign_all(problem, uses_of, {}):
         return _too_few_for_all(problem)
     for group in _constrained_requests(problem):
-        if isinstance(group.constraint, DistinctAttribute):
+        if isinstance(group.constraint, constraints.DistinctAttribute):
             reason = _too_few_values(problem, group)
         else:
             reason = _no_common_value(problem, group, uses_of)
@@ -58,7 +54,7 @@ def usable_devices(problem: NodeProblem) -> dict[NodeAlternative, int]:
     usable: dict[NodeAlternative, int] = {}
     uses_of = _uses_per_device(problem)
     for group in _constrained_requests(problem):
-        if not isinstance(group.constraint, MatchAttribute):
+        if not isinstance(group.constraint, constraints.MatchAttribute):
             continue
         devices = 0
         for value in group.masks:
@@ -174,9 +170,8 @@ def _constrained_requests(problem: NodeProblem) -> Iterator[_ConstrainedRequests
     applying = problem.constraints.applying
     constrained: dict[Constraint, list[NodeRequest]] = {}
     for request in problem.requests:
-        first, *others = [
-            applying.get(alternative.parsed, ()) for alternative in request.alternatives
-        ]
+        of_request = [alternative.parsed for alternative in request.alternatives]
+        first, *others = [applying.get(parsed, ()) for parsed in of_request]
         for constraint in first:
             if all(constraint in applicable for applicable in others):
                 constrained.setdefault(constraint, []).append(request)
@@ -187,12 +182,12 @@ def _constrained_requests(problem: NodeProblem) -> Iterator[_ConstrainedRequests
 
 
 def _masks(
-    constraints: Constraints, constraint: Constraint, requests: Sequence[NodeRequest]
+    state: constraints.Constraints, constraint: Constraint, requests: Sequence[NodeRequest]
 ) -> Mapping[Value, int] | None:
     masks = None
     for request in requests:
         for alternative in request.alternatives:
-            masks = constraints.masks(alternative.parsed, constraint)
+            masks = state.masks(alternative.parsed, constraint)
             if masks is None:
                 return None
     return masks

@@ -100,15 +100,14 @@ def _configuration(
     entries = _class_entries(chosen)
     if not (entries or claim_config):
         return ()
+    requested = [alternative.parsed for alternative in chosen]
     for config in claim_config:
-        if not config.requests or any(
-            _is_named(alternative, config.requests) for alternative in chosen
-        ):
+        if not config.requests or any(parsed.is_named(config.requests) for parsed in requested):
             entries.append(_Entry(FROM_CLAIM, list(config.requests), config.opaque))
     return tuple(
         dra.DeviceAllocationConfiguration(
             source,
-            () if all(_is_named(alternative, names) for alternative in chosen) else tuple(names),
+            () if all(parsed.is_named(names) for parsed in requested) else tuple(names),
             opaque,
         )
         for source, names, opaque in entries
@@ -132,11 +131,6 @@ def _class_entries(chosen: Sequence[NodeAlternative]) -> list[_Entry]:
             for entry in existing:
                 entry.requests.append(name)
     return [entry for entries in by_class.values() for entry in entries]
-
-
-def _is_named(alternative: NodeAlternative, names: Sequence[str]) -> bool:
-    name = alternative.parsed.name
-    return name.parent in names or (bool(name.sub) and str(name) in names)
 
 
 def _node_selector(claim: int, picks: Sequence[Pick], node: str) -> NodeSelector | None:

@@ -10,7 +10,7 @@ from dray.api.formats import gotime
 from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims, pools
 from dray.api.types import dra
-from dray.api.types.dra import DeviceRequestAllocationResult, ResourceSlice
+from dray.api.types.dra import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
 from dray.api.types.pods import Pod, ResourceHealth
 from dray.explain.pod import obstacles
 from dray.explain.pod.obstacles import Obstacle
@@ -24,7 +24,7 @@ Results = Sequence[DeviceRequestAllocationResult]
 
 def device_problems(
     pod: Pod,
-    claims: Mapping[ClaimKey, dra.ResourceClaim],
+    claims: Mapping[ClaimKey, ResourceClaim],
     slices: Sequence[ResourceSlice],
     rules: Sequence[dra.DeviceTaintRule],
 ) -> Iterator[Obstacle]:
@@ -36,9 +36,7 @@ def device_problems(
             yield from _tainted(result, slices, rules)
 
 
-def _allocated_devices(
-    pod: Pod, claims: Mapping[ClaimKey, dra.ResourceClaim]
-) -> dict[str, Results]:
+def _allocated_devices(pod: Pod, claims: Mapping[ClaimKey, ResourceClaim]) -> dict[str, Results]:
     """Return the devices of the pod, by the pod's own names of its claims."""
     allocated: dict[str, Results] = {}
     for used in pod_claims.claims_of_pod(pod):
@@ -56,9 +54,8 @@ def _unhealthy(pod: Pod, allocated: Mapping[str, Results]) -> Iterator[Obstacle]
             for resource in status.resources:
                 if resource.health == UNHEALTHY:
                     name = _device_name(resource, status.name, allocated)
-                    unhealthy[name] = obstacles.DeviceUnhealthy(
-                        device=name, message=resource.message or ""
-                    )
+                    message = resource.message or ""
+                    unhealthy[name] = obstacles.DeviceUnhealthy(device=name, message=message)
     yield from unhealthy.values()
 
 
@@ -95,9 +92,7 @@ def _tainted(
 def _published_taints(
     result: DeviceRequestAllocationResult, slices: Sequence[ResourceSlice]
 ) -> Iterator[dra.DeviceTaint]:
-    of_pool = [
-        resource_slice for resource_slice in slices if resource_slice.pool_id == result.pool_id
-    ]
+    of_pool = [published for published in slices if published.pool_id == result.pool_id]
     for resource_slice in pools.current_slices(of_pool):
         for device in resource_slice.spec.devices:
             if device.name == result.device:

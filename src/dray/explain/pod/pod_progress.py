@@ -130,9 +130,8 @@ def inspect_pod(
         return PodProgress(name, steps, pod.status.phase)
     statuses: list[StageStatus] = []
     for step in _PodInspection(pod, context, explanation).steps():
-        is_past = any(
-            status.state in (StageState.BLOCKED, StageState.PENDING) for status in statuses
-        )
+        waiting = (StageState.BLOCKED, StageState.PENDING)
+        is_past = any(status.state in waiting for status in statuses)
         statuses.append(StageStatus(step.stage, StageState.PENDING) if is_past else step)
     return PodProgress(name, tuple(statuses), pod.status.phase)
 
@@ -149,7 +148,7 @@ class _PodInspection:
     def steps(self) -> Iterator[StageStatus]:
         """Yield the status of each stage."""
         context = self._context
-        unknown_devices = {"dra.ResourceSlice", "dra.DeviceClass", "Node"} & context.unread
+        unknown_devices = {"ResourceSlice", "DeviceClass", "Node"} & context.unread
         unknown_devices |= {"ResourceClaim"} & context.unread
         if "ResourceClaim" in context.partly_read:
             unknown_devices |= {f"ResourceClaim{OTHER_NAMESPACES}"}
@@ -157,9 +156,8 @@ class _PodInspection:
             for stage in (PodStage.QUOTA, PodStage.GATES, PodStage.OBJECTS):
                 yield StageStatus(stage, StageState.PASSED)
             warnings = tuple(self._warnings())
-            yield StageStatus(
-                PodStage.DEVICES, StageState.WARNING if warnings else StageState.PASSED, warnings
-            )
+            state = StageState.WARNING if warnings else StageState.PASSED
+            yield StageStatus(PodStage.DEVICES, state, warnings)
         else:
             yield self._step(PodStage.QUOTA, self._quota(), context.unread & {"ResourceQuota"})
             yield self._step(PodStage.GATES, self._gates())
@@ -179,9 +177,8 @@ class _PodInspection:
             return StageStatus(stage, StageState.BLOCKED, in_the_stage, tuple(sorted(unread)))
         if unread:
             return StageStatus(stage, StageState.UNKNOWN, (), tuple(sorted(unread)))
-        return StageStatus(
-            stage, StageState.PASSED if self._has_passed(stage) else StageState.PENDING
-        )
+        has_passed = self._has_passed(stage)
+        return StageStatus(stage, StageState.PASSED if has_passed else StageState.PENDING)
 
     def _has_passed(self, stage: PodStage) -> bool:
         """Return whether the pod has passed a stage without obstacles."""
@@ -337,11 +334,8 @@ class _PodInspection:
             return
         node = self._pod.spec.node_name
         drivers = {result.driver for claim in self._claims() for result in _results(claim)}
-        absent = [
-            driver
-            for driver in sorted(drivers)
-            if message_patterns.is_unregistered(driver, message)
-        ]
+        is_unregistered = message_patterns.is_unregistered
+        absent = [driver for driver in sorted(drivers) if is_unregistered(driver, message)]
         for driver in absent:
             was_there = self._has_published(driver, node)
             yield obstacles.DriverNotRegistered(

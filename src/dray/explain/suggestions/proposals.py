@@ -119,29 +119,21 @@ def _corrected_constraints(context: ProposalContext, observed: Observation) -> I
 
 
 def _of_claim(context: ProposalContext, claim: int) -> frozenset[RequestKey]:
-    return frozenset(
-        (claim, request.name) for request in context.claims[claim].spec.devices.requests
-    )
+    requests = context.claims[claim].spec.devices.requests
+    return frozenset((claim, request.name) for request in requests)
 
 
 def wait(context: ProposalContext) -> Iterator[Proposal]:
     """Propose to wait for one claim, those that hold most of what is needed first."""
     own = {claim.key for claim in context.claims}
     for node, inventory in _inventories(context):
-        weights = sum(
-            (
-                availability.holding_claims(inventory, alternative)
-                for alternative in alternatives(context)
-            ),
-            start=_NOBODY,
-        )
+        weights = availability.Holders()
+        for alternative in alternatives(context):
+            weights += availability.holding_claims(inventory, alternative)
         ranked = sorted(weights, key=lambda holder: (-weights[holder], holder))
         for holder in ranked[:_HOLDERS_TRIED]:
             if holder not in own and holder != EXTERNAL_HOLDER:
                 yield Proposal(changes.WaitForClaim(holder=holder), None, node)
-
-
-_NOBODY = availability.Holders()
 
 
 def ask_for_smaller_amounts(context: ProposalContext) -> Iterator[Proposal]:
@@ -153,12 +145,10 @@ def ask_for_smaller_amounts(context: ProposalContext) -> Iterator[Proposal]:
             for amounts, share in availability.affordable_amounts(inventory, alternative):
                 share_of[tuple(sorted(amounts.items()))] = share
         ranked = sorted(share_of, key=lambda amounts: -share_of[amounts])
+        claim, request = alternative.key
         for chosen in ranked[:_AMOUNTS_TRIED]:
             change = changes.LessCapacity(
-                claim=alternative.claim,
-                request=str(alternative.parsed.name),
-                amounts=dict(chosen),
-                asked=requested,
+                claim=claim, request=request, amounts=dict(chosen), asked=requested
             )
             yield Proposal(change, affecting(alternative))
 
@@ -171,21 +161,18 @@ def tolerate(context: ProposalContext) -> Iterator[Proposal]:
             for _, inventory in _inventories(context)
             for taint in availability.untolerated_taints(inventory, alternative)
         )
+        claim, request = alternative.key
         for taint in sorted(untolerated, key=lambda taint: taint is None):
-            change = changes.TolerateTaint(
-                claim=alternative.claim, request=str(alternative.parsed.name), taint=taint
-            )
+            change = changes.TolerateTaint(claim=claim, request=request, taint=taint)
             yield Proposal(change, affecting(alternative))
 
 
 def drop_selectors(context: ProposalContext) -> Iterator[Proposal]:
     for alternative in alternatives(context):
+        claim, request = alternative.key
         for index, expression in enumerate(alternative.parsed.selectors):
             change = changes.DropSelector(
-                claim=alternative.claim,
-                request=str(alternative.parsed.name),
-                index=index,
-                expression=expression or "",
+                claim=claim, request=request, index=index, expression=expression or ""
             )
             yield Proposal(change, affecting(alternative))
 

@@ -87,14 +87,9 @@ def _fewer(
     context: ProposalContext, tester: ChangeTester, touched: Set[Hashable]
 ) -> SuggestedChange | None:
     """Return the change to the largest count that fits, or None."""
-    left = {
-        (funnel.claim, funnel.request): funnel.best.left
-        for funnel in context.survey.funnels
-        if funnel.best
-    }
+    left = {funnel.key: funnel.best.left for funnel in context.survey.funnels if funnel.best}
     for alternative in proposals.alternatives(context):
-        available = left.get((alternative.claim, str(alternative.parsed.name)), 0)
-        change = _largest_count(alternative, available, tester)
+        change = _largest_count(alternative, left.get(alternative.key, 0), tester)
         if change is not None:
             return change
     return None
@@ -111,14 +106,10 @@ def _largest_count(
     fewer = requested - 1 if requested else available
     low, high = 1, min(fewer, available, ALLOCATION_RESULTS_MAX_SIZE)
     largest = None
+    claim, request = alternative.key
     while low <= high:
         count = low if largest is None else (low + high + 1) // 2
-        change = changes.FewerDevices(
-            claim=alternative.claim,
-            request=str(alternative.parsed.name),
-            count=count,
-            asked=requested,
-        )
+        change = changes.FewerDevices(claim=claim, request=request, count=count, asked=requested)
         verified = tester.verify(change, proposals.affecting(alternative))
         if verified is not None:
             largest, low = verified, count + 1

@@ -151,7 +151,7 @@ def _in_claims(cluster: ClusterInventory, claims: Sequence[ResolvedClaim]) -> It
 
 
 def _too_many(claims: Sequence[ResolvedClaim], funnels: Iterable[Funnel]) -> Iterator[Fault]:
-    needed_by = {(funnel.claim, funnel.request): funnel.most_needed for funnel in funnels}
+    needed_by = {funnel.key: funnel.most_needed for funnel in funnels}
     for number, claim in enumerate(claims):
         needed = sum(_fewest(request.alternatives, needed_by) for request in claim.requests)
         if needed > ALLOCATION_RESULTS_MAX_SIZE:
@@ -162,15 +162,13 @@ def _fewest(
     alternatives: Sequence[ResolvedAlternative], needed_by: Mapping[tuple[int, str], int]
 ) -> int:
     return min(
-        needed_by.get((alternative.claim, str(alternative.parsed.name)), 0)
-        if alternative.parsed.is_all
-        else alternative.parsed.count
-        for alternative in alternatives
+        needed_by.get(resolved.key, 0) if resolved.parsed.is_all else resolved.parsed.count
+        for resolved in alternatives
     )
 
 
 def _in_alternative(cluster: ClusterInventory, resolved: ResolvedAlternative) -> Iterator[Fault]:
-    alternative, claim, request = resolved.parsed, resolved.claim, str(resolved.parsed.name)
+    alternative, (claim, request) = resolved.parsed, resolved.key
     for gate in _gates_off(alternative, cluster.features):
         yield GateOff(claim=claim, request=request, gate=gate)
     if not alternative.device_class:
@@ -259,9 +257,9 @@ def _pools_not_whole(
     claims: Iterable[ResolvedClaim], unusable: Sequence[UnusablePool]
 ) -> Iterator[Fault]:
     for alternative in _for_all(claims):
+        claim, request = alternative.key
         for pool in unusable:
-            request = str(alternative.parsed.name)
-            yield PoolNotWhole(claim=alternative.claim, request=request, pool=pool.pool)
+            yield PoolNotWhole(claim=claim, request=request, pool=pool.pool)
 
 
 def _against_constraints(claims: Sequence[ResolvedClaim], failed_claim: int) -> Iterator[Fault]:

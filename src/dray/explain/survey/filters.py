@@ -197,9 +197,7 @@ class NodeFilters:
         """Return the devices that a feature gate, or a feature missing on the node, excludes."""
         inventory = self.inventory
         tolerant = msgspec.structs.replace(alternative.parsed, tolerations=_TOLERATES_ALL)
-        disabled = (
-            eligibility.excluded_devices(tolerant, inventory) if inventory.possibly_excluded else 0
-        )
+        disabled = eligibility.excluded_devices(tolerant, inventory)
         if not pools.has_binding_conditions(inventory.features):
             disabled |= inventory.where(lambda candidate: bool(candidate.device.binding_conditions))
         return disabled
@@ -284,9 +282,7 @@ def _try_take(check: Check, slot: Slot, device: Candidate) -> FilterRejection | 
         trail.unwind(0)
 
 
-def _with_sorted_holders(
-    rejection: DeviceRejection | None,
-) -> DeviceRejection | None:
+def _with_sorted_holders(rejection: DeviceRejection | None) -> DeviceRejection | None:
     """Return the rejection with its holders sorted by name, for texts that do not vary."""
     holders = getattr(rejection, "holders", ())
     if rejection is None or not holders:
