@@ -27,6 +27,7 @@ some = rounds.examples(400, long=12_000)
 @many
 @hypothesis.given(seeds)
 @hypothesis.example(5889)
+@hypothesis.example(1566493)
 def test_finds_what_trying_every_combination_in_order_finds(seed: int) -> None:
     problem = problems.draw(random.Random(seed))
     result: placement.FitResult | None = None

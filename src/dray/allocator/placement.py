@@ -58,16 +58,6 @@ class _CachedResult(NamedTuple):
 class _SignatureCache:
     """Everything cached for one signature."""
 
-    __slots__ = (
-        "candidate_nodes",
-        "claims",
-        "cursor",
-        "last_rejection",
-        "problems",
-        "results",
-        "skips_full_nodes",
-    )
-
     def __init__(self, claims: Sequence[ResolvedClaim], cluster: ClusterInventory) -> None:
         self.claims = claims
         self.skips_full_nodes = _needs_free_device(claims)

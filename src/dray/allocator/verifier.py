@@ -6,7 +6,7 @@ purpose: it adds up plain numbers and compares plain attributes.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,17 +15,8 @@ import msgspec
 from dray.api.features import Features
 from dray.api.formats import quantity
 from dray.api.ids import ClaimKey, DeviceId, PoolId
-from dray.api.types.dra import (
-    CapacityRequestPolicy,
-    Device,
-    DeviceAttribute,
-    DeviceConstraint,
-    DeviceRequestAllocationResult,
-    DeviceSubRequest,
-    ExactDeviceRequest,
-    ResourceClaim,
-    ResourceSlice,
-)
+from dray.api.types import dra
+from dray.api.types.dra import DeviceAttribute, DeviceConstraint, ResourceClaim, ResourceSlice
 
 # A copy on purpose: the verifier shares no code and no constant with what it verifies.
 _RESULTS_LIMIT = 32
@@ -151,7 +142,7 @@ class _AllocatedResult(msgspec.Struct, frozen=True):
     """One allocated device of one claim."""
 
     claim: ClaimKey
-    result: DeviceRequestAllocationResult
+    result: dra.DeviceRequestAllocationResult
 
     @property
     def id(self) -> DeviceId:
@@ -162,10 +153,7 @@ class _Verifier:
     """Finds the violations of one state, one kind per method."""
 
     def __init__(
-        self,
-        slices: Iterable[ResourceSlice],
-        claims: Sequence[ResourceClaim],
-        features: Features,
+        self, slices: Iterable[ResourceSlice], claims: Sequence[ResourceClaim], features: Features
     ) -> None:
         self._features = features
         self._slices = _newest(slices)
@@ -281,7 +269,7 @@ class _Verifier:
     def _is_share(self, allocated: _AllocatedResult) -> bool:
         return self._features.consumable_capacity and allocated.result.share_id is not None
 
-    def _allocated(self) -> Iterator[tuple[PoolId, Device]]:
+    def _allocated(self) -> Iterator[tuple[PoolId, dra.Device]]:
         for id, device in self._devices.items():
             if self._by_device.get(id):
                 yield id.pool_id, device
@@ -292,21 +280,14 @@ class _Verifier:
         for request in claim.spec.devices.requests:
             names = [f"{request.name}/{sub.name}" for sub in request.first_available]
             names = names or [request.name]
-            got = {
-                name: sum(allocated.result.request == name for allocated in results)
-                for name in names
-            }
+            got = Counter(allocated.result.request for allocated in results)
             chosen = [name for name in names if got[name]]
             if len(chosen) != 1:
                 yield WrongNumber(key, request.name, 1, len(chosen))
                 continue
-            requested = _requested(claim, chosen[0])
-            if (
-                requested
-                and requested.allocation_mode == "ExactCount"
-                and requested.count != got[chosen[0]]
-            ):
-                yield WrongNumber(key, chosen[0], requested.count, got[chosen[0]])
+            requested, count = _requested(claim, chosen[0]), got[chosen[0]]
+            if requested and requested.allocation_mode == "ExactCount" and requested.count != count:
+                yield WrongNumber(key, chosen[0], requested.count, count)
 
     def _details(
         self, key: ClaimKey, claim: ResourceClaim, results: Sequence[_AllocatedResult]
@@ -318,7 +299,9 @@ class _Verifier:
                 yield UnknownDevice(allocated.id, key)
                 continue
             requested = _requested(claim, allocated.result.request)
-            is_admin = isinstance(requested, ExactDeviceRequest) and bool(requested.admin_access)
+            is_admin = isinstance(requested, dra.ExactDeviceRequest) and bool(
+                requested.admin_access
+            )
             if bool(allocated.result.admin_access) != is_admin:
                 yield AdminAccessWrong(allocated.id, key)
             is_shareable = self._features.consumable_capacity and device.allow_multiple_allocations
@@ -333,14 +316,10 @@ class _Verifier:
         name = constraint.match_attribute or constraint.distinct_attribute or ""
         if any(_derives(claim, allocated.result.request, name) for allocated in bound):
             return True
-        attributes = [
-            _lookup(self._devices[allocated.id], allocated.id.driver, name) for allocated in bound
-        ]
-        values = [
-            _values(attribute, self._features.list_type_attributes)
-            for attribute in attributes
-            if attribute
-        ]
+        ids = [allocated.id for allocated in bound]
+        attributes = [_lookup(self._devices[id], id.driver, name) for id in ids]
+        lists = self._features.list_type_attributes
+        values = [_values(attribute, lists) for attribute in attributes if attribute]
         if len(values) < len(bound):
             return False
         if constraint.match_attribute is not None:
@@ -370,7 +349,7 @@ def _text(nano: int) -> str:
     return str(quantity.Quantity(nano, quantity.QuantityFormat.BINARY_SI))
 
 
-def _is_handed_out(nano: int, policy: CapacityRequestPolicy | None) -> bool:
+def _is_handed_out(nano: int, policy: dra.CapacityRequestPolicy | None) -> bool:
     if policy is None or (policy.default is not None and nano == _nano(policy.default)):
         return True
     if policy.valid_range is not None:
@@ -387,7 +366,9 @@ def _binds(constraint: DeviceConstraint, request: str) -> bool:
     return not names or request in names or request.partition("/")[0] in names
 
 
-def _requested(claim: ResourceClaim, name: str) -> ExactDeviceRequest | DeviceSubRequest | None:
+def _requested(
+    claim: ResourceClaim, name: str
+) -> dra.ExactDeviceRequest | dra.DeviceSubRequest | None:
     parent, _, sub = name.partition("/")
     for request in claim.spec.devices.requests:
         if request.name == parent:
@@ -400,9 +381,8 @@ def _requested(claim: ResourceClaim, name: str) -> ExactDeviceRequest | DeviceSu
 
 def _derives(claim: ResourceClaim, request: str, attribute: str) -> bool:
     requested = _requested(claim, request)
-    return requested is not None and any(
-        derived.name == attribute for derived in requested.derived_attributes
-    )
+    derived = requested.derived_attributes if requested else ()
+    return any(definition.name == attribute for definition in derived)
 
 
 def _is_tolerated(taint: Any, tolerations: Iterable[Any]) -> bool:
@@ -415,7 +395,7 @@ def _is_tolerated(taint: Any, tolerations: Iterable[Any]) -> bool:
     )
 
 
-def _lookup(device: Device, driver: str, name: str) -> DeviceAttribute | None:
+def _lookup(device: dra.Device, driver: str, name: str) -> DeviceAttribute | None:
     attributes: Mapping[str, DeviceAttribute] = device.attributes
     own = name.removeprefix(f"{driver}/")
     return attributes.get(name, attributes.get(own))

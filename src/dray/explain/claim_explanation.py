@@ -17,21 +17,14 @@ from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.explain.suggestions import relaxation
 from dray.explain.suggestions.changes import SuggestedChange
 from dray.explain.suggestions.proposals import ProposalContext
-from dray.explain.survey import (
-    diagnosis,
-    equivalence,
-    facts,
-    faults,
-    node_survey,
-    unreachable_slices,
-)
+from dray.explain.survey import diagnosis, equivalence, facts, faults, node_survey
 from dray.explain.survey.bounded_allocator import BoundedAllocator
 from dray.explain.survey.diagnosis import Reason
 from dray.explain.survey.facts import FilterFacts
 from dray.explain.survey.faults import Fault, GateOff
 from dray.explain.survey.funnel import Funnel
 from dray.explain.survey.node_survey import Survey, UnusablePool
-from dray.explain.survey.unreachable_slices import UnreachableSlices
+from dray.explain.survey.unreachable_slices import UnreachableSlices, find_unreachable_slices
 
 # Most claims that fit do so on one of the first nodes. Of the other nodes, the survey excludes most
 # without a search, and it is needed anyway to explain claims that do not fit.
@@ -96,9 +89,8 @@ def explain(
     devices = [picked for claim in allocated for picked in _picked(claim, claim.status.allocation)]
     if not waiting:
         return Explanation(outcome=Outcome.ALLOCATED, claims=_keys(claims), devices=tuple(devices))
-    allocator = BoundedAllocator(
-        cluster, _usable_nodes(cluster, allocated, nodes), new_share_id=new_share_id
-    )
+    usable_nodes = _usable_nodes(cluster, allocated, nodes)
+    allocator = BoundedAllocator(cluster, usable_nodes, new_share_id=new_share_id)
     investigation: _Investigation | None = None
     try:
         fit = allocator.first_fit(waiting, allocator.nodes[:NODES_TRIED_FIRST])
@@ -184,11 +176,8 @@ class _Investigation:
         if any(stage.failing for funnel in self._survey.funnels for stage in funnel.stages):
             return list(later)
         refused = set(self._survey.evaluated_nodes) - set(self._survey.undecided_nodes)
-        return [
-            node
-            for node in later
-            if node not in refused and self._representatives.get(node, node) == node
-        ]
+        searched = self._representatives
+        return [node for node in later if node not in refused and searched.get(node, node) == node]
 
     def refused(self) -> Explanation:
         reasons = diagnosis.reasons(
@@ -215,19 +204,16 @@ class _Investigation:
     ) -> Explanation:
         funnels = self._survey.funnels
         observations = facts.observe(self._cluster, self._survey, self._resolved)
-        unreachable = unreachable_slices.find_unreachable_slices(self._cluster)
+        unreachable = find_unreachable_slices(self._cluster)
         off = [fault.gate for fault in faults_found if isinstance(fault, GateOff)]
+        excluding = diagnosis.blocking_feature_gates(funnels, unreachable, reasons)
         context = ProposalContext(
             self._cluster,
             self._claims,
             self._resolved,
             self._survey,
             observations,
-            tuple(
-                dict.fromkeys(
-                    [*off, *diagnosis.blocking_feature_gates(funnels, unreachable, reasons)]
-                )
-            ),
+            tuple(dict.fromkeys([*off, *excluding])),
         )
         return Explanation(
             outcome=outcome,

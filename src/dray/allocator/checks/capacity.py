@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from dray.allocator.checks.usage import DeviceHolders
 from dray.allocator.model import rejections
-from dray.allocator.model.candidates import Candidate, Slot
+from dray.allocator.model.candidates import Candidate, Check, Slot
+from dray.allocator.model.rejections import DeviceRejection, InsufficientCapacity
 from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.formats import quantity
@@ -185,9 +186,8 @@ def exceeds(
     """Return the first capacity that is too small or whose policy forbids the amount, or None."""
     for name, amount in amounts.items():
         policy = capacities[name].request_policy
-        if amount.taken.nano > amount.total or violates_policy(
-            amount.taken, policy, fractional=fractional
-        ):
+        taken = amount.taken
+        if taken.nano > amount.total or violates_policy(taken, policy, fractional=fractional):
             return name
     return None
 
@@ -199,7 +199,7 @@ def rejection(
     amounts: Demand | None,
     *,
     fractional: bool,
-) -> rejections.DeviceRejection | None:
+) -> DeviceRejection | None:
     """Return why the device could not serve the demand even if it were free, or None."""
     if amounts is None:
         missing = next(name for name in requested or () if name not in capacities)
@@ -219,8 +219,8 @@ def _insufficient(
     amount: Amount,
     available: int,
     holders: DeviceHolders | None = None,
-) -> rejections.InsufficientCapacity:
-    return rejections.InsufficientCapacity(
+) -> InsufficientCapacity:
+    return InsufficientCapacity(
         device,
         name,
         needed=str(amount.taken),
@@ -234,7 +234,7 @@ DemandOf = Callable[[Alternative, Candidate], Demand]
 _NOTHING: Mapping[str, int] = {}
 
 
-class Capacity:
+class Capacity(Check):
     """Checks that a device has enough capacity left for one more share."""
 
     name = rejections.CheckName.CAPACITY
@@ -255,9 +255,7 @@ class Capacity:
         self._picked: dict[int, Mapping[str, int]] = {}
         """Amounts consumed by the picks so far, by device and capacity."""
 
-    def take(
-        self, slot: Slot, device: Candidate, trail: Trail
-    ) -> rejections.DeviceRejection | None:
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> DeviceRejection | None:
         demand = self._demand_of(slot.alternative, device)
         exhausted = self._exhausted(demand, device)
         if exhausted is not None:
@@ -282,19 +280,11 @@ class Capacity:
                 kept ^= bit
         return kept
 
-    def can_conflict(
-        self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
-    ) -> bool:
-        return bool(candidates & picked.bit)
-
     def state_key(self, device: Candidate) -> Hashable:
         holders = self._holders_of(device)
         consumed = holders.capacity if holders else _NOTHING
         picked = self._picked.get(device.index)
-        return (
-            frozenset(consumed.items()),
-            None if picked is None else frozenset(picked.items()),
-        )
+        return frozenset(consumed.items()), None if picked is None else frozenset(picked.items())
 
     def _exhausted(self, demand: Demand, device: Candidate) -> str | None:
         """Return the first capacity of which too little is left, or None."""
@@ -306,9 +296,7 @@ class Capacity:
                 return name
         return None
 
-    def _rejection(
-        self, device: Candidate, name: str, amount: Amount
-    ) -> rejections.InsufficientCapacity:
+    def _rejection(self, device: Candidate, name: str, amount: Amount) -> InsufficientCapacity:
         holders = self._holders_of(device)
         consumed = holders.capacity.get(name, 0) if holders else 0
         picked = self._picked.get(device.index, _NOTHING).get(name, 0)

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from dray.allocator.checks.counters import HoldersOn, both_draw
 from dray.allocator.model import rejections
-from dray.allocator.model.candidates import Candidate, Slot
+from dray.allocator.model.candidates import Candidate, Check, Slot
+from dray.allocator.model.rejections import DeviceRejection
 from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.types.dra import Device
@@ -51,7 +52,7 @@ def of_allocated(devices: Iterable[Device]) -> dict[str, Intersection]:
     return present
 
 
-class Groups:
+class Groups(Check):
     """Checks that a device is compatible with the others on its counter sets."""
 
     name = rejections.CheckName.GROUPS
@@ -71,9 +72,7 @@ class Groups:
         self._holders_on = holders_on
         self.applies_to = partitions
 
-    def take(
-        self, slot: Slot, device: Candidate, trail: Trail
-    ) -> rejections.DeviceRejection | None:
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> DeviceRejection | None:
         # A further share of a device that is in use changes nothing for its counter sets; upstream
         # does not compare its groups again.
         if device.is_shareable and device.bit & (self._shared | self._charged):
@@ -94,9 +93,6 @@ class Groups:
             trail.push(self._restore, self._charged)
             self._charged |= device.bit
         return None
-
-    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
-        return candidates
 
     def can_conflict(
         self, slot: Slot, candidates: int, other: Alternative, picked: Candidate

@@ -5,11 +5,12 @@ Constraints are monotonic: a device that is rejected now stays rejected when mor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dray.allocator.model import rejections
 from dray.allocator.model.attributes import INCOMPARABLE, Value
-from dray.allocator.model.candidates import Candidate, Slot
+from dray.allocator.model.candidates import Candidate, Check, Slot
+from dray.allocator.model.rejections import DeviceRejection
 from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.types.dra import DeviceConstraint
@@ -23,12 +24,7 @@ MasksOf = Callable[[Alternative, str], Mapping[Value, int] | None]
 
 def applies_to(constraint: DeviceConstraint, alternative: Alternative) -> bool:
     """Return whether a constraint names an alternative, its parent request, or no request."""
-    if not constraint.requests:
-        return True
-    name = alternative.name
-    return name.parent in constraint.requests or (
-        bool(name.sub) and str(name) in constraint.requests
-    )
+    return not constraint.requests or alternative.is_named(constraint.requests)
 
 
 class MatchAttribute:
@@ -47,9 +43,7 @@ class MatchAttribute:
         """Return what the picked devices have in common, or None before the first."""
         return self._value
 
-    def add(
-        self, device: Candidate, value: Value, trail: Trail
-    ) -> rejections.DeviceRejection | None:
+    def add(self, device: Candidate, value: Value, trail: Trail) -> DeviceRejection | None:
         common = self._value
         if common is None:
             # Upstream lets a single value that it cannot compare pass, unless it compares lists.
@@ -94,9 +88,7 @@ class DistinctAttribute:
         self.compares_lists = compares_lists
         self.values: list[Value] = []
 
-    def add(
-        self, device: Candidate, value: Value, trail: Trail
-    ) -> rejections.DeviceRejection | None:
+    def add(self, device: Candidate, value: Value, trail: Trail) -> DeviceRejection | None:
         if value is INCOMPARABLE and (self.compares_lists or self.values):
             return rejections.AttributeIncomparable(device.id, self.number, self.attribute)
         if any(
@@ -130,7 +122,7 @@ def build(number: int, constraint: DeviceConstraint, *, compares_lists: bool) ->
     return None
 
 
-class Constraints:
+class Constraints(Check):
     """Checks every constraint that applies to a slot, in the order of the claim."""
 
     name = rejections.CheckName.CONSTRAINTS
@@ -148,24 +140,20 @@ class Constraints:
         self._masks_of = masks_of
         self.applies_to = -1
 
-    def take(
-        self, slot: Slot, device: Candidate, trail: Trail
-    ) -> rejections.DeviceRejection | None:
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> DeviceRejection | None:
         mark = trail.mark()
         for constraint in self.applying[slot.alternative]:
-            rejection = self._add(constraint, slot, device, trail)
+            number, attribute = constraint.number, constraint.attribute
+            value = self._value_of(slot.alternative, device, attribute)
+            rejection = (
+                rejections.AttributeAbsent(device.id, number, attribute)
+                if value is None
+                else constraint.add(device, value, trail)
+            )
             if rejection is not None:
                 trail.unwind(mark)
                 return rejection
         return None
-
-    def _add(
-        self, constraint: Constraint, slot: Slot, device: Candidate, trail: Trail
-    ) -> rejections.DeviceRejection | None:
-        value = self._value_of(slot.alternative, device, constraint.attribute)
-        if value is None:
-            return rejections.AttributeAbsent(device.id, constraint.number, constraint.attribute)
-        return constraint.add(device, value, trail)
 
     def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         for constraint in self.applying[slot.alternative]:
@@ -192,6 +180,3 @@ class Constraints:
     ) -> bool:
         mine = self.applying[slot.alternative]
         return any(constraint in mine for constraint in self.applying.get(other, ()))
-
-    def state_key(self, device: Candidate) -> Hashable:
-        return None

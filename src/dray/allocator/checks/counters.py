@@ -14,7 +14,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator.model import rejections
-from dray.allocator.model.candidates import Candidate, Slot
+from dray.allocator.model.candidates import Candidate, Check, Slot
+from dray.allocator.model.rejections import DeviceRejection, InsufficientCounter
 from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.formats import quantity
@@ -65,9 +66,8 @@ class PoolCounters:
         }
         amounts = [_amounts(device) for device in consuming]
         self._counters = _lay_out(totals, amounts)
-        self.guards = sum(
-            1 << (counter.shift + counter.width) for counter in self._counters.values()
-        )
+        packed = self._counters.values()
+        self.guards = sum(1 << (counter.shift + counter.width) for counter in packed)
         self._total = self._packed(totals)
         self.left = self.guards + self._total
         self.needs = {
@@ -106,10 +106,8 @@ class PoolCounters:
 
     def portion(self, need: int) -> float:
         """Return the fraction of each counter that `need` is, summed over the counters."""
-        return sum(
-            counter.read(need) / (counter.read(self._total) or 1)
-            for counter in self._counters.values()
-        )
+        counters, total = self._counters.values(), self._total
+        return sum(counter.read(need) / (counter.read(total) or 1) for counter in counters)
 
     def portion_used(self, need: int) -> float:
         """Return the fraction that is taken of the counters `need` draws from, summed."""
@@ -178,7 +176,7 @@ def both_draw(partitions: int, candidates: int, picked: Candidate) -> bool:
     return bool(partitions & picked.bit and partitions & candidates)
 
 
-class CounterCheck:
+class CounterCheck(Check):
     """Checks that a device's pool has enough of every counter left."""
 
     name = rejections.CheckName.COUNTERS
@@ -209,9 +207,7 @@ class CounterCheck:
         self._holders_on = holders_on
         self.applies_to = partitions
 
-    def take(
-        self, slot: Slot, device: Candidate, trail: Trail
-    ) -> rejections.DeviceRejection | None:
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> DeviceRejection | None:
         if self._is_charged(device):
             return None
         pool_index, need = device.pool_index, device.need
@@ -286,10 +282,10 @@ class CounterCheck:
 
     def _shortage(
         self, device: Candidate, counters: PoolCounters, left: int
-    ) -> rejections.InsufficientCounter:
+    ) -> InsufficientCounter:
         packed, needed, available = counters.shortage(left, device.need)
         counter_set, counter = packed.key
-        return rejections.InsufficientCounter(
+        return InsufficientCounter(
             device.id,
             counter_set,
             counter,

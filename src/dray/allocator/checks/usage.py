@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 import msgspec
 
 from dray.allocator.model import rejections
-from dray.allocator.model.candidates import Candidate, Slot
-from dray.allocator.model.requests import Alternative
+from dray.allocator.model.candidates import Candidate, Check, Slot
+from dray.allocator.model.rejections import DeviceRejection
 from dray.allocator.model.trail import Trail
 from dray.api.ids import ClaimKey
 
@@ -104,7 +104,7 @@ def _sum(amounts: Mapping[str, int], change: Mapping[str, int], sign: int) -> di
     return result
 
 
-class UsageCheck:
+class UsageCheck(Check):
     """Checks that a device is free. With admin access, only picks of the same claim count."""
 
     name = rejections.CheckName.USAGE
@@ -123,9 +123,7 @@ class UsageCheck:
             return self._by_claim[slot.claim]
         return self._taken | self.picked
 
-    def take(
-        self, slot: Slot, device: Candidate, trail: Trail
-    ) -> rejections.DeviceRejection | None:
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> DeviceRejection | None:
         if self.blocked(slot) & device.bit:
             if self._taken & device.bit and not slot.is_admin:
                 return rejections.DeviceInUse(device.id, self._holders_of(device))
@@ -139,11 +137,6 @@ class UsageCheck:
 
     def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         return candidates & ~self.blocked(slot)
-
-    def can_conflict(
-        self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
-    ) -> bool:
-        return bool(candidates & picked.bit)
 
     def state_key(self, device: Candidate) -> Hashable:
         bit = device.bit

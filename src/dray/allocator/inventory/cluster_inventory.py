@@ -21,14 +21,8 @@ from dray.allocator.model.rejections import AllocationError
 from dray.api.features import DEFAULT, Features
 from dray.api.formats import quantity
 from dray.api.ids import ClaimKey, DeviceId, PoolId, SharedDeviceId
-from dray.api.types.dra import (
-    AllocationResult,
-    DeviceClass,
-    DeviceRequestAllocationResult,
-    DeviceTaintRule,
-    ResourceClaim,
-    ResourceSlice,
-)
+from dray.api.types import dra
+from dray.api.types.dra import AllocationResult, DeviceTaintRule, ResourceSlice
 from dray.api.types.nodes import Node
 
 _CHUNK = 64
@@ -129,7 +123,7 @@ class ClusterInventory:
     def __init__(self, features: Features = DEFAULT) -> None:
         self.features = features
         self.selectors = Selectors(features)
-        self.classes: dict[str, DeviceClass] = {}
+        self.classes: dict[str, dra.DeviceClass] = {}
         self.nodes: dict[str, NodeEntry] = {}
         self.by_index: list[NodeEntry | None] = []
         self.existing_nodes = 0
@@ -203,7 +197,7 @@ class ClusterInventory:
         else:
             del self._shared_slices[name]
 
-    def put_class(self, device_class: DeviceClass) -> None:
+    def put_class(self, device_class: dra.DeviceClass) -> None:
         name = device_class.metadata.name
         existing = self.classes.get(name)
         self.classes[name] = device_class
@@ -239,7 +233,7 @@ class ClusterInventory:
             self.record_allocation(key, allocation)
         self._invalidate_everything()
 
-    def put_claim(self, claim: ResourceClaim) -> None:
+    def put_claim(self, claim: dra.ResourceClaim) -> None:
         """Record the allocation of a claim, or that it has none."""
         key = claim.key
         if claim.status.allocation is None:
@@ -326,7 +320,7 @@ class ClusterInventory:
         holders = pool.holders.by_device.get(device.device) if pool else None
         return holders.claims() if holders else ()
 
-    def _is_share(self, result: DeviceRequestAllocationResult) -> bool:
+    def _is_share(self, result: dra.DeviceRequestAllocationResult) -> bool:
         # Without the feature gate a share counts as the whole device: GatherAllocatedState in
         # https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/plugins/dynamicresources/dra_manager.go
         return result.share_id is not None and self.features.consumable_capacity

@@ -82,14 +82,7 @@ class DeviceCounts:
     def _classes(self) -> list[_Class]:
         find = self._cluster.selectors.selector
         return [
-            (
-                name,
-                [
-                    find(selector.cel.expression)
-                    for selector in device_class.spec.selectors
-                    if selector.cel
-                ],
-            )
+            (name, [find(item.cel.expression) for item in device_class.spec.selectors if item.cel])
             for name, device_class in self._cluster.classes.items()
         ]
 
@@ -111,10 +104,8 @@ def _by_class(
     """Yield for each class which devices match it; last, for "", which match none."""
     unmatched = [True] * len(candidates)
     for name, selectors in classes:
-        columns = [
-            [True] * len(candidates),
-            *(selector.accepts(candidates) for selector in selectors),
-        ]
+        accepted = [selector.accepts(candidates) for selector in selectors]
+        columns = [[True] * len(candidates), *accepted]
         matching = list(map(all, zip(*columns, strict=True)))
         unmatched = list(map(operator.gt, unmatched, matching))
         yield name, matching
@@ -125,9 +116,8 @@ def _current_devices(entry: PoolEntry) -> Iterator[Candidate]:
     """Yield the devices of the pool's newest generation."""
     for resource_slice in pools.current_slices(list(entry.slices.values())):
         for index, device in enumerate(resource_slice.spec.devices):
-            yield Candidate(
-                index, 1 << index, 0, resource_slice.spec.driver, resource_slice, device
-            )
+            driver = resource_slice.spec.driver
+            yield Candidate(index, 1 << index, 0, driver, resource_slice, device)
 
 
 def _state(candidate: Candidate, holders: PoolHolders, rules: Sequence[DeviceTaintRule]) -> str:

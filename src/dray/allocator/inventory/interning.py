@@ -10,13 +10,8 @@ from collections.abc import Hashable
 
 import msgspec
 
-from dray.api.types.dra import (
-    Device,
-    DeviceAttribute,
-    DeviceCapacity,
-    DeviceCounterConsumption,
-    ResourceSlice,
-)
+from dray.api.types import dra
+from dray.api.types.dra import DeviceAttribute
 
 _ATTRIBUTES_LIMIT = 1 << 18
 _force = msgspec.structs.force_setattr
@@ -29,16 +24,16 @@ class Interner:
         self._texts: dict[str, str] = {}
         self._attributes: dict[DeviceAttribute, DeviceAttribute] = {}
         self._attribute_maps: dict[Hashable, dict[str, DeviceAttribute]] = {}
-        self._capacities: dict[Hashable, dict[str, DeviceCapacity]] = {}
-        self._consumptions: dict[Hashable, tuple[DeviceCounterConsumption, ...]] = {}
+        self._capacities: dict[Hashable, dict[str, dra.DeviceCapacity]] = {}
+        self._consumptions: dict[Hashable, tuple[dra.DeviceCounterConsumption, ...]] = {}
 
-    def share(self, resource_slice: ResourceSlice) -> ResourceSlice:
+    def share(self, resource_slice: dra.ResourceSlice) -> dra.ResourceSlice:
         """Replace parts of the slice by equal ones seen before; return the slice itself."""
         for device in resource_slice.spec.devices:
             self._share_device(device)
         return resource_slice
 
-    def _share_device(self, device: Device) -> None:
+    def _share_device(self, device: dra.Device) -> None:
         _force(device, "name", self._texts.setdefault(device.name, device.name))
         if device.attributes:
             _force(device, "attributes", self._shared_attributes(device.attributes))
@@ -72,9 +67,6 @@ class Interner:
         return self._attribute_maps.setdefault(key, published)
 
 
-def _consumption_key(consumption: DeviceCounterConsumption) -> Hashable:
-    return (
-        consumption.counter_set,
-        consumption.compatibility_groups,
-        tuple(consumption.counters.items()),
-    )
+def _consumption_key(consumption: dra.DeviceCounterConsumption) -> Hashable:
+    counters = tuple(consumption.counters.items())
+    return consumption.counter_set, consumption.compatibility_groups, counters

@@ -45,9 +45,8 @@ class NodePool:
     def __init__(self, pool: PoolOnNode, holders: PoolHolders) -> None:
         self.pool = pool
         self.holders = holders
-        self.counters = (
-            PoolCounters(pool.counter_sets, self.devices()) if pool.counter_sets else None
-        )
+        counter_sets = pool.counter_sets
+        self.counters = PoolCounters(counter_sets, self.devices()) if counter_sets else None
         self.present_groups: Mapping[str, compatibility_groups.Intersection] = {}
         self.indexes: dict[str, int] = {}
         """Indexes in the inventory, by device name."""
@@ -185,9 +184,8 @@ class NodeInventory:
         return self._value_masks[attribute]
 
     def _read(self, attribute: str) -> None:
-        to_value = (
-            attributes.set_value if self.features.list_type_attributes else attributes.scalar_value
-        )
+        lists = self.features.list_type_attributes
+        to_value = attributes.set_value if lists else attributes.scalar_value
         masks: dict[Value, int] = {}
         values: list[Value | None] = []
         # Equal values become one object: comparing them is then a comparison of identities.

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.allocator.model import rejections
+from dray.allocator.model.rejections import AllocationError
 from dray.api.features import Features
 from dray.api.ids import PoolId
 from dray.api.selectors import label_selectors, node_selectors
@@ -121,15 +121,16 @@ def _is_understood(resource_slice: ResourceSlice, features: Features) -> bool:
         spec.per_device_node_selection is not None or spec.shared_counters
     ):
         return False
-    return features.device_compatibility_groups or not _uses_groups(resource_slice)
+    return features.device_compatibility_groups or not uses_groups(resource_slice)
 
 
-def _uses_groups(resource_slice: ResourceSlice) -> bool:
-    for device in resource_slice.spec.devices:
-        for consumption in device.consumes_counters:
-            if consumption.compatibility_groups:
-                return True
-    return False
+def uses_groups(resource_slice: ResourceSlice) -> bool:
+    """Return whether a device of the slice has compatibility groups."""
+    return any(
+        consumption.compatibility_groups
+        for device in resource_slice.spec.devices
+        for consumption in device.consumes_counters
+    )
 
 
 def _is_relevant(resource_slice: ResourceSlice, node: Node) -> bool:
@@ -137,7 +138,7 @@ def _is_relevant(resource_slice: ResourceSlice, node: Node) -> bool:
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
         try:
             return _matches_node(node, spec.node_name, spec.all_nodes, spec.node_selector)
-        except rejections.AllocationError as failure:
+        except AllocationError as failure:
             raise _gathering_failed(f"slice {resource_slice.metadata.name}", failure) from None
     if not spec.per_device_node_selection:
         return False
@@ -145,16 +146,14 @@ def _is_relevant(resource_slice: ResourceSlice, node: Node) -> bool:
         try:
             if serves_node(device, node):
                 return True
-        except rejections.AllocationError as failure:
+        except AllocationError as failure:
             where = f"device {device.name} in slice {resource_slice.metadata.name}"
             raise _gathering_failed(where, failure) from None
     return False
 
 
-def _gathering_failed(
-    where: str, failure: rejections.AllocationError
-) -> rejections.AllocationError:
-    return rejections.AllocationError(
+def _gathering_failed(where: str, failure: AllocationError) -> AllocationError:
+    return AllocationError(
         f"gather pool information: failed to perform node selection for {where}: {failure.detail}"
     )
 
@@ -176,7 +175,7 @@ def _compiled(selector: NodeSelector) -> node_selectors.NodeTest:
     try:
         return node_selectors.compile_node_selector(selector)
     except label_selectors.SelectorError as error:
-        raise rejections.AllocationError(
+        raise AllocationError(
             f"failed to parse node selector {_printed(selector)}: {error}"
         ) from None
 
@@ -215,7 +214,7 @@ def _pool(
             resource_slice
             for resource_slice in all_slices
             if resource_slice.spec.pool.generation == generation
-            and (features.device_compatibility_groups or not _uses_groups(resource_slice))
+            and (features.device_compatibility_groups or not uses_groups(resource_slice))
         ]
         if len(all_slices) != expected_count:
             return PoolOnNode(pool_id, is_incomplete=True)
@@ -236,20 +235,17 @@ def _complete_pool(
         _require_unique_names(ordered)
         return PoolOnNode(pool_id, ordered)
     names = {resource_slice.metadata.name for resource_slice in ordered}
-    elsewhere = [
-        resource_slice for resource_slice in all_slices if resource_slice.metadata.name not in names
-    ]
-    with_devices = [
-        resource_slice for resource_slice in ordered if not resource_slice.spec.shared_counters
-    ]
-    devices_elsewhere = [
-        resource_slice for resource_slice in elsewhere if not resource_slice.spec.shared_counters
-    ]
+    elsewhere = [other for other in all_slices if other.metadata.name not in names]
+    with_devices, devices_elsewhere = _with_devices(ordered), _with_devices(elsewhere)
     _require_unique_names(with_devices)
     counter_sets = _counter_sets([*ordered, *elsewhere])
-    _require_counters(with_devices, counter_sets)
-    _require_counters(devices_elsewhere, counter_sets)
+    _require_counters([*with_devices, *devices_elsewhere], counter_sets)
     return PoolOnNode(pool_id, with_devices, devices_elsewhere, counter_sets)
+
+
+def _with_devices(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
+    """Return the slices with devices; the others of a pool have its shared counters."""
+    return [resource_slice for resource_slice in slices if not resource_slice.spec.shared_counters]
 
 
 def _require_unique_names(slices: Iterable[ResourceSlice]) -> None:
@@ -275,11 +271,9 @@ def _require_counters(
     for resource_slice in slices:
         for device in resource_slice.spec.devices:
             for consumption in device.consumes_counters:
-                counter_set = counter_sets.get(consumption.counter_set)
-                if counter_set is None:
-                    raise _Invalid(f"counter set {consumption.counter_set} not found")
+                name = consumption.counter_set
+                if name not in counter_sets:
+                    raise _Invalid(f"counter set {name} not found")
                 for counter in consumption.counters:
-                    if counter not in counter_set.counters:
-                        raise _Invalid(
-                            f"counter {counter} not found in counter set {counter_set.name}"
-                        )
+                    if counter not in counter_sets[name].counters:
+                        raise _Invalid(f"counter {counter} not found in counter set {name}")

@@ -137,7 +137,11 @@ class Selectors:
     """The expressions in use, compiled for the feature gates that are on."""
 
     def __init__(self, features: Features) -> None:
-        self._features = features
+        self._compares_lists = features.list_type_attributes
+        self._gates = {
+            "consumable_capacity": features.consumable_capacity,
+            "list_type_attributes": features.list_type_attributes,
+        }
         self._selectors: dict[str, CachedSelector] = {}
         self._derived: dict[str, CachedDerivedAttribute] = {}
 
@@ -146,14 +150,8 @@ class Selectors:
         if cached is None:
             if len(self._selectors) >= _EXPRESSIONS_LIMIT:
                 self._selectors.clear()
-            cached = self._selectors[expression] = CachedSelector(
-                cel.compile_selector(
-                    expression,
-                    stored=True,
-                    consumable_capacity=self._features.consumable_capacity,
-                    list_type_attributes=self._features.list_type_attributes,
-                )
-            )
+            compiled = cel.compile_selector(expression, stored=True, **self._gates)
+            cached = self._selectors[expression] = CachedSelector(compiled)
         return cached
 
     def derived(self, expression: str) -> CachedDerivedAttribute:
@@ -161,16 +159,9 @@ class Selectors:
         if cached is None:
             if len(self._derived) >= _EXPRESSIONS_LIMIT:
                 self._derived.clear()
-            compares_lists = self._features.list_type_attributes
-            cached = self._derived[expression] = CachedDerivedAttribute(
-                cel.compile_derived_attribute(
-                    expression,
-                    stored=True,
-                    consumable_capacity=self._features.consumable_capacity,
-                    list_type_attributes=compares_lists,
-                ),
-                compares_lists,
-            )
+            compiled = cel.compile_derived_attribute(expression, stored=True, **self._gates)
+            cached = CachedDerivedAttribute(compiled, self._compares_lists)
+            self._derived[expression] = cached
         return cached
 
 

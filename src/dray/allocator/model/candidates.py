@@ -6,15 +6,15 @@ Every DRA rule that depends on other picks is a `Check`. The search runs them an
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
-from dray.allocator.model import rejections
+from dray.allocator.model.rejections import CheckName, DeviceRejection
 from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.ids import DeviceId
-from dray.api.types.dra import Device, DeviceTaint, ResourceSlice
+from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE, Device, DeviceTaint, ResourceSlice
 
 
 class Candidate(msgspec.Struct, eq=False, gc=False):
@@ -51,6 +51,12 @@ class Slot:
         self.is_admin = bool(alternative.admin_access)
 
 
+def slots_for(claim: int, alternative: Alternative, count: int) -> list[Slot]:
+    """Return a slot for every device, at most as many as a claim can have."""
+    ordinals = range(min(count, ALLOCATION_RESULTS_MAX_SIZE))
+    return [Slot(claim, alternative, ordinal) for ordinal in ordinals]
+
+
 class DeviceMatches(NamedTuple):
     """The devices that match, and those on which evaluation returns an error."""
 
@@ -58,17 +64,18 @@ class DeviceMatches(NamedTuple):
     failing: int = 0
 
 
-class Check(Protocol):
+class Check:
     """One DRA rule. A rejected device leaves the state of the check as it was."""
 
-    name: rejections.CheckName
+    __slots__ = ()
+
+    name: CheckName
     applies_to: int
     """The devices on which the rule bears; `take` is not called for others."""
 
-    def take(
-        self, slot: Slot, device: Candidate, trail: Trail
-    ) -> rejections.DeviceRejection | None:
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> DeviceRejection | None:
         """Take `device` for `slot` and return None, or return why not."""
+        raise NotImplementedError
 
     def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         """Return the candidates that `take` would not reject now, quickly and without reasons.
@@ -76,11 +83,14 @@ class Check(Protocol):
         May keep some that it would reject, never drops one that it would take. Returns 0 if fewer
         than `needed` of them can be taken together.
         """
+        return candidates
 
     def can_conflict(
         self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
     ) -> bool:
         """Return whether `picked` for `other` can be a reason to reject a candidate for `slot`."""
+        return bool(candidates & picked.bit)
 
     def state_key(self, device: Candidate) -> Hashable:
         """Return what the picks so far mean for a device; it differs where the check does."""
+        return None

@@ -12,16 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from dray.api.ids import RequestName
-from dray.api.types.dra import (
-    DeviceClaim,
-    DeviceClaimConfiguration,
-    DeviceConstraint,
-    DeviceRequest,
-    DeviceSubRequest,
-    DeviceToleration,
-    ExactDeviceRequest,
-    ResourceClaim,
-)
+from dray.api.types import dra
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
@@ -38,7 +29,7 @@ class Alternative(msgspec.Struct, frozen=True, eq=False):
     """CEL expressions; None for a selector of an unknown kind."""
     mode: str
     count: int
-    tolerations: tuple[DeviceToleration, ...]
+    tolerations: tuple[dra.DeviceToleration, ...]
     capacity: Mapping[str, str] | None
     derived: Mapping[str, str]
     admin_access: bool | None = None
@@ -52,6 +43,10 @@ class Alternative(msgspec.Struct, frozen=True, eq=False):
         """Return the name for upstream's messages: that of a subrequest is without its parent."""
         return self.name.sub or self.name.parent
 
+    def is_named(self, names: Sequence[str]) -> bool:
+        """Return whether the alternative or its parent request is one of `names`."""
+        return self.name.parent in names or (bool(self.name.sub) and str(self.name) in names)
+
 
 class ParsedRequest(msgspec.Struct, frozen=True, eq=False):
     name: str
@@ -64,39 +59,37 @@ class ParsedClaim(msgspec.Struct, frozen=True, eq=False):
     """The spec of one claim, in the form that the allocator works with."""
 
     requests: tuple[ParsedRequest, ...]
-    constraints: tuple[DeviceConstraint, ...]
-    config: tuple[DeviceClaimConfiguration, ...]
+    constraints: tuple[dra.DeviceConstraint, ...]
+    config: tuple[dra.DeviceClaimConfiguration, ...]
 
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def signature(claims: Sequence[ResourceClaim]) -> Signature:
+def signature(claims: Sequence[dra.ResourceClaim]) -> Signature:
     """Return a key that is equal for claims with equal specs, whatever their names."""
     return tuple([_encode(claim.spec.devices) for claim in claims])
 
 
-def parse_claim(spec: DeviceClaim) -> ParsedClaim:
-    return ParsedClaim(
-        tuple(_request(request) for request in spec.requests), spec.constraints, spec.config
-    )
+def parse_claim(spec: dra.DeviceClaim) -> ParsedClaim:
+    return ParsedClaim(tuple(map(_request, spec.requests)), spec.constraints, spec.config)
 
 
-def _request(request: DeviceRequest) -> ParsedRequest:
+def _request(request: dra.DeviceRequest) -> ParsedRequest:
     if request.first_available:
         alternatives = tuple(
             _alternative(RequestName(request.name, sub.name), sub)
             for sub in request.first_available
         )
         return ParsedRequest(request.name, alternatives, is_prioritized=True)
-    exactly = request.exactly or ExactDeviceRequest()
+    exactly = request.exactly or dra.ExactDeviceRequest()
     alternative = _alternative(RequestName(request.name), exactly, exactly.admin_access)
     return ParsedRequest(request.name, (alternative,), is_prioritized=False)
 
 
 def _alternative(
     name: RequestName,
-    spec: ExactDeviceRequest | DeviceSubRequest,
+    spec: dra.ExactDeviceRequest | dra.DeviceSubRequest,
     admin_access: bool | None = None,
 ) -> Alternative:
     return Alternative(

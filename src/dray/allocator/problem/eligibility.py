@@ -103,9 +103,8 @@ def device_rejections(
         yield rejections.BindingConditionsDisabled(device.id, conditions)
     for located in resolved.selectors:
         if located.selector.result(device) is False:
-            yield rejections.SelectorNotMatched(
-                device.id, located.number, located.text, located.device_class
-            )
+            place = (located.number, located.text, located.device_class)
+            yield rejections.SelectorNotMatched(device.id, *place)
     if not (inventory.on_node.matching | inventory.on_node.failing) & device.bit:
         yield rejections.NodeMismatch(device.id, inventory.node.metadata.name)
     if inventory.features.consumable_capacity:

@@ -15,7 +15,7 @@ from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.inventory.selectors import Selectors
 from dray.allocator.model import rejections
 from dray.allocator.model.attributes import Value
-from dray.allocator.model.candidates import Candidate, Slot
+from dray.allocator.model.candidates import Candidate, slots_for
 from dray.allocator.model.requests import Alternative
 from dray.allocator.problem import eligibility
 from dray.allocator.problem.resolution import ResolvedAlternative, ResolvedClaim, ResolvedRequest
@@ -144,27 +144,55 @@ def build(
     return _Builder(inventory, selectors).build(claims)
 
 
+def constraint_states(
+    claim: ResolvedClaim, requests: Sequence[NodeRequest], *, compares_lists: bool
+) -> dict[Alternative, list[constraints.Constraint]]:
+    """Return the constraints on each alternative of a claim; mark these alternatives."""
+    applying: dict[Alternative, list[constraints.Constraint]] = {}
+    for number, constraint in enumerate(claim.parsed.constraints):
+        state = constraints.build(number, constraint, compares_lists=compares_lists)
+        for request in requests:
+            for alternative in request.alternatives:
+                if state and constraints.applies_to(constraint, alternative.parsed):
+                    applying.setdefault(alternative.parsed, []).append(state)
+                    alternative.is_constrained = True
+    return applying
+
+
+def value_reader(inventory: NodeInventory, selectors: Selectors) -> constraints.ValueOf:
+    """Return the function that reads attributes on a node, derived ones by their expression."""
+
+    def value_of(parsed: Alternative, device: Candidate, attribute: str) -> Value | None:
+        expression = parsed.derived.get(attribute)
+        if expression is None:
+            return inventory.value(device, attribute)
+        return selectors.derived(expression).value(device, attribute)
+
+    return value_of
+
+
 class _Builder:
-    __slots__ = ("_features", "_inventory", "_selectors")
+    __slots__ = ("_features", "_inventory", "_value_of")
 
     def __init__(self, inventory: NodeInventory, selectors: Selectors) -> None:
         self._inventory = inventory
         self._features = inventory.features
-        self._selectors = selectors
+        self._value_of = value_reader(inventory, selectors)
 
     def build(self, claims: Sequence[ResolvedClaim]) -> NodeProblem:
         requests: list[NodeRequest] = []
         applying: dict[Alternative, list[constraints.Constraint]] = {}
+        lists = self._features.list_type_attributes
         for claim in claims:
             of_claim = [self._request(request) for request in claim.requests]
             _require_few_results(of_claim)
             _raise_if(claim.failure)
-            if claim.parsed.constraints:
-                self._apply_constraints(claim, of_claim, applying)
+            applying |= constraint_states(claim, of_claim, compares_lists=lists)
             requests += of_claim
         problem = NodeProblem(self._inventory, claims, requests)
         if applying:
-            problem.constraints = constraints.Constraints(applying, self._value, self._value_masks)
+            value_of, masks_of = self._value_of, self._value_masks
+            problem.constraints = constraints.Constraints(applying, value_of, masks_of)
         problem.may_fail = any(
             self._may_fail(alternative, applying) for alternative in problem.alternatives()
         )
@@ -172,9 +200,8 @@ class _Builder:
 
     def _request(self, resolved: ResolvedRequest) -> NodeRequest:
         _raise_if(resolved.failure)
-        return NodeRequest(
-            resolved, [self._alternative(parsed) for parsed in resolved.alternatives]
-        )
+        alternatives = [self._alternative(parsed) for parsed in resolved.alternatives]
+        return NodeRequest(resolved, alternatives)
 
     def _alternative(self, resolved: ResolvedAlternative) -> NodeAlternative:
         _raise_if(resolved.failure)
@@ -187,9 +214,8 @@ class _Builder:
             selected &= able.matching
             alternative.failing |= able.failing
         alternative.selected = selected
-        alternative.eligible = selected & ~eligibility.excluded_devices(
-            alternative.parsed, self._inventory
-        )
+        excluded = eligibility.excluded_devices(alternative.parsed, self._inventory)
+        alternative.eligible = selected & ~excluded
         if alternative.parsed.is_all:
             self._set_all_mode_devices(alternative)
         return alternative
@@ -197,10 +223,7 @@ class _Builder:
     def _set_all_mode_devices(self, alternative: NodeAlternative) -> None:
         alternative.all_mode_devices = list(self._all_devices(alternative))
         alternative.count = len(alternative.all_mode_devices)
-        slots = range(min(alternative.count, ALLOCATION_RESULTS_MAX_SIZE))
-        alternative.slots = [
-            Slot(alternative.claim, alternative.parsed, ordinal) for ordinal in slots
-        ]
+        alternative.slots = slots_for(alternative.claim, alternative.parsed, alternative.count)
 
     def _all_devices(self, alternative: NodeAlternative) -> Iterator[Candidate]:
         """Yield the devices for allocationMode All.
@@ -226,22 +249,6 @@ class _Builder:
                     raise eligibility.failure(alternative.resolved, self._inventory, device)
                 yield device
 
-    def _apply_constraints(
-        self,
-        claim: ResolvedClaim,
-        requests: Sequence[NodeRequest],
-        applying: dict[Alternative, list[constraints.Constraint]],
-    ) -> None:
-        lists = self._features.list_type_attributes
-        for number, constraint in enumerate(claim.parsed.constraints):
-            state = constraints.build(number, constraint, compares_lists=lists)
-            assert state is not None, "resolution rejects constraints of unknown kind"
-            for request in requests:
-                for alternative in request.alternatives:
-                    if constraints.applies_to(constraint, alternative.parsed):
-                        applying.setdefault(alternative.parsed, []).append(state)
-                        alternative.is_constrained = True
-
     def _may_fail(
         self,
         alternative: NodeAlternative,
@@ -263,16 +270,10 @@ class _Builder:
     def _fails_to_derive(self, alternative: NodeAlternative, attribute: str) -> bool:
         try:
             for device in self._inventory.members(alternative.eligible):
-                self._value(alternative.parsed, device, attribute)
+                self._value_of(alternative.parsed, device, attribute)
         except rejections.AllocationError:
             return True
         return False
-
-    def _value(self, parsed: Alternative, device: Candidate, attribute: str) -> Value | None:
-        expression = parsed.derived.get(attribute)
-        if expression is None:
-            return self._inventory.value(device, attribute)
-        return self._selectors.derived(expression).value(device, attribute)
 
     def _value_masks(self, parsed: Alternative, attribute: str) -> Mapping[Value, int] | None:
         if attribute in parsed.derived or self._features.list_type_attributes:
@@ -293,9 +294,8 @@ def _raise_if(failure: rejections.AllocationError | None) -> None:
 
 
 def _require_few_results(requests: Sequence[NodeRequest]) -> None:
-    needed = sum(
-        [min([alternative.count for alternative in request.alternatives]) for request in requests]
-    )
+    counts = [[alternative.count for alternative in request.alternatives] for request in requests]
+    needed = sum(map(min, counts))
     if needed > ALLOCATION_RESULTS_MAX_SIZE:
         raise rejections.AllocationError(
             f"number of requested devices {needed} exceeds the claim limit of "

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from dray.allocator.checks import constraints
 from dray.allocator.inventory.selectors import CachedSelector, Selectors
 from dray.allocator.model import requests
-from dray.allocator.model.candidates import Slot
+from dray.allocator.model.candidates import Slot, slots_for
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.model.requests import Alternative, ParsedClaim, ParsedRequest
 from dray.api.features import Features
-from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE, DeviceClass
+from dray.api.types.dra import DeviceClass
 
 Classes = Mapping[str, DeviceClass]
 
@@ -40,6 +40,11 @@ class ResolvedAlternative(NamedTuple):
     """For an exact count; allocationMode All gets its slots on the node."""
     failure: AllocationError | None = None
 
+    @property
+    def key(self) -> tuple[int, str]:
+        """Return the position of the claim and the name of the request or subrequest."""
+        return self.claim, str(self.parsed.name)
+
 
 class ResolvedRequest(NamedTuple):
     claim: int
@@ -54,6 +59,10 @@ class ResolvedClaim(NamedTuple):
     requests: Sequence[ResolvedRequest]
     failure: AllocationError | None = None
     """An error in a constraint."""
+
+    def alternatives(self) -> Iterator[ResolvedAlternative]:
+        for request in self.requests:
+            yield from request.alternatives
 
     def least_devices(self) -> int:
         """Return how many devices the claim needs at least, without allocationMode All."""
@@ -81,32 +90,29 @@ class _Resolver:
         return ResolvedClaim(parsed, resolved, _constraint_failure(number, parsed))
 
     def _request(self, claim: int, request: ParsedRequest) -> ResolvedRequest:
-        alternatives = [
-            self._alternative(claim, alternative) for alternative in request.alternatives
-        ]
+        alternatives = [self._alternative(claim, parsed) for parsed in request.alternatives]
         failure = next(_request_failures(claim, request, self._features), None)
         return ResolvedRequest(claim, request, alternatives, failure)
 
     def _alternative(self, claim: int, alternative: Alternative) -> ResolvedAlternative:
         device_class = self._classes.get(alternative.device_class)
-        failure = next(
-            _alternative_failures(claim, alternative, device_class, self._features), None
-        )
-        if device_class is None:
-            device_class = DeviceClass()
+        failure = None
+        error = next(_alternative_errors(alternative, device_class, self._features), None)
+        if error is not None:
+            where, message = error
+            request = f"request {alternative.own_name}{where}"
+            failure = AllocationError(message, claim=claim, request=request)
+        device_class = device_class or DeviceClass()
         selectors = [] if failure else self._selectors_of(alternative, device_class)
-        count = 0 if alternative.is_all else min(alternative.count, ALLOCATION_RESULTS_MAX_SIZE)
-        slots = [Slot(claim, alternative, ordinal) for ordinal in range(count)]
+        slots = slots_for(claim, alternative, 0 if alternative.is_all else alternative.count)
         return ResolvedAlternative(claim, alternative, device_class, selectors, slots, failure)
 
     def _selectors_of(
         self, alternative: Alternative, device_class: DeviceClass
     ) -> list[LocatedSelector]:
         name = device_class.metadata.name
-        of_class = [
-            selector.cel.expression if selector.cel else ""
-            for selector in device_class.spec.selectors
-        ]
+        published = device_class.spec.selectors
+        of_class = [selector.cel.expression if selector.cel else "" for selector in published]
         selectors = [
             LocatedSelector(self._selectors.selector(text), text, number, name)
             for number, text in enumerate(of_class)
@@ -138,15 +144,6 @@ def _request_failures(
                 claim=claim,
                 request=f"{kind} {alternative.own_name}",
             )
-
-
-def _alternative_failures(
-    claim: int, alternative: Alternative, device_class: DeviceClass | None, features: Features
-) -> Iterator[AllocationError]:
-    for where, message in _alternative_errors(alternative, device_class, features):
-        yield AllocationError(
-            message, claim=claim, request=f"request {alternative.own_name}{where}"
-        )
 
 
 def _alternative_errors(

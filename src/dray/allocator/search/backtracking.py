@@ -74,9 +74,7 @@ class Search:
         self._should_stop = should_stop
         self._trail = Trail()
         self._frames: list[_Frame] = []
-        self._chosen: list[NodeAlternative] = [
-            request.alternatives[0] for request in problem.requests
-        ]
+        self._chosen = [request.alternatives[0] for request in problem.requests]
         self._choices: dict[int, int] = {}
         """Depths at which alternatives of prioritized requests were chosen, by request."""
         self._equivalence_keys: dict[int, Hashable] = {}
@@ -124,11 +122,8 @@ class Search:
                 picks = [frame.pick for frame in frames if frame.pick]
                 return Solution(picks, tuple(self._chosen))
             self._push(position)
-            if (
-                self._prunes
-                and self._positions == _POSITIONS_BEFORE_PROOF
-                and self._is_impossible()
-            ):
+            is_long = self._prunes and self._positions == _POSITIONS_BEFORE_PROOF
+            if is_long and self._is_impossible():
                 return None
             position = self._advance()
         return None
@@ -231,7 +226,8 @@ class Search:
                 yield self._after(position, alternative, later)
             if self._prunes:
                 tried.add(self._interchange_key(device))
-        self._record_conflicts(frame, position, alternative, alternative.eligible)
+        rejected = alternative.eligible & position.allowed
+        self._record_conflicts(frame, position, alternative, alternative.eligible, rejected)
 
     def _all_mode_devices(
         self, frame: _Frame, position: Position, alternative: NodeAlternative
@@ -242,8 +238,10 @@ class Search:
             return
         # There is no choice: all devices are needed, so each position has one candidate. The range
         # is empty if no device matches at all.
+        rejected = 0
         for device in needed[position.ordinal : position.ordinal + 1]:
-            if not alternative.eligible & device.bit:
+            rejected = alternative.eligible & device.bit
+            if not rejected:
                 break
             slot = alternative.slots[position.ordinal]
             rejection = self._take(frame.mark, slot, device, self._checks.of(alternative))
@@ -254,7 +252,9 @@ class Search:
                 # Upstream returns an error and tries no other alternative, allocateDevice in
                 # https://github.com/kubernetes/kubernetes/blob/release-1.37/staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/allocator_incubating.go
                 raise _cannot_have_all(alternative, device)
-        self._record_conflicts(frame, position, alternative, alternative.selected)
+        # Only this device explains the dead end. Upstream does not look at the other ones any more,
+        # so an attribute that cannot be derived on them must not end the allocation either.
+        self._record_conflicts(frame, position, alternative, alternative.selected, rejected)
 
     def _take(
         self, mark: int, slot: Slot, device: Candidate, applying: Iterable[Check]
@@ -271,9 +271,9 @@ class Search:
 
     def _ordered(self, alternative: NodeAlternative, candidates: int) -> Iterable[Candidate]:
         members = self._inventory.members(candidates)
-        return (
-            members if self._order is None else self._order(self._inventory, alternative, members)
-        )
+        if self._order is None:
+            return members
+        return self._order(self._inventory, alternative, members)
 
     def _exceeds_limit(
         self, frame: _Frame, position: Position, alternative: NodeAlternative
@@ -297,14 +297,21 @@ class Search:
         return True
 
     def _record_conflicts(
-        self, frame: _Frame, position: Position, alternative: NodeAlternative, candidates: int
+        self,
+        frame: _Frame,
+        position: Position,
+        alternative: NodeAlternative,
+        candidates: int,
+        rejected: int,
     ) -> None:
-        """Record which lower frames may be the reason that no candidate is left."""
+        """Record which lower frames may be the reason that no candidate is left.
+
+        `rejected` are the devices that the search has tried here.
+        """
         if frame.depth > self._furthest and alternative.slots:
             self._furthest = frame.depth
-            remaining = candidates & alternative.eligible & position.allowed
             slot = alternative.slots[position.ordinal]
-            self.rejection = self._rejection(frame.mark, slot, alternative, remaining)
+            self.rejection = self._rejection(frame.mark, slot, alternative, rejected)
         if not self._prunes:
             # All lower frames: backtrack step by step. A jump could pass over a device on which
             # upstream returns an error.
@@ -321,13 +328,11 @@ class Search:
         """Return the lower frames whose picks may keep candidates away from an alternative."""
         causes = 0
         for lower in self._frames[: frame.depth if alternative.slots else 0]:
-            if lower.pick is not None and any(
-                check.can_conflict(
-                    alternative.slots[0],
-                    candidates,
-                    lower.pick.alternative.parsed,
-                    lower.pick.device,
-                )
+            if lower.pick is None:
+                continue
+            slot, (other, picked) = alternative.slots[0], lower.pick
+            if any(
+                check.can_conflict(slot, candidates, other.parsed, picked)
                 for check in self._checks.of(alternative)
             ):
                 causes |= 1 << lower.depth
@@ -357,14 +362,11 @@ class Search:
             needed += min([alternative.count for alternative in request.alternatives])
             for alternative in request.alternatives:
                 devices |= self._usable.get(alternative, alternative.eligible)
-        alternatives = [
-            current,
-            *[alternative for request in requests for alternative in request.alternatives],
-        ]
+        later = [alternative for request in requests for alternative in request.alternatives]
         # The count holds for devices that are used once. Shareable ones, and any device under
         # admin access, may be used again.
         if devices & self._inventory.shareable or any(
-            alternative.parsed.admin_access for alternative in alternatives
+            alternative.parsed.admin_access for alternative in (current, *later)
         ):
             return False
         return self._checks.max_takeable(devices) < needed
@@ -373,9 +375,8 @@ class Search:
         if alternative.all_mode_devices is not None or not alternative.slots:
             return False
         candidates = self._usable.get(alternative, alternative.eligible)
-        return not _filtered(
-            self._checks.of(alternative), alternative.slots[0], candidates, alternative.count
-        )
+        applying, slot = self._checks.of(alternative), alternative.slots[0]
+        return not _filtered(applying, slot, candidates, alternative.count)
 
     def _rejection(
         self, mark: int, slot: Slot, alternative: NodeAlternative, candidates: int

@@ -12,18 +12,17 @@ from dray.allocator.checks.compatibility_groups import Groups
 from dray.allocator.checks.counters import CounterCheck
 from dray.allocator.checks.usage import UsageCheck
 from dray.allocator.inventory.node_inventory import NodeInventory
-from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, Check, Slot
-from dray.allocator.model.requests import Alternative
+from dray.allocator.model.rejections import CheckName, DeviceRejection
 from dray.allocator.model.trail import Trail
 from dray.allocator.problem import eligibility
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
 
 
-class EvaluationErrorCheck:
+class EvaluationErrorCheck(Check):
     """Raises the error of a device on which a selector or a capacity cannot be evaluated."""
 
-    name = rejections.CheckName.REQUEST_SELECTORS
+    name = CheckName.REQUEST_SELECTORS
     __slots__ = ("_alternative", "_problem", "applies_to")
 
     def __init__(self, problem: NodeProblem, alternative: NodeAlternative) -> None:
@@ -31,21 +30,8 @@ class EvaluationErrorCheck:
         self._alternative = alternative
         self.applies_to = alternative.failing
 
-    def take(
-        self, slot: Slot, device: Candidate, trail: Trail
-    ) -> rejections.DeviceRejection | None:
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> DeviceRejection | None:
         raise eligibility.failure(self._alternative.resolved, self._problem.inventory, device)
-
-    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
-        return candidates
-
-    def can_conflict(
-        self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
-    ) -> bool:
-        return False
-
-    def state_key(self, device: Candidate) -> Hashable:
-        return None
 
 
 class CheckSequence:
@@ -85,9 +71,8 @@ class CheckSequence:
     def max_takeable(self, devices: int) -> int:
         """Return an upper bound of how many free devices can be taken together, each once."""
         free = devices & ~self._usage.picked & ~self._problem.inventory.taken
-        return min(
-            [free.bit_count(), *[counters.max_takeable(free) for counters in self._counters]]
-        )
+        by_counters = [counters.max_takeable(free) for counters in self._counters]
+        return min([free.bit_count(), *by_counters])
 
     def state_keys(self, device: Candidate) -> Hashable:
         """Return what the picks so far mean for a device."""

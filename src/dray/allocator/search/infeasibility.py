@@ -8,10 +8,13 @@ real one cannot serve either; the reverse does not hold, so without a proof the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from dray.allocator.checks.constraints import Constraint, DistinctAttribute, MatchAttribute
+from dray.allocator.checks import constraints
+from dray.allocator.checks.constraints import Constraint
 from dray.allocator.model import rejections
 from dray.allocator.model.attributes import INCOMPARABLE, Value
+from dray.allocator.model.rejections import RequestRejection
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem, NodeRequest
 from dray.allocator.search import max_flow
 
@@ -19,7 +22,7 @@ _UNLIMITED = 1 << 30
 _EVERY_DEVICE = -1
 
 
-def find_infeasibility(problem: NodeProblem) -> rejections.RequestRejection | None:
+def find_infeasibility(problem: NodeProblem) -> RequestRejection | None:
     """Return why no combination can exist, or None if counting does not show it."""
     # A device may raise an error when the search comes to it, which upstream reports instead of
     # "does not fit". A proof would end the search before.
@@ -32,11 +35,11 @@ def find_infeasibility(problem: NodeProblem) -> rejections.RequestRejection | No
     uses_of = _uses_per_device(problem)
     if len(problem.requests) > 1 and not _can_assign_all(problem, uses_of, {}):
         return _too_few_for_all(problem)
-    for constraint, requests in _constrained_requests(problem):
-        if isinstance(constraint, DistinctAttribute):
-            reason = _too_few_values(problem, constraint, requests)
+    for group in _constrained_requests(problem):
+        if isinstance(group.constraint, constraints.DistinctAttribute):
+            reason = _too_few_values(problem, group)
         else:
-            reason = _no_common_value(problem, constraint, requests, uses_of)
+            reason = _no_common_value(problem, group, uses_of)
         if reason is not None:
             return reason
     return None
@@ -50,32 +53,28 @@ def usable_devices(problem: NodeProblem) -> dict[NodeAlternative, int]:
     """
     usable: dict[NodeAlternative, int] = {}
     uses_of = _uses_per_device(problem)
-    for constraint, requests in _constrained_requests(problem):
-        masks = _masks(problem, constraint, requests)
-        if masks is None or not isinstance(constraint, MatchAttribute):
+    for group in _constrained_requests(problem):
+        if not isinstance(group.constraint, constraints.MatchAttribute):
             continue
         devices = 0
-        for value, members in masks.items():
-            if _can_serve(problem, value, members, requests, uses_of):
-                devices |= members
-        for request in requests:
+        for value in group.masks:
+            if _can_serve(problem, value, group, uses_of):
+                devices |= group.masks[value]
+        for request in group.requests:
             for alternative in request.alternatives:
                 usable[alternative] = usable.get(alternative, alternative.eligible) & devices
     return usable
 
 
-def _shortage(
-    problem: NodeProblem, alternative: NodeAlternative
-) -> rejections.RequestRejection | None:
+def _shortage(problem: NodeProblem, alternative: NodeAlternative) -> RequestRejection | None:
     name = str(alternative.parsed.name)
     if alternative.all_mode_devices is not None and not alternative.all_mode_devices:
         return rejections.NoMatchForAllMode(alternative.claim, name)
     free = _free(problem, alternative)
     if free.bit_count() >= alternative.count:
         return None
-    matching = (
-        alternative.eligible if alternative.all_mode_devices is None else alternative.selected
-    )
+    is_all = alternative.all_mode_devices is not None
+    matching = alternative.selected if is_all else alternative.eligible
     return rejections.TooFewDevices(
         alternative.claim, name, alternative.count, matching.bit_count(), free.bit_count()
     )
@@ -134,11 +133,9 @@ def _can_assign_all(
             continue
         # Of several alternatives, the devices of all and the count of the smallest: less than any
         # choice of alternatives needs.
-        union = 0
-        for alternative in request.alternatives:
-            union |= _free(problem, alternative) & limits.get(request, _EVERY_DEVICE)
+        union = _union(problem, [request], limits.get(request, _EVERY_DEVICE))
         eligible_devices.append(_without_used_up(problem, union, uses_of))
-        counts.append(min(alternative.count for alternative in request.alternatives))
+        counts.append(_fewest_devices([request]))
     return max_flow.has_assignment(eligible_devices, counts, uses_of)
 
 
@@ -150,106 +147,95 @@ def _without_used_up(problem: NodeProblem, devices: int, uses_of: Callable[[int]
 
 
 def _too_few_for_all(problem: NodeProblem) -> rejections.TooFewDevicesCombined:
-    free = 0
-    for alternative in problem.alternatives():
-        free |= _free(problem, alternative)
-    names = ", ".join(request.name for request in problem.requests)
-    needed = sum(
-        min(alternative.count for alternative in request.alternatives)
-        for request in problem.requests
-    )
+    requests = problem.requests
+    free = _union(problem, requests, _EVERY_DEVICE).bit_count()
     return rejections.TooFewDevicesCombined(
-        problem.requests[0].claim, names, needed, free.bit_count()
+        requests[0].claim, _names(requests), _fewest_devices(requests), free
     )
 
 
-def _constrained_requests(problem: NodeProblem) -> Iterator[tuple[Constraint, list[NodeRequest]]]:
-    """Yield the constraints, each with the requests of which it applies to every alternative."""
+class _ConstrainedRequests(NamedTuple):
+    """A constraint, the requests of which it applies to every alternative, and its values."""
+
+    constraint: Constraint
+    requests: Sequence[NodeRequest]
+    masks: Mapping[Value, int]
+    """The devices by value."""
+
+
+def _constrained_requests(problem: NodeProblem) -> Iterator[_ConstrainedRequests]:
+    """Yield the constraints with their requests, without those on derived attributes and lists."""
     if problem.constraints is None:
         return
     applying = problem.constraints.applying
     constrained: dict[Constraint, list[NodeRequest]] = {}
     for request in problem.requests:
-        first, *others = [
-            applying.get(alternative.parsed, ()) for alternative in request.alternatives
-        ]
+        of_request = [alternative.parsed for alternative in request.alternatives]
+        first, *others = [applying.get(parsed, ()) for parsed in of_request]
         for constraint in first:
             if all(constraint in applicable for applicable in others):
                 constrained.setdefault(constraint, []).append(request)
-    yield from constrained.items()
+    for constraint, requests in constrained.items():
+        masks = _masks(problem.constraints, constraint, requests)
+        if masks is not None:
+            yield _ConstrainedRequests(constraint, requests, masks)
+
+
+def _masks(
+    state: constraints.Constraints, constraint: Constraint, requests: Sequence[NodeRequest]
+) -> Mapping[Value, int] | None:
+    masks = None
+    for request in requests:
+        for alternative in request.alternatives:
+            masks = state.masks(alternative.parsed, constraint)
+            if masks is None:
+                return None
+    return masks
 
 
 def _no_common_value(
-    problem: NodeProblem,
-    constraint: Constraint,
-    requests: Sequence[NodeRequest],
-    uses_of: Callable[[int], int],
-) -> rejections.RequestRejection | None:
-    masks = _masks(problem, constraint, requests)
-    if masks is None:
-        return None
+    problem: NodeProblem, group: _ConstrainedRequests, uses_of: Callable[[int], int]
+) -> RequestRejection | None:
+    requests = group.requests
     best, best_value = 0, ""
-    for value, members in masks.items():
-        if _can_serve(problem, value, members, requests, uses_of):
+    for value, members in group.masks.items():
+        if _can_serve(problem, value, group, uses_of):
             return None
         count = _union(problem, requests, members).bit_count()
         if count > best:
             best, best_value = count, str(value)
+    attribute, needed = group.constraint.attribute, _fewest_devices(requests)
     return rejections.NoCommonValue(
-        requests[0].claim,
-        ", ".join(request.name for request in requests),
-        constraint.attribute,
-        _fewest_devices(requests),
-        best,
-        best_value,
+        requests[0].claim, _names(requests), attribute, needed, best, best_value
     )
 
 
 def _can_serve(
-    problem: NodeProblem,
-    value: Value,
-    members: int,
-    requests: Sequence[NodeRequest],
-    uses_of: Callable[[int], int],
+    problem: NodeProblem, value: Value, group: _ConstrainedRequests, uses_of: Callable[[int], int]
 ) -> bool:
     # Upstream lets a single device with a value that it cannot compare pass, never two.
-    if value is INCOMPARABLE and _fewest_devices(requests) > 1:
+    if value is INCOMPARABLE and _fewest_devices(group.requests) > 1:
         return False
-    return _can_assign_all(problem, uses_of, dict.fromkeys(requests, members))
+    return _can_assign_all(problem, uses_of, dict.fromkeys(group.requests, group.masks[value]))
 
 
-def _too_few_values(
-    problem: NodeProblem, constraint: Constraint, requests: Sequence[NodeRequest]
-) -> rejections.RequestRejection | None:
-    masks = _masks(problem, constraint, requests)
-    if masks is None:
-        return None
-    needed = _fewest_devices(requests)
-    values = sum(bool(_union(problem, requests, members)) for members in masks.values())
+def _too_few_values(problem: NodeProblem, group: _ConstrainedRequests) -> RequestRejection | None:
+    requests, needed = group.requests, _fewest_devices(group.requests)
+    values = sum(bool(_union(problem, requests, members)) for members in group.masks.values())
     if values >= needed:
         return None
-    names = ", ".join(request.name for request in requests)
-    return rejections.TooFewValues(requests[0].claim, names, constraint.attribute, needed, values)
+    attribute = group.constraint.attribute
+    return rejections.TooFewValues(requests[0].claim, _names(requests), attribute, needed, values)
+
+
+def _names(requests: Sequence[NodeRequest]) -> str:
+    return ", ".join(request.name for request in requests)
 
 
 def _fewest_devices(requests: Sequence[NodeRequest]) -> int:
     return sum(
         min(alternative.count for alternative in request.alternatives) for request in requests
     )
-
-
-def _masks(
-    problem: NodeProblem, constraint: Constraint, requests: Sequence[NodeRequest]
-) -> Mapping[Value, int] | None:
-    """Return the devices by value, or None if an alternative derives the attribute or has lists."""
-    assert problem.constraints is not None
-    masks = None
-    for request in requests:
-        for alternative in request.alternatives:
-            masks = problem.constraints.masks(alternative.parsed, constraint)
-            if masks is None:
-                return None
-    return masks
 
 
 def _union(problem: NodeProblem, requests: Sequence[NodeRequest], members: int) -> int:

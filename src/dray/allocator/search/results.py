@@ -14,15 +14,7 @@ from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
 from dray.api.features import Features
-from dray.api.types.dra import (
-    AllocationResult,
-    DeviceAllocationConfiguration,
-    DeviceAllocationResult,
-    DeviceClaimConfiguration,
-    DeviceRequestAllocationResult,
-    OpaqueDeviceConfiguration,
-    ResourceClaim,
-)
+from dray.api.types import dra
 from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 
 FROM_CLASS = "FromClass"
@@ -46,14 +38,14 @@ class Solution(NamedTuple):
 
 
 class NodeSelectorUnsupported(rejections.AllocationError):
-    def text(self, claims: Sequence[ResourceClaim]) -> str:
+    def text(self, claims: Sequence[dra.ResourceClaim]) -> str:
         assert self.claim is not None
         return f"create NodeSelector for claim {claims[self.claim].metadata.name}: {self.detail}"
 
 
 def build(
     problem: NodeProblem, solution: Solution, new_share_id: Callable[[], str]
-) -> list[AllocationResult]:
+) -> list[dra.AllocationResult]:
     """Return one result for each claim.
 
     Raises NodeSelectorUnsupported if the node selector of a slice has several terms.
@@ -68,22 +60,18 @@ def build(
         devices = tuple([_device(pick, features, new_share_id) for pick in picks])
         config = _configuration(problem.claims[claim].parsed.config, chosen)
         selector = _node_selector(claim, picks, problem.inventory.node.metadata.name)
-        results.append(AllocationResult(DeviceAllocationResult(devices, config), selector))
+        results.append(dra.AllocationResult(dra.DeviceAllocationResult(devices, config), selector))
     return results
 
 
 def _device(
     pick: Pick, features: Features, new_share_id: Callable[[], str]
-) -> DeviceRequestAllocationResult:
+) -> dra.DeviceRequestAllocationResult:
     alternative, candidate = pick
     parsed, device, spec = alternative.parsed, candidate.device, candidate.resource_slice.spec
     binds = pools.has_binding_conditions(features)
-    consumed = {}
-    if candidate.is_shareable:
-        consumed = {
-            name: str(amount.taken) for name, amount in alternative.demand(candidate).items()
-        }
-    return DeviceRequestAllocationResult(
+    demand = alternative.demand(candidate) if candidate.is_shareable else {}
+    return dra.DeviceRequestAllocationResult(
         request=str(parsed.name),
         driver=spec.driver,
         pool=spec.pool.name,
@@ -93,7 +81,7 @@ def _device(
         binding_conditions=device.binding_conditions if binds else (),
         binding_failure_conditions=device.binding_failure_conditions if binds else (),
         share_id=new_share_id() if candidate.is_shareable else None,
-        consumed_capacity=consumed,
+        consumed_capacity={name: str(amount.taken) for name, amount in demand.items()},
         skip_node_operations=spec.skip_node_operations
         if pools.knows_node_operations(features)
         else (),
@@ -103,24 +91,23 @@ def _device(
 class _Entry(NamedTuple):
     source: str
     requests: list[str]
-    opaque: OpaqueDeviceConfiguration | None
+    opaque: dra.OpaqueDeviceConfiguration | None
 
 
 def _configuration(
-    claim_config: Sequence[DeviceClaimConfiguration], chosen: Sequence[NodeAlternative]
-) -> tuple[DeviceAllocationConfiguration, ...]:
+    claim_config: Sequence[dra.DeviceClaimConfiguration], chosen: Sequence[NodeAlternative]
+) -> tuple[dra.DeviceAllocationConfiguration, ...]:
     entries = _class_entries(chosen)
     if not (entries or claim_config):
         return ()
+    requested = [alternative.parsed for alternative in chosen]
     for config in claim_config:
-        if not config.requests or any(
-            _is_named(alternative, config.requests) for alternative in chosen
-        ):
+        if not config.requests or any(parsed.is_named(config.requests) for parsed in requested):
             entries.append(_Entry(FROM_CLAIM, list(config.requests), config.opaque))
     return tuple(
-        DeviceAllocationConfiguration(
+        dra.DeviceAllocationConfiguration(
             source,
-            () if all(_is_named(alternative, names) for alternative in chosen) else tuple(names),
+            () if all(parsed.is_named(names) for parsed in requested) else tuple(names),
             opaque,
         )
         for source, names, opaque in entries
@@ -144,11 +131,6 @@ def _class_entries(chosen: Sequence[NodeAlternative]) -> list[_Entry]:
             for entry in existing:
                 entry.requests.append(name)
     return [entry for entries in by_class.values() for entry in entries]
-
-
-def _is_named(alternative: NodeAlternative, names: Sequence[str]) -> bool:
-    name = alternative.parsed.name
-    return name.parent in names or (bool(name.sub) and str(name) in names)
 
 
 def _node_selector(claim: int, picks: Sequence[Pick], node: str) -> NodeSelector | None:
@@ -187,8 +169,5 @@ def _add_new(
 
 
 def _is_same(one: NodeSelectorRequirement, other: NodeSelectorRequirement) -> bool:
-    return (one.key, one.operator, set(one.values)) == (
-        other.key,
-        other.operator,
-        set(other.values),
-    )
+    is_same_test = (one.key, one.operator) == (other.key, other.operator)
+    return is_same_test and set(one.values) == set(other.values)

@@ -9,13 +9,8 @@ from dray.allocator.checks import taints
 from dray.api.formats import gotime
 from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims, pools
-from dray.api.types.dra import (
-    DeviceRequestAllocationResult,
-    DeviceTaint,
-    DeviceTaintRule,
-    ResourceClaim,
-    ResourceSlice,
-)
+from dray.api.types import dra
+from dray.api.types.dra import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
 from dray.api.types.pods import Pod, ResourceHealth
 from dray.explain.pod import obstacles
 from dray.explain.pod.obstacles import Obstacle
@@ -31,7 +26,7 @@ def device_problems(
     pod: Pod,
     claims: Mapping[ClaimKey, ResourceClaim],
     slices: Sequence[ResourceSlice],
-    rules: Sequence[DeviceTaintRule],
+    rules: Sequence[dra.DeviceTaintRule],
 ) -> Iterator[Obstacle]:
     """Yield the problems of the devices that a pod has; the pod may run nevertheless."""
     allocated = _allocated_devices(pod, claims)
@@ -59,9 +54,8 @@ def _unhealthy(pod: Pod, allocated: Mapping[str, Results]) -> Iterator[Obstacle]
             for resource in status.resources:
                 if resource.health == UNHEALTHY:
                     name = _device_name(resource, status.name, allocated)
-                    unhealthy[name] = obstacles.DeviceUnhealthy(
-                        device=name, message=resource.message or ""
-                    )
+                    message = resource.message or ""
+                    unhealthy[name] = obstacles.DeviceUnhealthy(device=name, message=message)
     yield from unhealthy.values()
 
 
@@ -86,7 +80,7 @@ def _device_name(health: ResourceHealth, resource: str, allocated: Mapping[str, 
 def _tainted(
     result: DeviceRequestAllocationResult,
     slices: Sequence[ResourceSlice],
-    rules: Sequence[DeviceTaintRule],
+    rules: Sequence[dra.DeviceTaintRule],
 ) -> Iterator[Obstacle]:
     for taint in _published_taints(result, slices):
         yield from _taint_problems(result, taint)
@@ -97,10 +91,8 @@ def _tainted(
 
 def _published_taints(
     result: DeviceRequestAllocationResult, slices: Sequence[ResourceSlice]
-) -> Iterator[DeviceTaint]:
-    of_pool = [
-        resource_slice for resource_slice in slices if resource_slice.pool_id == result.pool_id
-    ]
+) -> Iterator[dra.DeviceTaint]:
+    of_pool = [published for published in slices if published.pool_id == result.pool_id]
     for resource_slice in pools.current_slices(of_pool):
         for device in resource_slice.spec.devices:
             if device.name == result.device:
@@ -108,7 +100,7 @@ def _published_taints(
 
 
 def _taint_problems(
-    result: DeviceRequestAllocationResult, taint: DeviceTaint, rule: str = ""
+    result: DeviceRequestAllocationResult, taint: dra.DeviceTaint, rule: str = ""
 ) -> Iterator[Obstacle]:
     if not taints.prevents_allocation(taint):
         return

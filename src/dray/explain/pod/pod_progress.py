@@ -18,15 +18,9 @@ from dray.api.selectors import node_selectors
 from dray.api.semantics import pod_claims, quota
 from dray.api.semantics.conditions import find_condition
 from dray.api.semantics.pod_resources import Amounts
+from dray.api.types import dra
 from dray.api.types.core import CoreEvent, ResourceQuota
-from dray.api.types.dra import (
-    DeviceClass,
-    DeviceRequestAllocationResult,
-    DeviceTaintRule,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    ResourceSlice,
-)
+from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
 from dray.api.types.meta import Condition, ObjectMeta
 from dray.api.types.nodes import Node
 from dray.api.types.pods import ContainerStatus, Pod, PodCondition, PodResourceClaim
@@ -114,11 +108,11 @@ class PodContext(msgspec.Struct, frozen=True):
 
     claims: Mapping[ClaimKey, ResourceClaim] = {}
     templates: Mapping[ClaimKey, ResourceClaimTemplate] = {}
-    classes: Sequence[DeviceClass] = ()
+    classes: Sequence[dra.DeviceClass] = ()
     nodes: Mapping[str, Node] = {}
     quotas: Sequence[ResourceQuota] = ()
-    slices: Sequence[ResourceSlice] = ()
-    taint_rules: Sequence[DeviceTaintRule] = ()
+    slices: Sequence[dra.ResourceSlice] = ()
+    taint_rules: Sequence[dra.DeviceTaintRule] = ()
     events: Sequence[CoreEvent] = ()
     """The events of the pod, the oldest first."""
     unread: frozenset[str] = frozenset()
@@ -136,9 +130,8 @@ def inspect_pod(
         return PodProgress(name, steps, pod.status.phase)
     statuses: list[StageStatus] = []
     for step in _PodInspection(pod, context, explanation).steps():
-        is_past = any(
-            status.state in (StageState.BLOCKED, StageState.PENDING) for status in statuses
-        )
+        waiting = (StageState.BLOCKED, StageState.PENDING)
+        is_past = any(status.state in waiting for status in statuses)
         statuses.append(StageStatus(step.stage, StageState.PENDING) if is_past else step)
     return PodProgress(name, tuple(statuses), pod.status.phase)
 
@@ -163,9 +156,8 @@ class _PodInspection:
             for stage in (PodStage.QUOTA, PodStage.GATES, PodStage.OBJECTS):
                 yield StageStatus(stage, StageState.PASSED)
             warnings = tuple(self._warnings())
-            yield StageStatus(
-                PodStage.DEVICES, StageState.WARNING if warnings else StageState.PASSED, warnings
-            )
+            state = StageState.WARNING if warnings else StageState.PASSED
+            yield StageStatus(PodStage.DEVICES, state, warnings)
         else:
             yield self._step(PodStage.QUOTA, self._quota(), context.unread & {"ResourceQuota"})
             yield self._step(PodStage.GATES, self._gates())
@@ -185,9 +177,8 @@ class _PodInspection:
             return StageStatus(stage, StageState.BLOCKED, in_the_stage, tuple(sorted(unread)))
         if unread:
             return StageStatus(stage, StageState.UNKNOWN, (), tuple(sorted(unread)))
-        return StageStatus(
-            stage, StageState.PASSED if self._has_passed(stage) else StageState.PENDING
-        )
+        has_passed = self._has_passed(stage)
+        return StageStatus(stage, StageState.PASSED if has_passed else StageState.PENDING)
 
     def _has_passed(self, stage: PodStage) -> bool:
         """Return whether the pod has passed a stage without obstacles."""
@@ -343,11 +334,8 @@ class _PodInspection:
             return
         node = self._pod.spec.node_name
         drivers = {result.driver for claim in self._claims() for result in _results(claim)}
-        absent = [
-            driver
-            for driver in sorted(drivers)
-            if message_patterns.is_unregistered(driver, message)
-        ]
+        is_unregistered = message_patterns.is_unregistered
+        absent = [driver for driver in sorted(drivers) if is_unregistered(driver, message)]
         for driver in absent:
             was_there = self._has_published(driver, node)
             yield obstacles.DriverNotRegistered(
@@ -449,7 +437,7 @@ def _exceeded(limit: ResourceQuota, charge: Amounts) -> Iterator[Obstacle]:
             )
 
 
-def _results(claim: ResourceClaim) -> Sequence[DeviceRequestAllocationResult]:
+def _results(claim: ResourceClaim) -> Sequence[dra.DeviceRequestAllocationResult]:
     return claim.status.allocation.devices.results if claim.status.allocation else ()
 
 
@@ -463,7 +451,7 @@ def _unready(claim: ResourceClaim) -> Iterator[Obstacle]:
 
 def _unattached(
     claim: ResourceClaim,
-    result: DeviceRequestAllocationResult,
+    result: dra.DeviceRequestAllocationResult,
     device: DeviceId,
     conditions: Sequence[Condition],
 ) -> Iterator[Obstacle]:

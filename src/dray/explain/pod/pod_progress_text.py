@@ -117,24 +117,65 @@ def _words(obstacle: Obstacle) -> str:
                 f"{obstacle.used} {phrases.to_be(obstacle.used)} used, "
                 f"{obstacle.needed} more {phrases.to_be(obstacle.needed)} needed"
             )
-        case obstacles.GateSet(gate=gate):
-            return f"the scheduling gate {gate} is set"
         case obstacles.ObjectMissing():
             where = f"namespace {obstacle.namespace}"
             return f"there is no {obstacle.kind} {obstacle.name} in {where}{_elsewhere(obstacle)}"
-        case obstacles.ClaimBeingDeleted(claim=claim):
-            return f"claim {claim} is being deleted"
         case obstacles.ClaimNotMade():
             detail = f": {obstacle.message}" if obstacle.message else " yet"
             return f"the claim for {obstacle.pod_claim} was not made{detail}"
-        case obstacles.ClaimsDoNotFit():
-            return "there are no devices for its claims"
         case obstacles.DeviceUnhealthy():
-            detail = f": {obstacle.message}" if obstacle.message else ""
-            return f"device {obstacle.device} is unhealthy{detail}"
+            return f"device {obstacle.device} is unhealthy{_detail(obstacle.message)}"
         case obstacles.DeviceTainted():
             return f"device {obstacle.device} is tainted {obstacle.taint}{_taint_details(obstacle)}"
-    return _about_node(obstacle)
+        case obstacles.NodeOutOfReach():
+            nodes = phrases.limited(obstacle.nodes, len(obstacle.nodes), "node")
+            return f"claim {obstacle.claim} has devices on {nodes}, where the pod may not go"
+        case obstacles.ConditionAwaited():
+            names = phrases.listed(obstacle.conditions)
+            return f"device {obstacle.device} of claim {obstacle.claim} waits for condition {names}"
+        case obstacles.BindingFailed():
+            detail = f"failed: {obstacle.message}" if obstacle.message else "took too long"
+            return f"the last attempt to attach the devices of claim {obstacle.claim} {detail}"
+    return _about_start(obstacle)
+
+
+def _about_start(obstacle: Obstacle) -> str:
+    match obstacle:
+        case obstacles.DriverNotRegistered(was_there=True):
+            gone = "has published devices there, but is not registered any more"
+            return f"driver {obstacle.driver} is gone from node {obstacle.node}: it {gone}"
+        case obstacles.CdiUnresolved():
+            who = _container(obstacle.container)
+            return f"{who} needs a CDI device that is not there: {obstacle.message}"
+        case obstacles.StartFailed():
+            who, detail = _container(obstacle.container), _detail(obstacle.message)
+            return f"{who} cannot start: {obstacle.reason}{detail}"
+        case obstacles.ContainerExited():
+            who = _container(obstacle.container)
+            return f"{who} ended with exit code {obstacle.code}{_exit(obstacle)}"
+    return phrases.filled(_SENTENCES[type(obstacle)], obstacle)
+
+
+_SENTENCES: dict[type[Obstacle], str] = {
+    obstacles.GateSet: "the scheduling gate {gate} is set",
+    obstacles.ClaimBeingDeleted: "claim {claim} is being deleted",
+    obstacles.ClaimsDoNotFit: "there are no devices for its claims",
+    obstacles.NotLookedAt: "no scheduler has looked at it; it asks for {scheduler}",
+    obstacles.NodeRefused: "the scheduler says: {message}",
+    obstacles.ConditionFailed: (
+        "device {device} of claim {claim} cannot be attached: {condition}: {message}"
+    ),
+    obstacles.NodeGone: "its node {node} does not exist",
+    obstacles.NodeNotReady: "its node {node} is not ready: {message}",
+    obstacles.DriverNotRegistered: "driver {driver} is not registered on node {node}",
+    obstacles.PrepareFailed: "its claims cannot be prepared on node {node}: {message}",
+    obstacles.NotReady: "container {container} runs and is not ready",
+    obstacles.PodEnded: "the pod was ended: {reason}: {message}",
+}
+
+
+def _detail(message: str) -> str:
+    return f": {message}" if message else ""
 
 
 def _elsewhere(obstacle: obstacles.ObjectMissing) -> str:
@@ -156,58 +197,6 @@ def _counted_by_quota(resource: str, amount: str) -> str:
     device_class = resource.removesuffix(quota.DEVICES_SUFFIX)
     noun = "device" if amount == "1" else "devices"
     return resource if device_class == resource else f"{noun} of class {device_class}"
-
-
-def _about_node(obstacle: Obstacle) -> str:
-    match obstacle:
-        case obstacles.NotLookedAt(scheduler=scheduler):
-            return f"no scheduler has looked at it; it asks for {scheduler}"
-        case obstacles.NodeRefused(message=message):
-            return f"the scheduler says: {message}"
-        case obstacles.NodeOutOfReach():
-            nodes = phrases.limited(obstacle.nodes, len(obstacle.nodes), "node")
-            return f"claim {obstacle.claim} has devices on {nodes}, where the pod may not go"
-        case obstacles.ConditionAwaited():
-            names = phrases.listed(obstacle.conditions)
-            return f"device {obstacle.device} of claim {obstacle.claim} waits for condition {names}"
-        case obstacles.ConditionFailed():
-            return (
-                f"device {obstacle.device} of claim {obstacle.claim} cannot be attached: "
-                f"{obstacle.condition}: {obstacle.message}"
-            )
-        case obstacles.BindingFailed():
-            detail = f"failed: {obstacle.message}" if obstacle.message else "took too long"
-            return f"the last attempt to attach the devices of claim {obstacle.claim} {detail}"
-        case obstacles.NodeGone(node=node):
-            return f"its node {node} does not exist"
-        case obstacles.NodeNotReady():
-            return f"its node {obstacle.node} is not ready: {obstacle.message}"
-    return _about_start(obstacle)
-
-
-def _about_start(obstacle: Obstacle) -> str:
-    match obstacle:
-        case obstacles.DriverNotRegistered(was_there=True):
-            gone = "has published devices there, but is not registered any more"
-            return f"driver {obstacle.driver} is gone from node {obstacle.node}: it {gone}"
-        case obstacles.DriverNotRegistered():
-            return f"driver {obstacle.driver} is not registered on node {obstacle.node}"
-        case obstacles.PrepareFailed():
-            return f"its claims cannot be prepared on node {obstacle.node}: {obstacle.message}"
-        case obstacles.CdiUnresolved():
-            who = _container(obstacle.container)
-            return f"{who} needs a CDI device that is not there: {obstacle.message}"
-        case obstacles.StartFailed():
-            detail = f": {obstacle.message}" if obstacle.message else ""
-            return f"{_container(obstacle.container)} cannot start: {obstacle.reason}{detail}"
-        case obstacles.ContainerExited():
-            who = _container(obstacle.container)
-            return f"{who} ended with exit code {obstacle.code}{_exit(obstacle)}"
-        case obstacles.NotReady(container=container):
-            return f"container {container} runs and is not ready"
-        case obstacles.PodEnded():
-            return f"the pod was ended: {obstacle.reason}: {obstacle.message}"
-    raise AssertionError(obstacle)
 
 
 def _container(name: str) -> str:
@@ -234,52 +223,51 @@ def _about_missing(obstacle: obstacles.ObjectMissing) -> str:
 def advice(obstacle: Obstacle) -> str:
     """Return what to do; empty if the sentence says it."""
     match obstacle:
-        case obstacles.QuotaExceeded():
-            return (
-                "Delete what is not needed, or raise it: "
-                f"dray describe resourcequota {obstacle.quota}"
-            )
-        case obstacles.GateSet():
-            return "Whoever set the gate removes it when the pod may be scheduled."
         case obstacles.ObjectMissing():
             return _about_missing(obstacle)
-        case obstacles.ClaimBeingDeleted():
-            return "It goes when nobody uses it any more; then create it anew."
         case obstacles.ClaimNotMade(message=message):
             return "" if message else "Do the controllers run?"
-        case obstacles.DeviceUnhealthy():
-            return "For another device, delete the pod, and its claim if no template made it."
-        case obstacles.NotLookedAt(scheduler=scheduler):
-            return f"Does a scheduler of the name {scheduler} run?"
-        case obstacles.NodeOutOfReach():
-            return (
-                "Change the pod's node selector, or delete the claim so that it is allocated anew."
-            )
-        case obstacles.ConditionAwaited(driver=driver):
-            return f"The driver {driver} sets it on the claim's status; look at its log."
-        case obstacles.ConditionFailed():
-            return "The scheduler tries again with other devices."
-        case obstacles.BindingFailed():
-            return "The scheduler tries again by itself; the driver's log says more."
-        case obstacles.NodeGone() | obstacles.NodeNotReady():
-            return "Delete the pod to have it placed on another node."
         case obstacles.DriverNotRegistered(was_there=True, node=node):
             return (
                 f"It crashed or was stopped: its log on {node} says why; "
                 "the pod goes on by itself when the driver is back and stays."
             )
-        case obstacles.DriverNotRegistered(driver=driver, node=node):
-            return f"Start {driver} on {node}, or look at its log; the pod goes on by itself."
-        case obstacles.PrepareFailed():
-            return "It is tried again and again; the driver's log on that node says more."
-        case obstacles.CdiUnresolved(node=node):
-            return (
-                f"The driver's CDI file is missing on {node}, or the runtime does not look there."
-            )
         case obstacles.ContainerExited():
             before = " --previous" if obstacle.restarts else ""
             which = f"{obstacle.pod} -n {obstacle.namespace} -c {obstacle.container}"
             return f"See what it printed: dray logs {which}{before}"
-        case obstacles.NotReady():
-            return "Its readiness probe has not succeeded."
-    return ""
+    return phrases.filled(_ADVICE.get(type(obstacle), ""), obstacle)
+
+
+_OTHER_NODE = "Delete the pod to have it placed on another node."
+_ADVICE: dict[type[Obstacle], str] = {
+    obstacles.QuotaExceeded: (
+        "Delete what is not needed, or raise it: dray describe resourcequota {quota}"
+    ),
+    obstacles.GateSet: "Whoever set the gate removes it when the pod may be scheduled.",
+    obstacles.ClaimBeingDeleted: "It goes when nobody uses it any more; then create it anew.",
+    obstacles.DeviceUnhealthy: (
+        "For another device, delete the pod, and its claim if no template made it."
+    ),
+    obstacles.NotLookedAt: "Does a scheduler of the name {scheduler} run?",
+    obstacles.NodeOutOfReach: (
+        "Change the pod's node selector, or delete the claim so that it is allocated anew."
+    ),
+    obstacles.ConditionAwaited: (
+        "The driver {driver} sets it on the claim's status; look at its log."
+    ),
+    obstacles.ConditionFailed: "The scheduler tries again with other devices.",
+    obstacles.BindingFailed: "The scheduler tries again by itself; the driver's log says more.",
+    obstacles.NodeGone: _OTHER_NODE,
+    obstacles.NodeNotReady: _OTHER_NODE,
+    obstacles.DriverNotRegistered: (
+        "Start {driver} on {node}, or look at its log; the pod goes on by itself."
+    ),
+    obstacles.PrepareFailed: (
+        "It is tried again and again; the driver's log on that node says more."
+    ),
+    obstacles.CdiUnresolved: (
+        "The driver's CDI file is missing on {node}, or the runtime does not look there."
+    ),
+    obstacles.NotReady: "Its readiness probe has not succeeded.",
+}

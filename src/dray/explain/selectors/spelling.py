@@ -12,21 +12,15 @@ _CLOSE = 0.7
 
 def similar(word: str, candidates: Iterable[str]) -> list[str]:
     """Return the candidates that are similar to a word, the most similar first."""
-    ranked = [
-        (_distance(word, candidate), candidate)
-        for candidate in set(candidates)
-        if candidate != word
-    ]
+    others = set(candidates) - {word}
+    ranked = [(_distance(word, candidate), candidate) for candidate in others]
     return [candidate for distance, candidate in sorted(ranked) if distance <= 1 - _CLOSE]
 
 
 def same_but_spelling(word: str, candidates: Iterable[str]) -> list[str]:
     """Return the candidates that differ only in case, dashes, underscores, dots and blanks."""
-    return sorted(
-        candidate
-        for candidate in set(candidates)
-        if candidate != word and _plain(candidate) == _plain(word)
-    )
+    others = set(candidates) - {word}
+    return sorted(candidate for candidate in others if _plain(candidate) == _plain(word))
 
 
 def similar_subjects(

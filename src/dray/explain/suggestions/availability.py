@@ -111,9 +111,8 @@ def _consumed(
 def _is_allowed(desired: Quantity, published: DeviceCapacity, inventory: NodeInventory) -> bool:
     fractional = inventory.features.fractional_capacity_range
     policy = published.request_policy
-    return desired.sign() >= 0 and not capacity.violates_policy(
-        desired, policy, fractional=fractional
-    )
+    violates = capacity.violates_policy(desired, policy, fractional=fractional)
+    return desired.sign() >= 0 and not violates
 
 
 def _largest(policy: CapacityRequestPolicy | None, left: int, total: Quantity) -> Quantity | None:
@@ -121,10 +120,8 @@ def _largest(policy: CapacityRequestPolicy | None, left: int, total: Quantity) -
     if policy is None:
         return Quantity(left, total.format) if left > 0 else None
     if policy.valid_values:
-        fitting = [
-            value for text in policy.valid_values if (value := quantity.parse(text)).nano <= left
-        ]
-        return max(fitting, default=None)
+        values = map(quantity.parse, policy.valid_values)
+        return max((value for value in values if value.nano <= left), default=None)
     if policy.valid_range is None:
         return quantity.parse(policy.default) if policy.default else None
     least = quantity.parse(policy.valid_range.min or "0")

@@ -18,23 +18,13 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import requests
 from dray.api import features
 from dray.api.ids import ClaimKey
-from dray.api.types.dra import (
-    CapacityRequirements,
-    CELDeviceSelector,
-    DeviceClaim,
-    DeviceRequest,
-    DeviceSelector,
-    DeviceSubRequest,
-    DeviceTaint,
-    DeviceToleration,
-    ExactDeviceRequest,
-    ResourceClaim,
-)
+from dray.api.types import dra
+from dray.api.types.dra import DeviceClaim, DeviceSelector, DeviceToleration
 
-Body = ExactDeviceRequest | DeviceSubRequest
+Body = dra.ExactDeviceRequest | dra.DeviceSubRequest
 """The content of a request or of one of its subrequests."""
 
-Claims = Sequence[ResourceClaim]
+Claims = Sequence[dra.ResourceClaim]
 _Part = TypeVar("_Part")
 
 
@@ -91,7 +81,7 @@ class RequestChange(ClaimChange, frozen=True, kw_only=True):
         changed = tuple(map(self._changed_request, devices.requests))
         return msgspec.structs.replace(devices, requests=changed)
 
-    def _changed_request(self, request: DeviceRequest) -> DeviceRequest:
+    def _changed_request(self, request: dra.DeviceRequest) -> dra.DeviceRequest:
         parent, _, alternative = self.request.partition("/")
         if request.name != parent:
             return request
@@ -122,7 +112,7 @@ class ReplaceSelector(RequestChange, frozen=True, kw_only=True):
     new: str = ""
 
     def _fields(self, body: Body) -> dict[str, object]:
-        selector = DeviceSelector(CELDeviceSelector(self.replacement))
+        selector = DeviceSelector(dra.CELDeviceSelector(self.replacement))
         return {"selectors": _with_part(body.selectors, self.index, selector)}
 
 
@@ -137,7 +127,7 @@ class DropSelector(RequestChange, frozen=True, kw_only=True):
 class TolerateTaint(RequestChange, frozen=True, kw_only=True):
     """Tolerate one taint, or without `taint` every taint."""
 
-    taint: DeviceTaint | None
+    taint: dra.DeviceTaint | None
 
     def _fields(self, body: Body) -> dict[str, object]:
         return {"tolerations": (*body.tolerations, self.toleration())}
@@ -169,7 +159,7 @@ class LessCapacity(RequestChange, frozen=True, kw_only=True):
     asked: dict[str, str]
 
     def _fields(self, body: Body) -> dict[str, object]:
-        return {"capacity": CapacityRequirements(self.amounts) if self.amounts else None}
+        return {"capacity": dra.CapacityRequirements(self.amounts) if self.amounts else None}
 
 
 class OtherClass(RequestChange, frozen=True, kw_only=True):
@@ -264,7 +254,7 @@ class ReplaceClassSelector(ClusterChange, frozen=True, kw_only=True):
     new: str = ""
 
     def applied_in(self, cluster: ClusterInventory) -> contextlib.AbstractContextManager[None]:
-        selector = DeviceSelector(CELDeviceSelector(self.replacement))
+        selector = DeviceSelector(dra.CELDeviceSelector(self.replacement))
         selectors = cluster.classes[self.device_class].spec.selectors
         return _with_selectors(
             cluster, self.device_class, _with_part(selectors, self.index, selector)

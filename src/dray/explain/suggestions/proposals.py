@@ -14,23 +14,8 @@ from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.problem.resolution import ResolvedAlternative, ResolvedClaim
 from dray.api.types.dra import ResourceClaim
 from dray.explain.selectors import spelling
-from dray.explain.suggestions import availability, selector_rewrites
-from dray.explain.suggestions.changes import (
-    DropClaim,
-    DropClassSelector,
-    DropConstraint,
-    DropRequest,
-    DropSelector,
-    EnableGate,
-    LessCapacity,
-    OtherClass,
-    ReplaceClassSelector,
-    ReplaceConstraint,
-    ReplaceSelector,
-    SuggestedChange,
-    TolerateTaint,
-    WaitForClaim,
-)
+from dray.explain.suggestions import availability, changes, selector_rewrites
+from dray.explain.suggestions.changes import SuggestedChange
 from dray.explain.suggestions.selector_rewrites import Rewrite
 from dray.explain.survey.facts import Observation
 from dray.explain.survey.filters import FilterKind
@@ -66,8 +51,7 @@ Propose = Callable[[ProposalContext], Iterator[Proposal]]
 
 def alternatives(context: ProposalContext) -> Iterator[ResolvedAlternative]:
     for claim in context.resolved:
-        for request in claim.requests:
-            yield from request.alternatives
+        yield from claim.alternatives()
 
 
 def affecting(alternative: ResolvedAlternative) -> frozenset[RequestKey]:
@@ -91,7 +75,7 @@ def rewritten(rewrite: Callable[[Observation], Iterator[Rewrite]]) -> Propose:
                 continue
             affected = frozenset({(facts.claim, facts.request.partition("/")[0])})
             for how, text, old, new in rewrite(observed):
-                change = ReplaceSelector(
+                change = changes.ReplaceSelector(
                     claim=facts.claim,
                     request=facts.request,
                     index=facts.filter.index,
@@ -128,36 +112,28 @@ def _corrected_constraints(context: ProposalContext, observed: Observation) -> I
                 continue
             for similar in fact.similar:
                 other = f"{similar.domain}/{similar.name}"
-                change = ReplaceConstraint(
+                change = changes.ReplaceConstraint(
                     claim=claim, index=index, attribute=attribute, replacement=other
                 )
                 yield Proposal(change, _of_claim(context, claim))
 
 
 def _of_claim(context: ProposalContext, claim: int) -> frozenset[RequestKey]:
-    return frozenset(
-        (claim, request.name) for request in context.claims[claim].spec.devices.requests
-    )
+    requests = context.claims[claim].spec.devices.requests
+    return frozenset((claim, request.name) for request in requests)
 
 
 def wait(context: ProposalContext) -> Iterator[Proposal]:
     """Propose to wait for one claim, those that hold most of what is needed first."""
     own = {claim.key for claim in context.claims}
     for node, inventory in _inventories(context):
-        weights = sum(
-            (
-                availability.holding_claims(inventory, alternative)
-                for alternative in alternatives(context)
-            ),
-            start=_NOBODY,
-        )
+        weights = availability.Holders()
+        for alternative in alternatives(context):
+            weights += availability.holding_claims(inventory, alternative)
         ranked = sorted(weights, key=lambda holder: (-weights[holder], holder))
         for holder in ranked[:_HOLDERS_TRIED]:
             if holder not in own and holder != EXTERNAL_HOLDER:
-                yield Proposal(WaitForClaim(holder=holder), None, node)
-
-
-_NOBODY = availability.Holders()
+                yield Proposal(changes.WaitForClaim(holder=holder), None, node)
 
 
 def ask_for_smaller_amounts(context: ProposalContext) -> Iterator[Proposal]:
@@ -169,12 +145,10 @@ def ask_for_smaller_amounts(context: ProposalContext) -> Iterator[Proposal]:
             for amounts, share in availability.affordable_amounts(inventory, alternative):
                 share_of[tuple(sorted(amounts.items()))] = share
         ranked = sorted(share_of, key=lambda amounts: -share_of[amounts])
+        claim, request = alternative.key
         for chosen in ranked[:_AMOUNTS_TRIED]:
-            change = LessCapacity(
-                claim=alternative.claim,
-                request=str(alternative.parsed.name),
-                amounts=dict(chosen),
-                asked=requested,
+            change = changes.LessCapacity(
+                claim=claim, request=request, amounts=dict(chosen), asked=requested
             )
             yield Proposal(change, affecting(alternative))
 
@@ -187,21 +161,18 @@ def tolerate(context: ProposalContext) -> Iterator[Proposal]:
             for _, inventory in _inventories(context)
             for taint in availability.untolerated_taints(inventory, alternative)
         )
+        claim, request = alternative.key
         for taint in sorted(untolerated, key=lambda taint: taint is None):
-            change = TolerateTaint(
-                claim=alternative.claim, request=str(alternative.parsed.name), taint=taint
-            )
+            change = changes.TolerateTaint(claim=claim, request=request, taint=taint)
             yield Proposal(change, affecting(alternative))
 
 
 def drop_selectors(context: ProposalContext) -> Iterator[Proposal]:
     for alternative in alternatives(context):
+        claim, request = alternative.key
         for index, expression in enumerate(alternative.parsed.selectors):
-            change = DropSelector(
-                claim=alternative.claim,
-                request=str(alternative.parsed.name),
-                index=index,
-                expression=expression or "",
+            change = changes.DropSelector(
+                claim=claim, request=request, index=index, expression=expression or ""
             )
             yield Proposal(change, affecting(alternative))
 
@@ -209,7 +180,7 @@ def drop_selectors(context: ProposalContext) -> Iterator[Proposal]:
 def drop_constraints(context: ProposalContext) -> Iterator[Proposal]:
     for number, claim in enumerate(context.claims):
         for index, constraint in enumerate(claim.spec.devices.constraints):
-            change = DropConstraint(
+            change = changes.DropConstraint(
                 claim=number,
                 index=index,
                 attribute=constraint.match_attribute or constraint.distinct_attribute or "",
@@ -240,8 +211,8 @@ def _other_classes(context: ProposalContext, *, has_selectors: bool) -> Iterator
             yield Proposal(_other_class(alternative, name), affecting(alternative))
 
 
-def _other_class(alternative: ResolvedAlternative, name: str) -> OtherClass:
-    return OtherClass(
+def _other_class(alternative: ResolvedAlternative, name: str) -> changes.OtherClass:
+    return changes.OtherClass(
         claim=alternative.claim,
         request=str(alternative.parsed.name),
         device_class=name,
@@ -255,7 +226,7 @@ def correct_classes(context: ProposalContext) -> Iterator[Proposal]:
         class_filter = observed.facts.filter
         if class_filter.kind is FilterKind.CLASS:
             for how, text, old, new in selector_rewrites.corrections(observed):
-                change = ReplaceClassSelector(
+                change = changes.ReplaceClassSelector(
                     device_class=class_filter.device_class,
                     index=class_filter.index,
                     expression=class_filter.expression,
@@ -269,21 +240,21 @@ def correct_classes(context: ProposalContext) -> Iterator[Proposal]:
 
 def enable_gates(context: ProposalContext) -> Iterator[Proposal]:
     for gate in context.gates:
-        yield Proposal(EnableGate(gate=gate), None)
+        yield Proposal(changes.EnableGate(gate=gate), None)
 
 
 def drop_requests(context: ProposalContext) -> Iterator[Proposal]:
     for number, claim in enumerate(context.claims):
         requested = claim.spec.devices.requests
         for request in requested if len(requested) > 1 else ():
-            change = DropRequest(claim=number, request=request.name)
+            change = changes.DropRequest(claim=number, request=request.name)
             yield Proposal(change, frozenset({(number, request.name)}))
 
 
 def drop_claims(context: ProposalContext) -> Iterator[Proposal]:
     for number, claim in enumerate(context.claims if len(context.claims) > 1 else ()):
         key = claim.key
-        yield Proposal(DropClaim(claim=number, name=key), _of_claim(context, number))
+        yield Proposal(changes.DropClaim(claim=number, name=key), _of_claim(context, number))
 
 
 def drop_class_selectors(context: ProposalContext) -> Iterator[Proposal]:
@@ -294,5 +265,7 @@ def drop_class_selectors(context: ProposalContext) -> Iterator[Proposal]:
         if located.device_class is not None
     )
     for device_class, index, expression in of_classes:
-        change = DropClassSelector(device_class=device_class, index=index, expression=expression)
+        change = changes.DropClassSelector(
+            device_class=device_class, index=index, expression=expression
+        )
         yield Proposal(change, None)

@@ -12,19 +12,9 @@ from collections.abc import Callable, Hashable, Sequence, Set
 from dray.allocator.model.requests import ALL, EXACT_COUNT
 from dray.allocator.problem.resolution import ResolvedAlternative
 from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
-from dray.explain.suggestions import change_tester, proposals, selector_rewrites
+from dray.explain.suggestions import change_tester, changes, proposals, selector_rewrites
 from dray.explain.suggestions.change_tester import ChangeTester
-from dray.explain.suggestions.changes import (
-    DropClassSelector,
-    DropConstraint,
-    DropSelector,
-    FewerDevices,
-    ReplaceClassSelector,
-    ReplaceConstraint,
-    ReplaceSelector,
-    RequestChange,
-    SuggestedChange,
-)
+from dray.explain.suggestions.changes import SuggestedChange
 from dray.explain.suggestions.proposals import ProposalContext, Propose
 
 CHANGES_RETURNED = 3
@@ -35,33 +25,33 @@ def find(context: ProposalContext, nodes: Sequence[str]) -> tuple[SuggestedChang
     tester = ChangeTester(context.cluster, nodes, context.claims, context.survey.representatives)
     for budget in change_tester.POSITION_BUDGETS:
         tester.begin_round(budget)
-        changes = _round(context, tester)
-        if changes or not tester.gave_up:
-            return changes
+        helpful = _round(context, tester)
+        if helpful or not tester.gave_up:
+            return helpful
     return ()
 
 
 def _round(context: ProposalContext, tester: ChangeTester) -> tuple[SuggestedChange, ...]:
-    changes: list[SuggestedChange] = []
+    helpful: list[SuggestedChange] = []
     for find_one in _BY_EFFORT:
-        change = find_one(context, tester, {_subject_of(change) for change in changes})
+        change = find_one(context, tester, {_subject_of(change) for change in helpful})
         if change is not None:
-            changes.append(change)
-        if len(changes) == CHANGES_RETURNED or tester.is_over:
+            helpful.append(change)
+        if len(helpful) == CHANGES_RETURNED or tester.is_over:
             break
-    return tuple(changes)
+    return tuple(helpful)
 
 
 def _subject_of(change: SuggestedChange) -> Hashable:
     """Return what a change is about: a second one about the same would add nothing."""
     match change:
-        case ReplaceSelector() | DropSelector():
+        case changes.ReplaceSelector() | changes.DropSelector():
             return "selector", change.claim, change.request, change.index
-        case ReplaceClassSelector() | DropClassSelector():
+        case changes.ReplaceClassSelector() | changes.DropClassSelector():
             return "class selector", change.device_class, change.index
-        case ReplaceConstraint() | DropConstraint():
+        case changes.ReplaceConstraint() | changes.DropConstraint():
             return "constraint", change.claim, change.index
-        case RequestChange():
+        case changes.RequestChange():
             return type(change), change.claim, change.request
     return type(change)
 
@@ -97,14 +87,9 @@ def _fewer(
     context: ProposalContext, tester: ChangeTester, touched: Set[Hashable]
 ) -> SuggestedChange | None:
     """Return the change to the largest count that fits, or None."""
-    left = {
-        (funnel.claim, funnel.request): funnel.best.left
-        for funnel in context.survey.funnels
-        if funnel.best
-    }
+    left = {funnel.key: funnel.best.left for funnel in context.survey.funnels if funnel.best}
     for alternative in proposals.alternatives(context):
-        available = left.get((alternative.claim, str(alternative.parsed.name)), 0)
-        change = _largest_count(alternative, available, tester)
+        change = _largest_count(alternative, left.get(alternative.key, 0), tester)
         if change is not None:
             return change
     return None
@@ -121,14 +106,10 @@ def _largest_count(
     fewer = requested - 1 if requested else available
     low, high = 1, min(fewer, available, ALLOCATION_RESULTS_MAX_SIZE)
     largest = None
+    claim, request = alternative.key
     while low <= high:
         count = low if largest is None else (low + high + 1) // 2
-        change = FewerDevices(
-            claim=alternative.claim,
-            request=str(alternative.parsed.name),
-            count=count,
-            asked=requested,
-        )
+        change = changes.FewerDevices(claim=claim, request=request, count=count, asked=requested)
         verified = tester.verify(change, proposals.affecting(alternative))
         if verified is not None:
             largest, low = verified, count + 1

@@ -45,9 +45,8 @@ def reasons(
 
     `representatives` maps each undecided node to the equivalent one that is searched instead.
     """
-    shortfalls = sorted(
-        survey.counts, key=lambda shortfall: (-shortfall.depth, -survey.counts[shortfall])
-    )
+    counts = survey.counts
+    shortfalls = sorted(counts, key=lambda shortfall: (-shortfall.depth, -counts[shortfall]))
     return (
         *_joint_reasons(
             (node, allocator.allocate_on(claims, representatives[node]))
@@ -111,10 +110,8 @@ def blocking_feature_gates(
 ) -> Iterator[str]:
     """Yield the feature gates that exclude devices."""
     for reason in reasons:
-        if (
-            isinstance(reason.rejection, rejections.NoCommonValue)
-            and not reason.rejection.best_value
-        ):
+        rejection = reason.rejection
+        if isinstance(rejection, rejections.NoCommonValue) and not rejection.best_value:
             yield "DRAListTypeAttributes"
     for slices in unreachable:
         if slices.cause is UnreachableReason.GATE_OFF:

@@ -52,9 +52,7 @@ def paths_read(claims: Iterable[ResolvedClaim], features: Features) -> frozenset
     """Return the paths of all device values on which a filter depends."""
     paths: set[Path] = set()
     for claim in claims:
-        for alternative in (
-            alternative for request in claim.requests for alternative in request.alternatives
-        ):
+        for alternative in claim.alternatives():
             paths.update(*(located.selector.paths for located in alternative.selectors))
             if alternative.parsed.derived:
                 paths.add(shapes.WHOLE_DEVICE)
@@ -67,10 +65,7 @@ def paths_read(claims: Iterable[ResolvedClaim], features: Features) -> frozenset
 def _constrained_attributes(claim: ResolvedClaim) -> set[str]:
     """Return the attributes that constraints name."""
     constraints = claim.parsed.constraints
-    return {
-        constraint.match_attribute or constraint.distinct_attribute or ""
-        for constraint in constraints
-    }
+    return {item.match_attribute or item.distinct_attribute or "" for item in constraints}
 
 
 def _path(attribute: str) -> Path:
@@ -144,11 +139,7 @@ class _NodeClassifier:
         self._cluster = cluster
         self._pools = cluster.pools()
         self._rules = list(cluster.taint_rules())
-        self._shared = [
-            resource_slice
-            for resource_slice in cluster.slices()
-            if not resource_slice.spec.node_name
-        ]
+        self._shared = [shared for shared in cluster.slices() if not shared.spec.node_name]
         self._paths = sorted(paths)
         self._attributes: dict[str, Sequence[str] | None] = {}
         """By driver."""
@@ -169,16 +160,12 @@ class _NodeClassifier:
         node_key: list[Hashable] = [entry.node.status.declared_features]
         device_keys: list[int] = []
         for pool in pools_on_node:
-            of_pool = [
-                key for resource_slice in pool.slices for key in self._device_keys(resource_slice)
-            ]
+            of_pool = [key for published in pool.slices for key in self._device_keys(published)]
             device_keys += of_pool
             counters = pool.counter_sets and _encode(pool.counter_sets)
             node_key.append((counters or b"", tuple(sorted(of_pool))))
-        slices_of_node = [
-            resource_slice for pool in pools_on_node for resource_slice in pool.slices
-        ]
-        return tuple(node_key), EquivalentNode(entry.name, device_keys, slices_of_node)
+        slices_on_node = [published for pool in pools_on_node for published in pool.slices]
+        return tuple(node_key), EquivalentNode(entry.name, device_keys, slices_on_node)
 
     def _slices_of(self, pool: PoolId) -> Iterable[ResourceSlice]:
         return self._pools[pool].slices.values()

@@ -129,18 +129,14 @@ def observe(
     if not any(observers.values()):
         return ()
     for group in _groups(cluster, survey, claims, observers):
-        node_filters = NodeFilters(
-            cluster.inventory(cluster.nodes[group[0].node]), claims, cluster.selectors
-        )
-        for alternative in (
-            alternative for request in node_filters.requests for alternative in request.alternatives
-        ):
-            observed = observers[alternative.claim, str(alternative.parsed.name)]
+        inventory = cluster.inventory(cluster.nodes[group[0].node])
+        node_filters = NodeFilters(inventory, claims, cluster.selectors)
+        for alternative in node_filters.alternatives():
+            observed = observers[alternative.resolved.key]
             for device_filter, left in _arriving_devices(node_filters, alternative, observed):
-                observed[device_filter].add(node_filters.inventory, left, len(group))
-    return tuple(
-        observer.observation() for observed in observers.values() for observer in observed.values()
-    )
+                observed[device_filter].add(inventory, left, len(group))
+    by_filter = [observer for observed in observers.values() for observer in observed.values()]
+    return tuple(observer.observation() for observer in by_filter)
 
 
 _Observers = Mapping[FunnelKey, Mapping[DeviceFilter, "_Observer"]]
@@ -151,15 +147,12 @@ def _observers(
 ) -> _Observers:
     clause_selectors = Selectors(cluster.features)
     alternatives = {
-        (alternative.claim, str(alternative.parsed.name)): alternative
-        for claim in claims
-        for request in claim.requests
-        for alternative in request.alternatives
+        alternative.key: alternative for claim in claims for alternative in claim.alternatives()
     }
     return {
-        (key := (funnel.claim, funnel.request)): {
+        funnel.key: {
             device_filter: _Observer(
-                alternatives[key], device_filter, claims, clause_selectors, cluster
+                alternatives[funnel.key], device_filter, claims, clause_selectors, cluster
             )
             for device_filter in _observed_filters(funnel)
         }
@@ -284,8 +277,7 @@ class _Observer:
         published = self._published()
         compared = expressions.comparisons(self._filter.expression)
         facts = FilterFacts(
-            self._resolved.claim,
-            str(self._resolved.parsed.name),
+            *self._resolved.key,
             self._filter,
             self._devices,
             tuple(self._fact(subject, published) for subject in self._subjects),
@@ -365,9 +357,8 @@ def type_of(compared: Comparison) -> str:
 
 
 def _compared(comparison: Comparison) -> Compared:
-    constant = (
-        str(comparison.constant) if comparison.form else expressions.written(comparison.constant)
-    )
+    write = str if comparison.form else expressions.written
+    constant = write(comparison.constant)
     return Compared(comparison.subject.name, comparison.relation, constant, type_of(comparison))
 
 

@@ -7,6 +7,7 @@ with what helps to correct them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -43,33 +44,32 @@ class ClassMissing(Fault, frozen=True, kw_only=True):
     """The request names no class."""
 
 
-class SelectorBroken(Fault, frozen=True, kw_only=True):
-    """A selector that cannot be compiled; of the class if `device_class` is set."""
+class SelectorFault(Fault, frozen=True, kw_only=True):
+    """An error of a selector; of the class if `device_class` is set."""
 
     device_class: str
     index: int
     expression: str
+
+
+class SelectorBroken(SelectorFault, frozen=True, kw_only=True):
+    """A selector that cannot be compiled."""
+
     detail: str
 
 
-class SelectorFails(Fault, frozen=True, kw_only=True):
+class SelectorFails(SelectorFault, frozen=True, kw_only=True):
     """A selector that cannot be evaluated on some devices."""
 
-    device_class: str
-    index: int
-    expression: str
     device: DeviceId | None
     detail: str
     failing: int
     total: int
 
 
-class SelectorTooCostly(Fault, frozen=True, kw_only=True):
+class SelectorTooCostly(SelectorFault, frozen=True, kw_only=True):
     """A selector whose estimated cost exceeds the limit."""
 
-    device_class: str
-    index: int
-    expression: str
     cost: int
     limit: int
 
@@ -151,7 +151,7 @@ def _in_claims(cluster: ClusterInventory, claims: Sequence[ResolvedClaim]) -> It
 
 
 def _too_many(claims: Sequence[ResolvedClaim], funnels: Iterable[Funnel]) -> Iterator[Fault]:
-    needed_by = {(funnel.claim, funnel.request): funnel.most_needed for funnel in funnels}
+    needed_by = {funnel.key: funnel.most_needed for funnel in funnels}
     for number, claim in enumerate(claims):
         needed = sum(_fewest(request.alternatives, needed_by) for request in claim.requests)
         if needed > ALLOCATION_RESULTS_MAX_SIZE:
@@ -162,15 +162,13 @@ def _fewest(
     alternatives: Sequence[ResolvedAlternative], needed_by: Mapping[tuple[int, str], int]
 ) -> int:
     return min(
-        needed_by.get((alternative.claim, str(alternative.parsed.name)), 0)
-        if alternative.parsed.is_all
-        else alternative.parsed.count
-        for alternative in alternatives
+        needed_by.get(resolved.key, 0) if resolved.parsed.is_all else resolved.parsed.count
+        for resolved in alternatives
     )
 
 
 def _in_alternative(cluster: ClusterInventory, resolved: ResolvedAlternative) -> Iterator[Fault]:
-    alternative, claim, request = resolved.parsed, resolved.claim, str(resolved.parsed.name)
+    alternative, (claim, request) = resolved.parsed, resolved.key
     for gate in _gates_off(alternative, cluster.features):
         yield GateOff(claim=claim, request=request, gate=gate)
     if not alternative.device_class:
@@ -196,25 +194,17 @@ def _in_selector(
     resolved: ResolvedAlternative, located: LocatedSelector, features: Features
 ) -> Iterator[Fault]:
     compiled = expressions.compiled(located.text, features)
+    place: dict[str, Any] = {
+        "claim": resolved.claim,
+        "request": str(resolved.parsed.name),
+        "device_class": located.device_class or "",
+        "index": located.number,
+        "expression": located.text,
+    }
     if compiled.error is not None:
-        yield SelectorBroken(
-            claim=resolved.claim,
-            request=str(resolved.parsed.name),
-            device_class=located.device_class or "",
-            index=located.number,
-            expression=located.text,
-            detail=compiled.error.detail,
-        )
+        yield SelectorBroken(**place, detail=compiled.error.detail)
     elif compiled.estimated_cost > COST_LIMIT:
-        yield SelectorTooCostly(
-            claim=resolved.claim,
-            request=str(resolved.parsed.name),
-            device_class=located.device_class or "",
-            index=located.number,
-            expression=located.text,
-            cost=compiled.estimated_cost,
-            limit=COST_LIMIT,
-        )
+        yield SelectorTooCostly(**place, cost=compiled.estimated_cost, limit=COST_LIMIT)
 
 
 def _is_at_fault(compiled: Selector) -> bool:
@@ -253,11 +243,11 @@ def _failing(funnel: Funnel, stage: FilterCount, detail: str) -> Fault:
     return SelectorFails(
         claim=funnel.claim,
         request=funnel.request,
+        device=stage.example,
+        detail=detail,
         device_class=device_filter.device_class,
         index=device_filter.index,
         expression=device_filter.expression,
-        device=stage.example,
-        detail=detail,
         failing=stage.failing,
         total=stage.before,
     )
@@ -267,10 +257,9 @@ def _pools_not_whole(
     claims: Iterable[ResolvedClaim], unusable: Sequence[UnusablePool]
 ) -> Iterator[Fault]:
     for alternative in _for_all(claims):
+        claim, request = alternative.key
         for pool in unusable:
-            yield PoolNotWhole(
-                claim=alternative.claim, request=str(alternative.parsed.name), pool=pool.pool
-            )
+            yield PoolNotWhole(claim=claim, request=request, pool=pool.pool)
 
 
 def _against_constraints(claims: Sequence[ResolvedClaim], failed_claim: int) -> Iterator[Fault]:
@@ -282,7 +271,6 @@ def _against_constraints(claims: Sequence[ResolvedClaim], failed_claim: int) -> 
 def _for_all(claims: Iterable[ResolvedClaim]) -> Iterator[ResolvedAlternative]:
     """Yield the alternatives with allocationMode All."""
     for claim in claims:
-        for request in claim.requests:
-            yield from (
-                alternative for alternative in request.alternatives if alternative.parsed.is_all
-            )
+        for alternative in claim.alternatives():
+            if alternative.parsed.is_all:
+                yield alternative

@@ -13,16 +13,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.allocator.checks import constraints, taints
+from dray.allocator.checks import taints
+from dray.allocator.checks.constraints import Constraint, Constraints
 from dray.allocator.inventory import pools
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.inventory.selectors import Selectors
 from dray.allocator.model import rejections
-from dray.allocator.model.attributes import Value
 from dray.allocator.model.candidates import Candidate, Check, Slot
+from dray.allocator.model.rejections import CheckName, DeviceRejection
 from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
-from dray.allocator.problem import eligibility
+from dray.allocator.problem import eligibility, node_problem
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem, NodeRequest
 from dray.allocator.problem.resolution import ResolvedAlternative, ResolvedClaim, ResolvedRequest
 from dray.allocator.search.check_sequence import CheckSequence
@@ -77,7 +78,7 @@ class CannotEvaluate(msgspec.Struct, frozen=True, tag_field="rejection", tag=Tru
     detail: str
 
 
-FilterRejection = rejections.DeviceRejection | CannotEvaluate
+FilterRejection = DeviceRejection | CannotEvaluate
 """Why a device does not pass a filter."""
 
 
@@ -88,21 +89,25 @@ class NodeFilters:
         self, inventory: NodeInventory, claims: Sequence[ResolvedClaim], selectors: Selectors
     ) -> None:
         self.inventory = inventory
-        self._selectors = selectors
         self._incomparable: dict[NodeAlternative, int] = {}
         """Devices whose capacity cannot be compared with the request, by alternative."""
         self.requests = [self._request(request) for claim in claims for request in claim.requests]
         self._problem = NodeProblem(inventory, claims, self.requests)
-        applying = {
-            alternative.parsed: states
-            for alternative in self._problem.alternatives()
-            if (states := self._constraints_on(alternative, claims[alternative.claim]))
-        }
+        applying: dict[Alternative, list[Constraint]] = {}
+        lists = inventory.features.list_type_attributes
+        for number, claim in enumerate(claims):
+            of_claim = [request for request in self.requests if request.claim == number]
+            applying |= node_problem.constraint_states(claim, of_claim, compares_lists=lists)
         if applying:
-            self._problem.constraints = constraints.Constraints(
-                applying, self._value, lambda _, attribute: inventory.value_masks(attribute)
+            self._problem.constraints = Constraints(
+                applying,
+                node_problem.value_reader(inventory, selectors),
+                lambda _, attribute: inventory.value_masks(attribute),
             )
         self._checks = CheckSequence(self._problem)
+
+    def alternatives(self) -> Iterator[NodeAlternative]:
+        return self._problem.alternatives()
 
     def needed(self, alternative: NodeAlternative) -> int:
         """Return how many devices of the node the alternative needs; for All, all that match."""
@@ -118,9 +123,8 @@ class NodeFilters:
         inventory = self.inventory
         for located in alternative.resolved.selectors:
             kind = FilterKind.SELECTOR if located.device_class is None else FilterKind.CLASS
-            device_filter = DeviceFilter(
-                kind, located.number, located.text, located.device_class or ""
-            )
+            of_class = located.device_class or ""
+            device_filter = DeviceFilter(kind, located.number, located.text, of_class)
             yield FilterResult(device_filter, *located.selector.matches(inventory))
         yield FilterResult(_FILTERS[FilterKind.NODE], *inventory.on_node)
         everything = inventory.everything
@@ -129,14 +133,10 @@ class NodeFilters:
         taken = 0 if alternative.parsed.admin_access else inventory.taken
         yield FilterResult(_FILTERS[FilterKind.TAKEN], everything & ~taken)
         checks = {check.name: check for check in self._checks.of(alternative)}
-        yield self._capacity(alternative, checks.get(rejections.CheckName.CAPACITY))
-        yield self._filter_one_by_one(
-            FilterKind.GROUPS, checks.get(rejections.CheckName.GROUPS), alternative
-        )
-        yield self._filter_as_set(
-            FilterKind.COUNTERS, checks.get(rejections.CheckName.COUNTERS), alternative
-        )
-        constraint_check = checks.get(rejections.CheckName.CONSTRAINTS)
+        yield self._capacity(alternative, checks.get(CheckName.CAPACITY))
+        yield self._filter_one_by_one(FilterKind.GROUPS, checks.get(CheckName.GROUPS), alternative)
+        yield self._filter_as_set(FilterKind.COUNTERS, checks.get(CheckName.COUNTERS), alternative)
+        constraint_check = checks.get(CheckName.CONSTRAINTS)
         if alternative.parsed.derived or inventory.features.list_type_attributes:
             yield self._filter_one_by_one(FilterKind.CONSTRAINTS, constraint_check, alternative)
         else:
@@ -146,9 +146,8 @@ class NodeFilters:
         self, alternative: NodeAlternative, device_filter: DeviceFilter, device: Candidate
     ) -> FilterRejection | None:
         """Return why one device does not pass one filter, or None."""
-        for rejection in eligibility.device_rejections(
-            alternative.resolved, self.inventory, device
-        ):
+        resolved = alternative.resolved
+        for rejection in eligibility.device_rejections(resolved, self.inventory, device):
             if _belongs_to(rejection, device_filter):
                 return rejection
         check = self._check_behind(alternative, device_filter, device)
@@ -170,10 +169,8 @@ class NodeFilters:
         self, alternative: NodeAlternative, device_filter: DeviceFilter, device: Candidate
     ) -> CannotEvaluate | None:
         for located in alternative.resolved.selectors if device_filter.is_selector else ():
-            if (located.number, located.device_class or "") == (
-                device_filter.index,
-                device_filter.device_class,
-            ):
+            place = (located.number, located.device_class or "")
+            if place == (device_filter.index, device_filter.device_class):
                 result = located.selector.result(device)
                 return CannotEvaluate(result) if isinstance(result, str) else None
         if device_filter.kind in (FilterKind.NODE, FilterKind.CAPACITY):
@@ -182,10 +179,8 @@ class NodeFilters:
         return None
 
     def _request(self, request: ResolvedRequest) -> NodeRequest:
-        alternatives = [
-            self._alternative(parsed) for parsed in request.alternatives if parsed.failure is None
-        ]
-        return NodeRequest(request, alternatives)
+        usable = [resolved for resolved in request.alternatives if resolved.failure is None]
+        return NodeRequest(request, [self._alternative(resolved) for resolved in usable])
 
     def _alternative(self, resolved: ResolvedAlternative) -> NodeAlternative:
         alternative = NodeAlternative(resolved)
@@ -202,9 +197,7 @@ class NodeFilters:
         """Return the devices that a feature gate, or a feature missing on the node, excludes."""
         inventory = self.inventory
         tolerant = msgspec.structs.replace(alternative.parsed, tolerations=_TOLERATES_ALL)
-        disabled = (
-            eligibility.excluded_devices(tolerant, inventory) if inventory.possibly_excluded else 0
-        )
+        disabled = eligibility.excluded_devices(tolerant, inventory)
         if not pools.has_binding_conditions(inventory.features):
             disabled |= inventory.where(lambda candidate: bool(candidate.device.binding_conditions))
         return disabled
@@ -251,46 +244,28 @@ class NodeFilters:
                 failing |= device.bit
         return FilterResult(_FILTERS[kind], passing, failing)
 
-    def _constraints_on(
-        self, alternative: NodeAlternative, claim: ResolvedClaim
-    ) -> list[constraints.Constraint]:
-        lists = self.inventory.features.list_type_attributes
-        states = []
-        for number, constraint in enumerate(claim.parsed.constraints):
-            state = constraints.build(number, constraint, compares_lists=lists)
-            if state is not None and constraints.applies_to(constraint, alternative.parsed):
-                states.append(state)
-                alternative.is_constrained = True
-        return states
-
-    def _value(self, parsed: Alternative, device: Candidate, attribute: str) -> Value | None:
-        expression = parsed.derived.get(attribute)
-        if expression is None:
-            return self.inventory.value(device, attribute)
-        return self._selectors.derived(expression).value(device, attribute)
-
 
 _KIND_OF = {
-    rejections.CheckName.USAGE: FilterKind.TAKEN,
-    rejections.CheckName.BINDING_CONDITIONS: FilterKind.FEATURES,
-    rejections.CheckName.CLASS_SELECTORS: FilterKind.CLASS,
-    rejections.CheckName.REQUEST_SELECTORS: FilterKind.SELECTOR,
-    rejections.CheckName.NODE_SELECTION: FilterKind.NODE,
-    rejections.CheckName.CAPACITY: FilterKind.CAPACITY,
-    rejections.CheckName.NODE_OPERATIONS: FilterKind.FEATURES,
-    rejections.CheckName.GROUPS: FilterKind.GROUPS,
-    rejections.CheckName.COUNTERS: FilterKind.COUNTERS,
-    rejections.CheckName.TAINTS: FilterKind.TAINTS,
-    rejections.CheckName.CONSTRAINTS: FilterKind.CONSTRAINTS,
+    CheckName.USAGE: FilterKind.TAKEN,
+    CheckName.BINDING_CONDITIONS: FilterKind.FEATURES,
+    CheckName.CLASS_SELECTORS: FilterKind.CLASS,
+    CheckName.REQUEST_SELECTORS: FilterKind.SELECTOR,
+    CheckName.NODE_SELECTION: FilterKind.NODE,
+    CheckName.CAPACITY: FilterKind.CAPACITY,
+    CheckName.NODE_OPERATIONS: FilterKind.FEATURES,
+    CheckName.GROUPS: FilterKind.GROUPS,
+    CheckName.COUNTERS: FilterKind.COUNTERS,
+    CheckName.TAINTS: FilterKind.TAINTS,
+    CheckName.CONSTRAINTS: FilterKind.CONSTRAINTS,
 }
 
 
-def _belongs_to(rejection: rejections.DeviceRejection, device_filter: DeviceFilter) -> bool:
+def _belongs_to(rejection: DeviceRejection, device_filter: DeviceFilter) -> bool:
     if isinstance(rejection, rejections.SelectorNotMatched):
-        place = (rejection.index, rejection.device_class or "")
+        place = (device_filter.index, device_filter.device_class)
         return device_filter.is_selector and place == (
-            device_filter.index,
-            device_filter.device_class,
+            rejection.index,
+            rejection.device_class or "",
         )
     if isinstance(rejection, rejections.CountersDisabled):
         return device_filter.kind is FilterKind.FEATURES
@@ -307,9 +282,7 @@ def _try_take(check: Check, slot: Slot, device: Candidate) -> FilterRejection | 
         trail.unwind(0)
 
 
-def _with_sorted_holders(
-    rejection: rejections.DeviceRejection | None,
-) -> rejections.DeviceRejection | None:
+def _with_sorted_holders(rejection: DeviceRejection | None) -> DeviceRejection | None:
     """Return the rejection with its holders sorted by name, for texts that do not vary."""
     holders = getattr(rejection, "holders", ())
     if rejection is None or not holders:

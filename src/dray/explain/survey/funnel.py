@@ -6,6 +6,7 @@ holders: its memory does not grow with the cluster. A device that several nodes 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -108,8 +109,9 @@ class Funnel(msgspec.Struct):
     nearest: NearMiss | None = None
 
     @property
-    def left(self) -> int:
-        return self.stages[-1].after if self.stages else self.published
+    def key(self) -> tuple[int, str]:
+        """Return the position of the claim and the name of the request or subrequest."""
+        return self.claim, self.request
 
 
 class NodeFunnel(NamedTuple):
@@ -237,11 +239,9 @@ class FunnelBuilder:
             stage for stage in stages if stage.lost or stage.filter.kind not in _SHOWN_IF_LOSING
         )
         funnel.blocked = tuple(
-            Blockage(
-                device_filter.stage.filter, device_filter.blocked, device_filter.blocked_example
-            )
-            for device_filter in self._filters
-            if device_filter.blocked
+            Blockage(progress.stage.filter, progress.blocked, progress.blocked_example)
+            for progress in self._filters
+            if progress.blocked
         )
         funnel.nearest = self._near_misses.nearest()
         return funnel
@@ -327,9 +327,7 @@ class _NearMisses:
                 refused[2] |= refused[1] & objecting
                 refused[1] |= refused[0] & objecting
                 refused[0] |= objecting
-        for misses, (at_least, more) in enumerate(
-            zip(refused, [*refused[1:], 0], strict=True), start=1
-        ):
+        for misses, (at_least, more) in enumerate(itertools.pairwise([*refused, 0]), start=1):
             if at_least & ~more:
                 self._compare(node_filters, alternative, results, at_least & ~more, misses, left)
                 return
@@ -354,10 +352,6 @@ class _NearMisses:
         if self._nearest is None:
             return None
         node_filters, alternative, device, filters = self._nearest
-        rejected_by = (
-            node_filters.rejection(alternative, device_filter, device) for device_filter in filters
-        )
-        node = node_filters.inventory.node.metadata.name
-        return NearMiss(
-            device.id, node, tuple(rejection for rejection in rejected_by if rejection is not None)
-        )
+        rejected_by = [node_filters.rejection(alternative, lack, device) for lack in filters]
+        lacks = tuple(rejection for rejection in rejected_by if rejection is not None)
+        return NearMiss(device.id, node_filters.inventory.node.metadata.name, lacks)

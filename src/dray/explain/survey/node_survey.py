@@ -90,9 +90,8 @@ def survey_nodes(
 ) -> Survey:
     surveyor = _Surveyor(cluster, claims)
     results: dict[str, tuple[EquivalentNode, _NodeResult]] = {}
-    for group in equivalence.group_nodes(
-        cluster, nodes, equivalence.paths_read(claims, cluster.features)
-    ):
+    paths = equivalence.paths_read(claims, cluster.features)
+    for group in equivalence.group_nodes(cluster, nodes, paths):
         result = surveyor.examine(group)
         if result is not None:
             results.update((member.node, (member, result)) for member in group)
@@ -140,27 +139,17 @@ class _Surveyor:
             return None
         self._groups.append(group)
         node_filters = NodeFilters(inventory, self._claims, self._cluster.selectors)
-        by_request = [
-            self._add_to_funnels(node_filters, request, len(group))
-            for request in node_filters.requests
-        ]
-        shortfalls = [
-            shortfall
-            for request, of_request in zip(node_filters.requests, by_request, strict=True)
-            if (
-                shortfall := _shortfall(
-                    inventory, request, [node_funnel for _, node_funnel in of_request]
-                )
-            )
-            is not None
-        ]
+        requests, nodes = node_filters.requests, len(group)
+        by_request = [self._add_to_funnels(node_filters, request, nodes) for request in requests]
+        shortfalls = []
+        for request, of_request in zip(requests, by_request, strict=True):
+            shortfall = _shortfall(inventory, request, [funnel for _, funnel in of_request])
+            if shortfall is not None:
+                shortfalls.append(shortfall)
         node_funnels = [entry for of_request in by_request for entry in of_request]
-        names_matter = any(
-            node_funnel.lost_to_holders for _, node_funnel in node_funnels
-        ) or not all(pool.is_usable for pool in inventory.pools)
-        blocked = frozenset(
-            (shortfall.claim, _parent(shortfall.request)) for shortfall in shortfalls
-        )
+        is_held = any(node_funnel.lost_to_holders for _, node_funnel in node_funnels)
+        names_matter = is_held or not all(pool.is_usable for pool in inventory.pools)
+        blocked = frozenset((short.claim, _parent(short.request)) for short in shortfalls)
         first = shortfalls[0] if shortfalls else None
         return _NodeResult(node_funnels, first, blocked, names_matter, group[0])
 
@@ -181,9 +170,8 @@ class _Surveyor:
 
     def survey(self) -> Survey:
         funnels = tuple(builder.finish() for builder in self._builders.values())
-        unusable = tuple(
-            self._describe_pool(*pool, nodes) for pool, nodes in self._unusable.items()
-        )
+        counted_pools = self._unusable.items()
+        unusable = tuple(self._describe_pool(*pool, nodes) for pool, nodes in counted_pools)
         return Survey(
             funnels,
             self._evaluated_nodes,
@@ -203,7 +191,7 @@ class _Surveyor:
     ) -> list[tuple[RequestKey, NodeFunnel]]:
         node_funnels = []
         for alternative in request.alternatives:
-            key = (alternative.claim, str(alternative.parsed.name))
+            key = alternative.resolved.key
             builder = self._builders.get(key)
             if builder is None:
                 builder = self._builders[key] = FunnelBuilder(alternative)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.inventory.pools import uses_groups
 from dray.api.ids import PoolId
 from dray.api.selectors import label_selectors, node_selectors
 from dray.api.semantics import pools
@@ -60,7 +61,7 @@ def _cause(
     uses_partitions = spec.per_device_node_selection is not None or spec.shared_counters
     if uses_partitions and not features.partitionable_devices:
         return UnreachableReason.GATE_OFF, "DRAPartitionableDevices"
-    if _uses_groups(resource_slice) and not features.device_compatibility_groups:
+    if uses_groups(resource_slice) and not features.device_compatibility_groups:
         return UnreachableReason.GATE_OFF, "DRADeviceCompatibilityGroups"
     if spec.pool.generation < newest:
         return UnreachableReason.OLD_GENERATION, ""
@@ -77,11 +78,3 @@ def _cause(
     if any(matches(node.metadata.labels, node.metadata.name) for node in nodes):
         return None
     return UnreachableReason.NO_NODE_MATCHES, ""
-
-
-def _uses_groups(resource_slice: ResourceSlice) -> bool:
-    return any(
-        consumption.compatibility_groups
-        for device in resource_slice.spec.devices
-        for consumption in device.consumes_counters
-    )

@@ -87,12 +87,8 @@ def _facts_of(explanation: Explanation, fault: Fault) -> list[str]:
         return []
     for fact in explanation.facts:
         place = (fact.claim, fact.request, fact.filter.device_class, fact.filter.index)
-        if fact.filter.is_selector and place == (
-            fault.claim,
-            fault.request,
-            fault.device_class,
-            fault.index,
-        ):
+        fault_place = (fault.claim, fault.request, fault.device_class, fault.index)
+        if fact.filter.is_selector and place == fault_place:
             return phrases.facts(fact, _replacements(explanation))
     return []
 
@@ -201,7 +197,7 @@ def _why(explanation: Explanation, reason: Reason) -> str:
     needed = next(
         funnel.needed
         for funnel in explanation.funnels
-        if (funnel.claim, funnel.request) == (reason.claim, reason.request)
+        if funnel.key == (reason.claim, reason.request)
     )
     short = phrases.shortage(reason.filter, needed)
     if len(explanation.funnels) == 1:
@@ -251,10 +247,7 @@ def _counted_reason(explanation: Explanation, reason: Reason) -> str:
 def _detail(explanation: Explanation, reason: Reason) -> str:
     """Return the most important note about a filter."""
     for funnel in explanation.funnels:
-        if reason.filter is None or (funnel.claim, funnel.request) != (
-            reason.claim,
-            reason.request,
-        ):
+        if reason.filter is None or funnel.key != (reason.claim, reason.request):
             continue
         for stage in funnel.stages:
             notes = _notes(explanation, funnel, stage) if stage.filter == reason.filter else []

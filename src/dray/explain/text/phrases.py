@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Sequence
 
+import msgspec
+
 from dray.allocator.model import rejections
 from dray.api.ids import ClaimKey
 from dray.api.types.dra import DeviceTaint
@@ -75,41 +77,29 @@ def claim(key: ClaimKey) -> str:
 
 def device_filter(described: DeviceFilter) -> str:
     """Return the words for the devices that pass a filter."""
-    match described.kind:
-        case FilterKind.CLASS:
-            return (
-                f"class {described.device_class}, selector {described.index}: "
-                f"{glimpse(described.expression)}"
-            )
-        case FilterKind.SELECTOR:
-            return f"selector {described.index}: {glimpse(described.expression)}"
-        case FilterKind.NODE:
-            return "for the node"
-        case FilterKind.FEATURES:
-            return "not kept away by a feature gate"
-        case FilterKind.TAINTS:
-            return "without a taint that is not tolerated"
-        case FilterKind.TAKEN:
-            return "not taken by other claims"
-        case FilterKind.CAPACITY:
-            return "with enough capacity left"
-        case FilterKind.GROUPS:
-            return "compatible with what is in use"
-        case FilterKind.COUNTERS:
-            return "with enough of their counters left"
-        case FilterKind.CONSTRAINTS:
-            return "with the attributes that constraints compare"
+    if described.is_selector:
+        of_class = f"class {described.device_class}, " if described.device_class else ""
+        return f"{of_class}selector {described.index}: {glimpse(described.expression)}"
+    return _FILTERS[described.kind]
+
+
+_FILTERS = {
+    FilterKind.NODE: "for the node",
+    FilterKind.FEATURES: "not kept away by a feature gate",
+    FilterKind.TAINTS: "without a taint that is not tolerated",
+    FilterKind.TAKEN: "not taken by other claims",
+    FilterKind.CAPACITY: "with enough capacity left",
+    FilterKind.GROUPS: "compatible with what is in use",
+    FilterKind.COUNTERS: "with enough of their counters left",
+    FilterKind.CONSTRAINTS: "with the attributes that constraints compare",
+}
 
 
 def shortage(failed: DeviceFilter, needed: int) -> str:
     """Return why nodes cannot serve a request, by the filter that leaves too few devices."""
     is_one, are_many = _PASSING[failed.kind]
     if failed.is_selector:
-        place = (
-            f"selector {failed.index}"
-            if failed.kind is FilterKind.SELECTOR
-            else failed.device_class
-        )
+        place = failed.device_class or f"selector {failed.index}"
         is_one, are_many, needed = f"{is_one} {place}", f"{are_many} {place}", max(needed, 1)
     if needed == 1:
         return f"no device {is_one}"
@@ -148,47 +138,30 @@ def taint(described: DeviceTaint) -> str:
     return f"{described.key}{value}:{described.effect}"
 
 
+def filled(template: str, described: msgspec.Struct) -> str:
+    """Return a text with the fields of a struct in the places that name them."""
+    return template.format_map(msgspec.structs.asdict(described))
+
+
 def rejection(rejected: FilterRejection) -> str:
     """Return why a device does not pass a filter."""
     match rejected:
-        case CannotEvaluate():
-            return rejected.detail
         case rejections.DeviceInUse():
             return f"held by {_named(rejected.holders)}"
-        case rejections.DevicePicked():
-            return "the same pod has picked it already"
-        case rejections.BindingConditionsDisabled():
-            return _gate_off("DRADeviceBindingConditions", "has binding conditions")
         case rejections.SelectorNotMatched():
-            of_class = f" of class {rejected.device_class}" if rejected.device_class else ""
-            return f"selector {rejected.index}{of_class} is false"
-        case rejections.NodeMismatch():
-            return f"not for node {rejected.node}"
+            return f"{_selector(rejected.device_class or '', rejected.index)} is false"
         case rejections.NodeOperationsDisabled():
             skipped = f"skips {listed(rejected.operations)}"
             if rejected.node_lacks_feature:
                 return f"{skipped}, and the node does not declare DRAOptionalNodeOperations"
             return _gate_off("DRAOptionalNodeOperations", skipped)
-        case rejections.CountersDisabled():
-            return _gate_off("DRAPartitionableDevices", "is a partition")
         case rejections.TaintNotTolerated():
             return f"taint {taint(rejected.taint)} is not tolerated"
-    return _amount(rejected)
-
-
-def _amount(rejected: rejections.DeviceRejection) -> str:
-    """Return the text of a rejection about amounts or attributes."""
-    match rejected:
-        case rejections.CapacityMissing():
-            return f"has no capacity {code(rejected.capacity)}"
-        case rejections.CapacityAgainstPolicy():
-            return f"does not hand out {rejected.needed} of {code(rejected.capacity)}"
         case rejections.InsufficientCapacity():
-            used = f", used by {_named(rejected.holders)}" if rejected.holders else ""
-            return (
-                f"has {rejected.available} of {rejected.total} {code(rejected.capacity)} left, "
-                f"{rejected.needed} is needed{used}"
+            left = filled(
+                "has {available} of {total} `{capacity}` left, {needed} is needed", rejected
             )
+            return f"{left}{_used_by(rejected.holders)}"
         case rejections.GroupsIncompatible():
             own = listed(rejected.groups) or "none"
             present = listed(rejected.present) or "none"
@@ -197,22 +170,34 @@ def _amount(rejected: rejections.DeviceRejection) -> str:
                 f"in use by {_named(rejected.holders)}"
             )
         case rejections.InsufficientCounter():
-            used = f", used by {_named(rejected.holders)}" if rejected.holders else ""
-            counter = f"counter {code(rejected.counter)} in {code(rejected.counter_set)}"
-            return f"needs {rejected.needed} of {counter}, {rejected.available} is left{used}"
-        case rejections.AttributeAbsent():
-            return f"has no attribute {code(rejected.attribute)}"
-        case rejections.AttributeIncomparable():
-            return f"attribute {code(rejected.attribute)} cannot be compared"
-        case rejections.AttributeDiffers():
-            return f"{code(rejected.attribute)} is {rejected.value}, not {rejected.wanted}"
-        case rejections.AttributeRepeated():
-            return f"{code(rejected.attribute)} is {rejected.value}, as on a device picked before"
-    return str(rejected.check)
+            text = "needs {needed} of counter `{counter}` in `{counter_set}`, {available} is left"
+            return f"{filled(text, rejected)}{_used_by(rejected.holders)}"
+    return filled(_REJECTIONS[type(rejected)], rejected)
+
+
+def _used_by(keys: Sequence[ClaimKey]) -> str:
+    return f", used by {_named(keys)}" if keys else ""
 
 
 def _gate_off(name: str, what: str) -> str:
     return f"{what}, and the feature gate {name} is off"
+
+
+_REJECTIONS: dict[type[FilterRejection], str] = {
+    CannotEvaluate: "{detail}",
+    rejections.DevicePicked: "the same pod has picked it already",
+    rejections.BindingConditionsDisabled: _gate_off(
+        "DRADeviceBindingConditions", "has binding conditions"
+    ),
+    rejections.NodeMismatch: "not for node {node}",
+    rejections.CountersDisabled: _gate_off("DRAPartitionableDevices", "is a partition"),
+    rejections.CapacityMissing: "has no capacity `{capacity}`",
+    rejections.CapacityAgainstPolicy: "does not hand out {needed} of `{capacity}`",
+    rejections.AttributeAbsent: "has no attribute `{attribute}`",
+    rejections.AttributeIncomparable: "attribute `{attribute}` cannot be compared",
+    rejections.AttributeDiffers: "`{attribute}` is {value}, not {wanted}",
+    rejections.AttributeRepeated: "`{attribute}` is {value}, as on a device picked before",
+}
 
 
 def _named(keys: Sequence[ClaimKey]) -> str:
@@ -275,9 +260,8 @@ def facts(filter_facts: FilterFacts, shown: Collection[str] = ()) -> list[str]:
     words = [_mistake(mistake, shown) for mistake in filter_facts.mistakes]
     mistaken = {mistake.name for mistake in filter_facts.mistakes}
     if len(filter_facts.clauses) > 1:
-        parts = [
-            f"{number(clause.left)} after {glimpse(clause.text)}" for clause in filter_facts.clauses
-        ]
+        clauses = filter_facts.clauses
+        parts = [f"{number(clause.left)} after {glimpse(clause.text)}" for clause in clauses]
         words.append(f"of {number(filter_facts.devices)}, {listed(parts)}")
     # The clause with the fewest devices before it is the likeliest cause, so it comes first.
     for subject in sorted(filter_facts.subjects, key=operator.attrgetter("total")):
@@ -302,7 +286,7 @@ def _presence(fact: SubjectFact) -> str:
     close = fact.similar[0]
     where = "all" if close.devices == fact.total else number(close.devices)
     if close.field != fact.field:
-        kind = "a capacity" if close.field == CAPACITY else "an attribute"
+        kind = _kind(close.field)
         return f"{nowhere} as {_kind(fact.field)}; {code(close.name)} is {kind} on {where}"
     if close.domain != fact.domain:
         return f"{nowhere} in domain {fact.domain}; in {close.domain} on {where}"
@@ -348,8 +332,6 @@ def fault(described: Fault) -> str:
     match described:
         case faults.ClassUnknown():
             return _unknown_class(described)
-        case faults.ClassMissing():
-            return "the request names no device class: set deviceClassName"
         case faults.SelectorBroken():
             return f"{_selector(described.device_class, described.index)} does not compile"
         case faults.SelectorFails():
@@ -359,31 +341,28 @@ def fault(described: Fault) -> str:
                 f"{number(described.failing)} of {counted(described.total, 'device')}{device}"
             )
         case faults.SelectorTooCostly():
-            return (
-                f"{_selector(described.device_class, described.index)} may cost "
-                f"{number(described.cost)}, more than the limit of {number(described.limit)}: "
-                "compare fewer values"
-            )
+            cost = filled("{cost:,}, more than the limit of {limit:,}", described)
+            selector = _selector(described.device_class, described.index)
+            return f"{selector} may cost {cost}: compare fewer values"
         case faults.AttributeFails():
             device = described.device.device if described.device else "a device"
             return f"{_EVALUATED[described.kind]} cannot be evaluated on {device}"
-        case faults.TooManyDevices():
-            return (
-                f"{number(described.needed)} devices are asked for; a claim can have "
-                f"{number(described.limit)}: use several claims"
-            )
-        case faults.GateOff():
-            return f"the feature gate {described.gate} is off, and the request needs it"
-        case faults.Unsupported():
-            return f"{described.what} is of a kind that is not known"
-        case faults.PoolNotWhole():
-            return f"all devices are asked for, and pool {described.pool} cannot be used"
-        case faults.AllAgainstConstraint():
-            return "all devices are asked for, and a constraint forbids to have them together"
-        case faults.Other():
-            return described.detail
-    return ""
+    return filled(_FAULTS[type(described)], described)
 
+
+_FAULTS: dict[type[Fault], str] = {
+    faults.ClassMissing: "the request names no device class: set deviceClassName",
+    faults.TooManyDevices: (
+        "{needed:,} devices are asked for; a claim can have {limit:,}: use several claims"
+    ),
+    faults.GateOff: "the feature gate {gate} is off, and the request needs it",
+    faults.Unsupported: "{what} is of a kind that is not known",
+    faults.PoolNotWhole: "all devices are asked for, and pool {pool} cannot be used",
+    faults.AllAgainstConstraint: (
+        "all devices are asked for, and a constraint forbids to have them together"
+    ),
+    faults.Other: "{detail}",
+}
 
 _EVALUATED = {
     FilterKind.CONSTRAINTS: "a derived attribute",
@@ -398,10 +377,8 @@ def _unknown_class(unknown_class: faults.ClassUnknown) -> str:
         return f"{unknown}, nor does any other"
     if unknown_class.similar:
         return f"{unknown}; did you mean {unknown_class.similar[0]}?"
-    verb = to_be(len(unknown_class.known))
-    return (
-        f"{unknown}; there {verb} {limited(unknown_class.known, len(unknown_class.known), 'class')}"
-    )
+    count = len(unknown_class.known)
+    return f"{unknown}; there {to_be(count)} {limited(unknown_class.known, count, 'class')}"
 
 
 def _selector(device_class: str, index: int) -> str:
@@ -417,39 +394,31 @@ def pool(unusable: UnusablePool) -> str:
 
 
 def unreachable(slices: UnreachableSlices) -> str:
-    what = f"{counted(slices.devices, 'device')} of pool {slices.pool} cannot be had"
-    match slices.cause:
-        case UnreachableReason.NO_SUCH_NODE:
-            return f"{what}: there is no node {slices.detail}"
-        case UnreachableReason.NO_NODE_MATCHES:
-            return f"{what}: no node matches their node selector"
-        case UnreachableReason.OLD_GENERATION:
-            return f"{what}: the pool has a newer generation"
-        case UnreachableReason.GATE_OFF:
-            return f"{what}: the feature gate {slices.detail} is off"
+    why = filled(_UNREACHABLE[slices.cause], slices)
+    return f"{counted(slices.devices, 'device')} of pool {slices.pool} cannot be had: {why}"
+
+
+_UNREACHABLE = {
+    UnreachableReason.NO_SUCH_NODE: "there is no node {detail}",
+    UnreachableReason.NO_NODE_MATCHES: "no node matches their node selector",
+    UnreachableReason.OLD_GENERATION: "the pool has a newer generation",
+    UnreachableReason.GATE_OFF: "the feature gate {detail} is off",
+}
 
 
 def change(suggested: SuggestedChange, names: Sequence[ClaimKey]) -> str:
     """Return what to change."""
     match suggested:
         case changes.ReplaceSelector():
-            where = f"selector {suggested.index} of request {suggested.request}"
             return _rewriting(
-                where, suggested.how, suggested.old, suggested.new, suggested.replacement
+                f"selector {suggested.index} of request {suggested.request}", suggested
             )
         case changes.ReplaceClassSelector():
             where = f"selector {suggested.index} of class {suggested.device_class}"
-            return _rewriting(
-                where, suggested.how, suggested.old, suggested.new, suggested.replacement
-            )
-        case changes.DropSelector():
-            return f"drop selector {suggested.index} of request {suggested.request}"
-        case changes.DropClassSelector():
-            return f"drop selector {suggested.index} of class {suggested.device_class}"
-        case changes.TolerateTaint(taint=None):
-            return f"tolerate all taints in request {suggested.request}"
-        case changes.TolerateTaint(taint=tolerated) if tolerated is not None:
-            return f"tolerate taint {taint(tolerated)} in request {suggested.request}"
+            return _rewriting(where, suggested)
+        case changes.TolerateTaint(taint=tolerated):
+            taints = "all taints" if tolerated is None else f"taint {taint(tolerated)}"
+            return f"tolerate {taints} in request {suggested.request}"
         case changes.FewerDevices():
             instead = "all there are" if not suggested.asked else number(suggested.asked)
             count = number(suggested.count)
@@ -459,9 +428,6 @@ def change(suggested: SuggestedChange, names: Sequence[ClaimKey]) -> str:
         case changes.OtherClass():
             instead = f" instead of {suggested.asked}" if suggested.asked else ""
             return f"use class {suggested.device_class}{instead} in request {suggested.request}"
-        case changes.ReplaceConstraint():
-            instead = f"{code(suggested.replacement)} instead of {code(suggested.attribute)}"
-            return f"write {instead} in the constraint"
         case changes.DropConstraint():
             kind = "matchAttribute" if suggested.is_match else "distinctAttribute"
             return f"drop the constraint {kind} {suggested.attribute}"
@@ -471,22 +437,29 @@ def change(suggested: SuggestedChange, names: Sequence[ClaimKey]) -> str:
             return f"do without claim {claim(suggested.name)}"
         case changes.WaitForClaim():
             return f"wait until {claim(suggested.holder)} ends"
-        case changes.EnableGate():
-            return f"turn on the feature gate {suggested.gate}"
-    return ""
+    return filled(_CHANGES[type(suggested)], suggested)
 
 
-def _rewriting(where: str, how: Rewriting, old: str, new: str, replacement: str) -> str:
-    match how:
+_CHANGES: dict[type[SuggestedChange], str] = {
+    changes.DropSelector: "drop selector {index} of request {request}",
+    changes.DropClassSelector: "drop selector {index} of class {device_class}",
+    changes.ReplaceConstraint: "write `{replacement}` instead of `{attribute}` in the constraint",
+    changes.EnableGate: "turn on the feature gate {gate}",
+}
+
+
+def _rewriting(
+    where: str, suggested: changes.ReplaceSelector | changes.ReplaceClassSelector
+) -> str:
+    old, new, replacement = suggested.old, suggested.new, suggested.replacement
+    match suggested.how:
         case Rewriting.THRESHOLD | Rewriting.VALUE | Rewriting.SPELLING:
             return f"ask for {new} instead of {old} in {where}"
         case Rewriting.CLAUSE:
             return f"drop the clause {glimpse(old)} of {where}"
         case Rewriting.GUARD:
             return f"pass over devices without {code(new)} in {where}: {code(replacement)}"
-        case Rewriting.TYPE:
-            return f"write {code(replacement)} in {where}"
-        case Rewriting.FIELD:
+        case Rewriting.TYPE | Rewriting.FIELD:
             return f"write {code(replacement)} in {where}"
     return f"write {code(new)} instead of {code(old)} in {where}"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections
 from dray.allocator.search import backtracking
 from dray.allocator.search.backtracking import Search
+from dray.api import features
 from dray.api.types.dra import ResourceClaim
 from dray.cel import device as cel
 from tests import builders
@@ -92,6 +94,28 @@ def test_all_fails_while_a_pool_is_being_updated() -> None:
         "claim default/train, request gpu: asks for all devices, but resource pool "
         "gpu.example.com/other is currently being updated"
     )
+
+
+def test_all_derives_no_attribute_after_the_first_device_that_is_in_use() -> None:
+    """Upstream tries the devices of allocationMode All in order, evaluates derived attributes only
+    for a device that passes all other checks, and ends the request at the first rejection. Its
+    error on a later device is therefore not the result."""
+    cluster = builders.cluster_inventory(
+        builders.gpu_slice(count=2),
+        features=msgspec.structs.replace(features.DEFAULT, derived_attributes=True),
+    )
+    derived = {"gpu.example.com/side": 'device.attributes["gpu.example.com"].side'}
+    claim = builders.claim(
+        builders.request(mode="All", derived=derived), distinct="gpu.example.com/side"
+    )
+    assert allocating.error_text(cluster, claim) == (
+        "evaluate derived attribute gpu.example.com/side on device gpu.example.com/n1/gpu-0 "
+        "failed: no such key: side"
+    )
+    builders.hold(cluster, "other", "gpu-0")
+    reason = allocating.rejection(cluster, claim)
+    assert isinstance(reason, rejections.NoCombination)
+    assert isinstance(reason.last, rejections.DeviceInUse)
 
 
 def test_a_search_stops_when_it_is_told_to() -> None:
