@@ -39,11 +39,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
 @click.option("--selector", "-l", default="", help="Those with these labels.")
 @click.option("--show-events/--no-show-events", default=True, help="Also what happened to it.")
 def describe(
-    target: Target,
-    what: tuple[str, ...],
-    files: tuple[str, ...],
-    selector: str,
-    show_events: bool,
+    target: Target, what: tuple[str, ...], files: tuple[str, ...], selector: str, show_events: bool
 ) -> None:
     """Show everything about objects: TYPE [NAME…] or TYPE/NAME…."""
     if not what and not files:

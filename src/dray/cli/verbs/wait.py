@@ -46,12 +46,7 @@ class Goal(NamedTuple):
 @click.option("--selector", "-l", default="", help="Those with these labels.")
 @click.option("--all", "every", is_flag=True, help="All of the type.")
 def wait(
-    target: Target,
-    what: tuple[str, ...],
-    goal: str,
-    timeout: float,
-    selector: str,
-    every: bool,
+    target: Target, what: tuple[str, ...], goal: str, timeout: float, selector: str, every: bool
 ) -> None:
     """Wait until objects are as they should be: TYPE NAME… or TYPE/NAME…."""
     parsed = parse_goal(goal)
