@@ -97,9 +97,9 @@ def _waiting_claims(waiting: Sequence[ResourceClaim], pods: Sequence[Pod]) -> It
 
 
 def _claim_names(pod: Pod) -> Iterator[str]:
-    for named in (*pod.spec.resource_claims, *pod.status.resource_claim_statuses):
-        if named.resource_claim_name:
-            yield named.resource_claim_name
+    written = (source.resource_claim_name for source in pod.spec.resource_claims)
+    made = (status.resource_claim_name for status in pod.status.resource_claim_statuses)
+    return filter(None, (*written, *made))
 
 
 def _waiting_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
