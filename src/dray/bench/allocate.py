@@ -18,7 +18,7 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model.rejections import AllocationError, Rejection
 from dray.allocator.scenarios import Scenario
 from dray.allocator.search import device_order
-from dray.api.types.dra import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
+from dray.api.types.dra import DeviceRequestAllocationResult, ResourceClaim
 from dray.bench import measured_process
 
 ZERO = "zero"
@@ -105,9 +105,10 @@ class _Run:
     def place_all(self, progress: Progress | None) -> Report:
         began = time.perf_counter()
         fleet = _fleet(self._scenario)
-        allocator = placement.Allocator(fleet, new_share_id=_share_id, order=self._order)
+        allocator = placement.Allocator(
+            fleet, new_share_id=lambda: str(uuid.uuid4()), order=self._order
+        )
         first_claim = 0.0
-        total = len(self._waiting)
         before = time.perf_counter()
         for number, claim in enumerate(self._waiting, start=1):
             self._place(claim, fleet, allocator)
@@ -117,7 +118,7 @@ class _Run:
             if number == 1:
                 first_claim = after - began
             if progress is not None:
-                progress(number, total)
+                progress(number, len(self._waiting))
         return self._report(before - began, first_claim)
 
     def _place(
@@ -142,10 +143,7 @@ class _Run:
     def _report(self, seconds: float, first_claim: float) -> Report:
         milliseconds = sorted(1000 * latency for latency in self._latencies) or [0.0]
         placed = [answer for answer in self._answers.values() if isinstance(answer, tuple)]
-        answers = {
-            name: _written(*item) if isinstance(item, tuple) else item
-            for name, item in self._answers.items()
-        }
+        answers = {name: _recorded(answer) for name, answer in self._answers.items()}
         return Report(
             name=self._scenario.name,
             claims=len(self._waiting),
@@ -177,12 +175,11 @@ def _fleet(scenario: Scenario) -> ClusterInventory:
     return fleet
 
 
-def _share_id() -> str:
-    return str(uuid.uuid4())
-
-
-def _written(node: str, allocation: AllocationResult) -> dict[str, Any]:
+def _recorded(answer: Any) -> Any:
     """Return a result as it is recorded."""
+    if not isinstance(answer, tuple):
+        return answer
+    node, allocation = answer
     return {"node": node, "devices": [_device(result) for result in allocation.devices.results]}
 
 

@@ -12,7 +12,7 @@ import itertools
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -199,16 +199,15 @@ async def _change(writer: Exchange, watchers: list[Exchange], number: int) -> fl
     return time.perf_counter() - started
 
 
-DOING: Mapping[type[Task], Callable[[Connections, Any], Awaitable[Mapping[str, Any]]]] = {
-    CreateTask: create,
-    ListTask: list_claims,
-    WatchTask: watch,
-}
-
-
 async def _do(connection: ClusterConnection, task: Task) -> Mapping[str, Any]:
     async with Connections(connection) as connections:
-        return await DOING[type(task)](connections, task)
+        match task:
+            case CreateTask():
+                return await create(connections, task)
+            case ListTask():
+                return await list_claims(connections, task)
+            case WatchTask():
+                return await watch(connections, task)
 
 
 def main() -> None:

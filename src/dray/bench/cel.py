@@ -8,6 +8,7 @@ prepared before the clock starts, as far as it can prepare them; so are those of
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -87,18 +88,12 @@ def run(count: int = 10_000) -> Report:
     answers = {way() for way in ways.values()}
     assert len(answers) == 1, f"the ways disagree: {answers}"
     seconds = _measure(list(ways.values()))
-    base = seconds[0]
-    return Report(
-        SELECTOR,
-        count,
-        answers.pop(),
-        selector.code_form,
-        compile_seconds * 1e6,
-        tuple(
-            MethodTime(name, taken / count * 1e6, taken / base)
-            for name, taken in zip(ways, seconds, strict=True)
-        ),
+    times = tuple(
+        MethodTime(name, taken / count * 1e6, taken / seconds[0])
+        for name, taken in zip(ways, seconds, strict=True)
     )
+    microseconds = compile_seconds * 1e6
+    return Report(SELECTOR, count, answers.pop(), selector.code_form, microseconds, times)
 
 
 def _measure(ways: Sequence[Callable[[], int]]) -> list[float]:
@@ -136,15 +131,11 @@ def _engine(count: int) -> dict[str, Callable[[], int]]:
         variables={"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)},
         functions=_quantity_functions(cel),
     )
-    activations = [
-        environment.Activation(data={"device": fields}) for fields in _plain_devices(count)
-    ]
+    activations = [environment.Activation(data={"device": item}) for item in _plain_devices(count)]
 
     def way(text: str) -> Callable[[], int]:
-        expression = environment.compile(text)
-        return lambda: sum(
-            expression.eval(activation=activation).value() for activation in activations
-        )
+        evaluate = environment.compile(text).eval
+        return lambda: sum(evaluate(activation=item).value() for item in activations)
 
     return {ENGINE: way(SELECTOR), f"{ENGINE}, integers": way(PLAIN_SELECTOR)}
 
@@ -159,26 +150,16 @@ def _quantity_functions(cel: Any) -> list[Any]:
         return (left > right) - (left < right)
 
     number, text = cel.Type.INT, cel.Type.STRING
-    return [
-        cel.FunctionDecl("quantity", [cel.Overload("quantity", number, [text], False, parse)]),
-        cel.FunctionDecl(
-            "compareTo", [cel.Overload("compareTo", number, [number, number], True, compare)]
-        ),
-    ]
+    parsing = cel.Overload("quantity", number, [text], False, parse)
+    comparing = cel.Overload("compareTo", number, [number, number], True, compare)
+    return [cel.FunctionDecl("quantity", [parsing]), cel.FunctionDecl("compareTo", [comparing])]
 
 
 def _plain_devices(count: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "driver": DRIVER,
-            "attributes": {
-                DRIVER: {
-                    "productName": MODELS[number % 4][0],
-                    "uuid": f"GPU-{number:032x}",
-                    "index": number,
-                }
-            },
-            "capacity": {DRIVER: {"memory": MODELS[number % 4][1] * 2**20}},
-        }
-        for number in range(count)
-    ]
+    devices = []
+    for number, (model, mebibytes) in zip(range(count), itertools.cycle(MODELS)):
+        attributes = {"productName": model, "uuid": f"GPU-{number:032x}", "index": number}
+        capacity = {"memory": mebibytes * 2**20}
+        device = {"attributes": {DRIVER: attributes}, "capacity": {DRIVER: capacity}}
+        devices.append({"driver": DRIVER, **device})
+    return devices

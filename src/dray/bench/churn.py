@@ -17,23 +17,7 @@ from dray.allocator import placement
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.interning import Interner
 from dray.api.ids import ClaimKey
-from dray.api.types.dra import (
-    CELDeviceSelector,
-    Device,
-    DeviceAttribute,
-    DeviceCapacity,
-    DeviceClaim,
-    DeviceClass,
-    DeviceClassSpec,
-    DeviceRequest,
-    DeviceSelector,
-    ExactDeviceRequest,
-    ResourceClaim,
-    ResourceClaimSpec,
-    ResourcePool,
-    ResourceSlice,
-    ResourceSliceSpec,
-)
+from dray.api.types import dra
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node
 from dray.bench import measured_process
@@ -96,7 +80,7 @@ class _Churn:
         self._dice = dice
         self._fleet = ClusterInventory()
         self._allocator = placement.Allocator(self._fleet, new_share_id=str)
-        self._slices: list[ResourceSlice] = []
+        self._slices: list[dra.ResourceSlice] = []
         self._questions = [_claim(number) for number in range(signatures)]
         self._living: list[ClaimKey] = []
         self._count = 0
@@ -141,39 +125,39 @@ class _Churn:
         self._fleet.put_slice(self._slices[number])
 
 
-def _class() -> DeviceClass:
-    selector = DeviceSelector(CELDeviceSelector(f'device.driver == "{DRIVER}"'))
-    return DeviceClass(ObjectMeta(name=DRIVER), DeviceClassSpec((selector,)))
+def _class() -> dra.DeviceClass:
+    selector = dra.DeviceSelector(dra.CELDeviceSelector(f'device.driver == "{DRIVER}"'))
+    return dra.DeviceClass(ObjectMeta(name=DRIVER), dra.DeviceClassSpec((selector,)))
 
 
-def _slice(node: str, number: int) -> ResourceSlice:
+def _slice(node: str, number: int) -> dra.ResourceSlice:
     devices = tuple(_gpu(number, index) for index in range(GPUS))
-    spec = ResourceSliceSpec(DRIVER, ResourcePool(node, 1, 1), node, devices=devices)
-    return ResourceSlice(ObjectMeta(name=f"{node}-{DRIVER}"), spec)
+    spec = dra.ResourceSliceSpec(DRIVER, dra.ResourcePool(node, 1, 1), node, devices=devices)
+    return dra.ResourceSlice(ObjectMeta(name=f"{node}-{DRIVER}"), spec)
 
 
-def _gpu(node: int, index: int) -> Device:
+def _gpu(node: int, index: int) -> dra.Device:
     attributes = {
-        "type": DeviceAttribute(string_value="gpu"),
-        "uuid": DeviceAttribute(string_value=f"GPU-{node:08x}-{index:04x}"),
-        "productName": DeviceAttribute(string_value="NVIDIA H100 80GB HBM3"),
-        "architecture": DeviceAttribute(string_value="Hopper"),
-        "cudaComputeCapability": DeviceAttribute(version_value="9.0.0"),
-        "driverVersion": DeviceAttribute(version_value="550.54.15"),
-        "index": DeviceAttribute(int_value=index),
+        "type": dra.DeviceAttribute(string_value="gpu"),
+        "uuid": dra.DeviceAttribute(string_value=f"GPU-{node:08x}-{index:04x}"),
+        "productName": dra.DeviceAttribute(string_value="NVIDIA H100 80GB HBM3"),
+        "architecture": dra.DeviceAttribute(string_value="Hopper"),
+        "cudaComputeCapability": dra.DeviceAttribute(version_value="9.0.0"),
+        "driverVersion": dra.DeviceAttribute(version_value="550.54.15"),
+        "index": dra.DeviceAttribute(int_value=index),
     }
-    return Device(f"gpu-{index}", attributes, {"memory": DeviceCapacity("80Gi")})
+    return dra.Device(f"gpu-{index}", attributes, {"memory": dra.DeviceCapacity("80Gi")})
 
 
-def _claim(number: int) -> ResourceClaim:
+def _claim(number: int) -> dra.ResourceClaim:
     """Return a claim of its own signature: each requests another amount of memory."""
     expression = (
         f'device.attributes["{DRIVER}"].architecture == "Hopper" && '
         f'device.attributes["{DRIVER}"].cudaComputeCapability.compareTo(semver("8.0.0")) >= 0 && '
         f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{40960 + number}Mi")) >= 0'
     )
-    request = ExactDeviceRequest(
-        DRIVER, (DeviceSelector(CELDeviceSelector(expression)),), "ExactCount", 1
+    request = dra.ExactDeviceRequest(
+        DRIVER, (dra.DeviceSelector(dra.CELDeviceSelector(expression)),), "ExactCount", 1
     )
-    devices = DeviceClaim((DeviceRequest("gpu", request),))
-    return ResourceClaim(ObjectMeta(namespace="default"), ResourceClaimSpec(devices))
+    devices = dra.DeviceClaim((dra.DeviceRequest("gpu", request),))
+    return dra.ResourceClaim(ObjectMeta(namespace="default"), dra.ResourceClaimSpec(devices))

@@ -120,14 +120,11 @@ class _Measured:
 
     async def _start(self) -> float:
         began = time.perf_counter()
-        await self._client.create(
-            kinds.RESOURCE_CLAIM_TEMPLATE, _template("gpu", _claim_spec("gpu")), NAMESPACE
+        await self._create_template("gpu", _claim_spec("gpu"))
+        await asyncio.gather(
+            self._as_many_as_nodes(kinds.RESOURCE_SLICE, lambda raw: True),
+            self._as_many_as_nodes(kinds.NODE, lambda raw: b'"taints"' not in raw),
         )
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._as_many_as_nodes(kinds.RESOURCE_SLICE, lambda raw: True))
-            group.create_task(
-                self._as_many_as_nodes(kinds.NODE, lambda raw: b'"taints"' not in raw)
-            )
         return time.perf_counter() - began
 
     async def _as_many_as_nodes(self, kind: Kind, counts: Callable[[bytes], bool]) -> None:
@@ -164,10 +161,7 @@ class _Measured:
         return created, time.perf_counter() - began, time.process_time() - cpu
 
     async def _refuse_pods(self) -> float:
-        hopeless = _claim_spec("gpu", memory="900Gi")
-        await self._client.create(
-            kinds.RESOURCE_CLAIM_TEMPLATE, _template("hopeless", hopeless), NAMESPACE
-        )
+        await self._create_template("hopeless", _claim_spec("gpu", memory="900Gi"))
         names = [f"hopeless-{number}" for number in range(self._scale.hopeless)]
         async with asyncio.TaskGroup() as group:
             following = asyncio.Event()
@@ -177,6 +171,11 @@ class _Measured:
             await self._create(_pod(name, template="hopeless") for name in names)
             await refused
         return time.perf_counter() - began
+
+    async def _create_template(self, name: str, spec: JsonObject) -> None:
+        kind = kinds.RESOURCE_CLAIM_TEMPLATE
+        body = {**kind.type_meta, "metadata": {"name": name}, "spec": {"spec": spec}}
+        await self._client.create(kind, body, NAMESPACE)
 
     async def _create(self, pods: Iterable[JsonObject]) -> None:
         waiting = iter(pods)
@@ -203,13 +202,11 @@ class _Measured:
 
     async def _readiness_while_refusing(self) -> list[float]:
         """Return the sorted latencies of /readyz, from the moment each request was due."""
-        names = []
-        for number in range(GPUS // 2):
-            name = f"impossible-{number}"
-            claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
-            body = {**claim, "metadata": {"name": name}, "spec": _impossible(number)}
+        names = [f"impossible-{number}" for number in range(GPUS // 2)]
+        type_meta = kinds.RESOURCE_CLAIM.type_meta
+        for number, name in enumerate(names):
+            body = {**type_meta, "metadata": {"name": name}, "spec": _impossible(number)}
             await self._client.create(kinds.RESOURCE_CLAIM, body, NAMESPACE)
-            names.append(name)
         latencies: list[float] = []
         async with asyncio.TaskGroup() as group:
             following = asyncio.Event()
@@ -279,21 +276,8 @@ def _impossible(number: int) -> JsonObject:
     return _claim_spec(*names, constraints=[constraint])
 
 
-def _template(name: str, spec: JsonObject) -> JsonObject:
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name},
-        "spec": {"spec": spec},
-    }
-
-
 def _pod(name: str, *, template: str = "", claim: str = "") -> JsonObject:
     source = {"resourceClaimTemplateName": template} if template else {"resourceClaimName": claim}
     container = {"name": "work", "image": "busybox", "resources": {"claims": [{"name": "gpu"}]}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": [container], "resourceClaims": [{"name": "gpu", **source}]},
-    }
+    spec = {"containers": [container], "resourceClaims": [{"name": "gpu", **source}]}
+    return {**kinds.POD.type_meta, "metadata": {"name": name}, "spec": spec}

@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import msgspec
 
-from dray.api import errors, kinds
+from dray.api import kinds
+from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.bench import measured_process
@@ -107,9 +107,10 @@ async def _running(plan: ClusterPlan) -> AsyncIterator[Client]:
             assembly.running(store, directory, plan) as running,
         ):
             client, machines = running.client(), len(plan.fleet.machines) if plan.fleet else 0
-            await _until(lambda: _are_there(client, kinds.NODE, machines))
-            await _until(lambda: _are_there(client, kinds.RESOURCE_SLICE, machines))
-            await _until(lambda: _exists(client))
+            await _until_listed(client, kinds.NODE, machines)
+            await _until_listed(client, kinds.RESOURCE_SLICE, machines)
+            # Pods are admitted once their namespace has its service account.
+            await _until_listed(client, kinds.SERVICE_ACCOUNT, 1, NAMESPACE)
             yield client
 
 
@@ -188,46 +189,22 @@ async def _many_nodes(count: int) -> tuple[float, float]:
         return time.perf_counter() - began, measured_process.memory_bytes() - before
 
 
-async def _until(holds: Callable[[], Any]) -> None:
+async def _until_listed(client: Client, kind: Kind, count: int, namespace: str = "") -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while not await holds():
+        while len((await client.list(kind, ObjectSelection(namespace))).items) < count:
             await asyncio.sleep(LOOK_SECONDS)
-
-
-async def _are_there(client: Client, kind: kinds.Kind, count: int) -> bool:
-    return len((await client.list(kind)).items) >= count
-
-
-async def _exists(client: Client) -> bool:
-    try:
-        await client.get(kinds.SERVICE_ACCOUNT, "default", NAMESPACE)
-    except errors.NotFound:
-        return False
-    return True
 
 
 def _template() -> JsonObject:
     requests = [{"name": "gpu", "exactly": {"deviceClassName": CLASS}}]
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": "gpu"},
-        "spec": {"spec": {"devices": {"requests": requests}}},
-    }
+    spec = {"spec": {"devices": {"requests": requests}}}
+    return {**kinds.RESOURCE_CLAIM_TEMPLATE.type_meta, "metadata": {"name": "gpu"}, "spec": spec}
 
 
 def _pod(name: str, has_claim: bool) -> JsonObject:
-    claims: Iterable[JsonObject] = [{"name": "gpu"}] if has_claim else []
-    sources = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}] if has_claim else []
-    main = {
-        "name": "main",
-        "image": "none",
-        "command": ["sleep", "1000"],
-        "resources": {"claims": claims},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": [main], "resourceClaims": sources},
-    }
+    main: JsonObject = {"name": "main", "image": "none", "command": ["sleep", "1000"]}
+    spec: JsonObject = {"containers": [main]}
+    if has_claim:
+        main["resources"] = {"claims": [{"name": "gpu"}]}
+        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+    return {**kinds.POD.type_meta, "metadata": {"name": name}, "spec": spec}

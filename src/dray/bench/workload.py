@@ -5,7 +5,9 @@ They differ in what differs in a cluster: names, and the claim of a pod.
 
 from __future__ import annotations
 
+from dray.api import kinds
 from dray.api.types.meta import JsonObject
+from dray.client.api_client import Client
 
 NAMESPACE = "default"
 CLASS = "gpu.example.com"
@@ -17,9 +19,9 @@ SELECTOR = (
 DEVICES_PER_NODE = 8
 
 USER = "bench"
-ROLE: JsonObject = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRole",
+_CLUSTER_ROLE = kinds.served("rbac.authorization.k8s.io", "ClusterRole")
+_ROLE: JsonObject = {
+    **_CLUSTER_ROLE.type_meta,
     "metadata": {"name": USER},
     "rules": [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]},
@@ -30,20 +32,24 @@ ROLE: JsonObject = {
         },
     ],
 }
-BINDING: JsonObject = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRoleBinding",
+_BINDING: JsonObject = {
+    **kinds.CLUSTER_ROLE_BINDING.type_meta,
     "metadata": {"name": USER},
     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": USER},
     "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}],
 }
 
 
+async def allow(admin: Client) -> None:
+    """Give the benchmarks' user its role."""
+    await admin.create(_CLUSTER_ROLE, _ROLE)
+    await admin.create(kinds.CLUSTER_ROLE_BINDING, _BINDING)
+
+
 def claim(name: str) -> JsonObject:
     exactly = {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": SELECTOR}}]}
     return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
+        **kinds.RESOURCE_CLAIM.type_meta,
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
     }
@@ -59,8 +65,7 @@ def pod(name: str, claim_name: str) -> JsonObject:
         "resources": resources,
     }
     return {
-        "apiVersion": "v1",
-        "kind": "Pod",
+        **kinds.POD.type_meta,
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": "train"}},
         "spec": {
             "restartPolicy": "Never",
@@ -73,16 +78,8 @@ def pod(name: str, claim_name: str) -> JsonObject:
 def allocation(number: int) -> JsonObject:
     """Return the status of the claim with this number: a device that no other number has."""
     node = f"node-{number // DEVICES_PER_NODE}"
-    result = {
-        "request": "gpu",
-        "driver": DRIVER,
-        "pool": node,
-        "device": f"gpu-{number % DEVICES_PER_NODE}",
-    }
+    device = f"gpu-{number % DEVICES_PER_NODE}"
+    result = {"request": "gpu", "driver": DRIVER, "pool": node, "device": device}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    return {
-        "allocation": {
-            "devices": {"results": [result]},
-            "nodeSelector": {"nodeSelectorTerms": [term]},
-        }
-    }
+    node_selector = {"nodeSelectorTerms": [term]}
+    return {"allocation": {"devices": {"results": [result]}, "nodeSelector": node_selector}}

@@ -18,7 +18,10 @@ COLLECTION_THRESHOLD = 200_000
 
 
 class LazyGroup(click.Group):
-    """A group that has the name and one line of help of each command, and imports it on use."""
+    """A group that imports its commands on use.
+
+    It has the place of each command, `module:attribute` below `dray.cli`, and one line of help.
+    """
 
     def __init__(self, commands: Mapping[str, tuple[str, str]], **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
@@ -34,7 +37,7 @@ class LazyGroup(click.Group):
         # A collection is not worth its time either when the process ends.
         atexit.register(gc.freeze)
         module, attribute = self._lazy[cmd_name][0].split(":")
-        command = getattr(importlib.import_module(module), attribute)
+        command = getattr(importlib.import_module(f"dray.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
         return command
 

@@ -189,6 +189,13 @@ class Client:
         """Send any request as it is, and return the response whatever its status."""
         return await self._transport.send(request)
 
+    async def send(self, request: Request) -> Response:
+        """Send any request as it is. Raises the error that a response of status 400 or more is."""
+        response = await self._transport.send(request)
+        if response.status >= 400:
+            raise error_of(response)
+        return response
+
     def _write_query(self, dry_run: bool) -> Query:
         query = [("fieldManager", self._field_manager)]
         if dry_run:
@@ -213,11 +220,7 @@ class Client:
         if body is not None:
             headers["content-type"] = content_type
             encoded = msgspec.json.encode(body)
-        request = Request(method, path, tuple(query or ()), headers, encoded)
-        response = await self._transport.send(request)
-        if response.status >= 400:
-            raise error_of(response)
-        return response
+        return await self.send(Request(method, path, tuple(query or ()), headers, encoded))
 
 
 def error_of(response: Response) -> errors.StatusError:

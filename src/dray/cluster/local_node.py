@@ -14,7 +14,13 @@ import msgspec
 from dray import supervision
 from dray.api import errors, kinds
 from dray.client.api_client import Client, ObjectSelection
-from dray.cluster.simulated_nodes import NodeEnvironment, Part, SimulatedNodes, sockets_root
+from dray.cluster.simulated_nodes import (
+    NodeEnvironment,
+    Part,
+    Serving,
+    SimulatedNodes,
+    sockets_root,
+)
 from dray.driverkit.plugin import Directories
 from dray.drivers.nvidia import device_classes, devices
 from dray.drivers.nvidia import driver as drivers
@@ -22,8 +28,6 @@ from dray.drivers.nvidia.driver import NvidiaDriver, Options
 from dray.drivers.nvidia.inventory import Settings
 from dray.drivers.nvidia.runner import Running
 from dray.node import host_info
-from dray.node.node_status import AgentAddress, NodeStatusUpdater
-from dray.node.pods.context import RuntimeConfig
 from dray.node.registration import Registration
 
 FOLDER: Final = "computer"
@@ -45,20 +49,12 @@ class LocalNode:
         options = Options(Settings(self._name))
         found = await asyncio.to_thread(drivers.find, places.plugins / devices.DRIVER, options)
         await _create_classes(self._environment.fleet_client)
-        async with (
-            self._nodes.serving() as (runtime_config, agent_address),
-            asyncio.TaskGroup() as group,
-        ):
-            for name, part in self._parts(found, root, places, runtime_config, agent_address):
+        async with self._nodes.serving() as served, asyncio.TaskGroup() as group:
+            for name, part in self._parts(found, root, places, served):
                 group.create_task(supervision.run_forever(name, part), name=name)
 
     def _parts(
-        self,
-        driver: NvidiaDriver,
-        folder: Path,
-        places: Directories,
-        runtime_config: RuntimeConfig,
-        agent_address: AgentAddress,
+        self, driver: NvidiaDriver, folder: Path, places: Directories, served: Serving
     ) -> Iterator[tuple[str, Part]]:
         environment, name = self._environment, self._name
         client = environment.node_client(name)
@@ -71,17 +67,13 @@ class LocalNode:
             selection=ObjectSelection(field_selector=f"metadata.name={name}"),
         )
         yield "registration", registration.run
-        status_updater = NodeStatusUpdater(
-            client, name, environment.runtime.name, agent_address, environment.features
-        )
-        yield "presence", status_updater.run
-        yield "agent", lambda: self._nodes.run_agent(client, name, folder, runtime_config)
+        yield from self._nodes.agent_parts(client, name, folder, served)
         yield driver.name, Running(driver, client, name, directories=places).run
 
 
 async def _create_classes(client: Client) -> None:
     """Create the device classes; existing ones stay, because the user may have changed them."""
-    identity = {"apiVersion": "resource.k8s.io/v1", "kind": kinds.DEVICE_CLASS.kind}
+    kind = kinds.DEVICE_CLASS
     for device_class in device_classes.device_classes():
         with contextlib.suppress(errors.AlreadyExists):
-            await client.create(kinds.DEVICE_CLASS, identity | msgspec.to_builtins(device_class))
+            await client.create(kind, kind.type_meta | msgspec.to_builtins(device_class))

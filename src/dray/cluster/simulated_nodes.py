@@ -42,6 +42,8 @@ NODE_GROUPS: Final = frozenset({"system:nodes", "system:authenticated"})
 SOCKET_PATH_BYTES: Final = 107
 
 Part = Callable[[], Awaitable[None]]
+Serving = tuple[RuntimeConfig, AgentAddress]
+"""The agents' runtime, and the address at which the API server reaches them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +88,8 @@ class SimulatedNodes:
             agent.stops_pods = not self.keeps_pods
 
     async def run(self, fleet: Fleet) -> None:
-        environment, root = (
-            self._environment,
-            sockets_root(self._environment.directory / "nodes", socket_paths(fleet)),
-        )
+        environment = self._environment
+        root = sockets_root(environment.directory / "nodes", socket_paths(fleet))
         with contextlib.suppress(FileNotFoundError):
             await _remove_surplus(root, fleet)
         registered = Registration(
@@ -102,17 +102,15 @@ class SimulatedNodes:
         shared = SimulatedDriver(
             environment.fleet_client, fleet, now=environment.now, machines=False
         )
-        async with self.serving() as (runtime_config, agent_address), asyncio.TaskGroup() as group:
+        async with self.serving() as served, asyncio.TaskGroup() as group:
             group.create_task(registered.run(), name="registration")
             group.create_task(shared.run(), name="shared-pools")
             for node in fleet.machines.values():
-                for name, part in self._parts(
-                    node, root / node.name, runtime_config, agent_address
-                ):
+                for name, part in self._parts(node, root / node.name, served):
                     group.create_task(supervision.run_forever(name, part), name=name)
 
     @contextlib.asynccontextmanager
-    async def serving(self) -> AsyncIterator[tuple[RuntimeConfig, AgentAddress]]:
+    async def serving(self) -> AsyncIterator[Serving]:
         """Serve logs and exec; yield the agents' runtime and the address for the API server."""
         environment = self._environment
         endpoint = Endpoint(self._find, environment.identity)
@@ -124,25 +122,24 @@ class SimulatedNodes:
             yield runtime_config, agent_address
 
     def _find(self, namespace: str, pod: str) -> ContainerAccess | None:
-        for agent in self._agents.values():
-            if (containers := agent.containers(namespace, pod)) is not None:
-                return containers
-        return None
+        found = (agent.containers(namespace, pod) for agent in self._agents.values())
+        return next((containers for containers in found if containers is not None), None)
 
-    def _parts(
-        self,
-        node: FleetNode,
-        folder: Path,
-        runtime_config: RuntimeConfig,
-        agent_address: AgentAddress,
+    def agent_parts(
+        self, client: Client, name: str, folder: Path, served: Serving, suffix: str = ""
     ) -> Iterator[tuple[str, Part]]:
-        environment, name = self._environment, node.name
-        client = environment.node_client(name)
+        """Yield what every node runs: the updates of its status, and its agent."""
+        environment, (runtime_config, agent_address) = self._environment, served
         status_updater = NodeStatusUpdater(
             client, name, environment.runtime.name, agent_address, environment.features
         )
-        yield f"presence-{name}", status_updater.run
-        yield f"agent-{name}", lambda: self.run_agent(client, name, folder, runtime_config)
+        yield f"presence{suffix}", status_updater.run
+        yield f"agent{suffix}", lambda: self._run_agent(client, name, folder, runtime_config)
+
+    def _parts(self, node: FleetNode, folder: Path, served: Serving) -> Iterator[tuple[str, Part]]:
+        name = node.name
+        client = self._environment.node_client(name)
+        yield from self.agent_parts(client, name, folder, served, f"-{name}")
         places = Directories(folder / "registry", folder / "plugins", folder / "cdi")
         labels = {FLEET_LABEL: node.fleet.name}
         for driver in node.drivers:
@@ -150,7 +147,7 @@ class SimulatedNodes:
             plugin = Plugin(simulated, client, name, directories=places, labels=labels)
             yield f"{driver}-{name}", plugin.run
 
-    async def run_agent(
+    async def _run_agent(
         self, client: Client, name: str, folder: Path, runtime_config: RuntimeConfig
     ) -> None:
         socket = folder / "pod-resources" / "kubelet.sock"
@@ -186,9 +183,8 @@ def socket_paths(fleet: Fleet) -> Iterator[str]:
 
 def _private_folder() -> Path:
     """Return a folder with a short name. Raises PermissionError where others can write to it."""
-    folder = (
-        Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"dray-{os.getuid()}"
-    )
+    parent = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    folder = Path(parent, f"dray-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if folder.is_symlink() or found.st_uid != os.getuid() or found.st_mode & 0o077:

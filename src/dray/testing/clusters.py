@@ -17,7 +17,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -53,11 +52,6 @@ START_SECONDS: Final = 60.0
 WAIT_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 0.002
 CHECK_SECONDS: Final = 10.0
-SLICE, NODE, POD = (
-    kinds.RESOURCE_SLICE,
-    kinds.NODE,
-    kinds.POD,
-)
 
 
 class Cluster:
@@ -94,12 +88,7 @@ class Cluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         live = self._live
         # A loop that is closed belongs to a cluster that died; its thread has said why.
         with contextlib.suppress(RuntimeError):
@@ -172,9 +161,8 @@ class Cluster:
         deadline = time.monotonic() + timeout_seconds
         while not (found := condition()):
             if time.monotonic() > deadline:
-                raise AssertionError(
-                    f"{what or 'the condition'} did not come true within {timeout_seconds:g} s"
-                )
+                limit = f"within {timeout_seconds:g} s"
+                raise AssertionError(f"{what or 'the condition'} did not come true {limit}")
             time.sleep(LOOK_SECONDS)
         return found
 
@@ -212,13 +200,9 @@ class Cluster:
         self, driver: Driver, node: str | None = None
     ) -> contextlib.AbstractContextManager[DriverUnderTest]:
         """Run a driver on one of the nodes, with a DeviceClass of its name."""
-        return DriverUnderTest.running(
-            driver,
-            node or next(iter(self.fleet.machines)),
-            self.directory,
-            client=self._live.client,
-            run=self.run,
-        )
+        where = node or next(iter(self.fleet.machines))
+        client = self._live.client
+        return DriverUnderTest.running(driver, where, self.directory, client=client, run=self.run)
 
     def violations(self) -> Texts:
         """Return what breaks an invariant: a device held twice, a reservation for nobody, …"""
@@ -263,16 +247,15 @@ class Cluster:
 
     async def _until_published(self, client: Client) -> None:
         """Wait until every node is registered and all of their devices are published."""
-        expected = {NODE: len(self.fleet.machines), SLICE: sum(1 for _ in self.fleet.slices())}
-        for kind, count in expected.items():
+        slices = sum(1 for _ in self.fleet.slices())
+        for kind, count in ((kinds.NODE, len(self.fleet.machines)), (kinds.RESOURCE_SLICE, slices)):
             while len((await client.list(kind)).items) < count:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _listen(self) -> str:
         live = self._live
-        listening = live.cluster.opened.server.listening(
-            keys.LOOPBACK, 0, keys.server_pair(), keys.authority().certificate
-        )
+        pair, authority = keys.server_pair(), keys.authority().certificate
+        listening = live.cluster.opened.server.listening(keys.LOOPBACK, 0, pair, authority)
         return await live.stack.enter_async_context(listening)
 
     async def _apply(self, document: Mapping[str, Any], namespace: str) -> JsonObject:
@@ -282,14 +265,8 @@ class Cluster:
         where = _namespace(kind, metadata.get("namespace", namespace))
         if "name" not in metadata:
             return await client.create(kind, dict(document), where)
-        return await client.patch(
-            kind,
-            metadata["name"],
-            document,
-            where,
-            patch_type=http_messages.APPLY_PATCH,
-            force=True,
-        )
+        name, apply = metadata["name"], http_messages.APPLY_PATCH
+        return await client.patch(kind, name, document, where, patch_type=apply, force=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -357,9 +334,5 @@ def _namespace(kind: Kind, namespace: str) -> str:
 
 def _state(pod: JsonObject) -> str:
     status = pod.get("status", {})
-    notes = [
-        condition["message"]
-        for condition in status.get("conditions", ())
-        if condition.get("message")
-    ]
-    return "; ".join([str(status.get("phase")), *notes])
+    notes = (condition.get("message") for condition in status.get("conditions", ()))
+    return "; ".join([str(status.get("phase")), *filter(None, notes)])

@@ -37,13 +37,7 @@ class DriverUnderTest:
     @classmethod
     @contextlib.contextmanager
     def running(
-        cls,
-        driver: Driver,
-        node: str,
-        folder: Path,
-        *,
-        client: Client,
-        run: Callable[[Any], Any],
+        cls, driver: Driver, node: str, folder: Path, *, client: Client, run: Callable[[Any], Any]
     ) -> Iterator[DriverUnderTest]:
         places = Directories.under(folder)
         plugin = Plugin(driver, client, node, directories=places)
@@ -81,14 +75,12 @@ class DriverUnderTest:
         return tasks
 
     async def _prepare(self, claim: str, namespace: str) -> Edits:
-        reference = await self._reference(claim, namespace)
-        devices = await self._registered().prepare(reference)
+        devices = await self._registered().prepare(await self._reference(claim, namespace))
         ids = [id_ for device in devices for id_ in device.cdi_ids]
         return cdi.resolve(ids, [self._places.cdi])
 
     async def _unprepare(self, claim: str, namespace: str) -> None:
-        reference = await self._reference(claim, namespace)
-        await self._registered().unprepare(reference)
+        await self._registered().unprepare(await self._reference(claim, namespace))
 
     def _registered(self) -> RegisteredDriver:
         found = self._drivers.find(self._name)
@@ -102,13 +94,8 @@ class DriverUnderTest:
 
 
 def _device_class(driver: str) -> dict[str, Any]:
-    selectors = [{"cel": {"expression": f'device.driver == "{driver}"'}}]
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": driver},
-        "spec": {"selectors": selectors},
-    }
+    spec = {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}]}
+    return {**kinds.DEVICE_CLASS.type_meta, "metadata": {"name": driver}, "spec": spec}
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

@@ -24,9 +24,7 @@ T = TypeVar("T")
 
 
 async def violations(
-    client: Client,
-    gates: Features = features.DEFAULT,
-    prepared: Iterable[HeldClaim] = (),
+    client: Client, gates: Features = features.DEFAULT, prepared: Iterable[HeldClaim] = ()
 ) -> list[str]:
     """Return every violation in the state that the API shows now.
 
@@ -37,6 +35,7 @@ async def violations(
     claims = await _listed(client, kinds.RESOURCE_CLAIM, ResourceClaim)
     slices = await _listed(client, kinds.RESOURCE_SLICE, ResourceSlice)
     pods = await _listed(client, kinds.POD, Pod)
+    alive = {pod.metadata.uid for pod in pods if not pod_status.has_ended(pod)}
     found = [
         str(violation)
         for violation in verifier.find_violations(slices, claims, gates)
@@ -46,17 +45,14 @@ async def violations(
     return [
         *found,
         *_reserved_without_allocation(claims),
-        *_reserved_for_nobody(claims, pods),
-        *_prepared_for_nobody(on_nodes, pods),
+        *_reserved_for_nobody(claims, alive),
+        *_prepared_for_nobody(on_nodes, alive),
     ]
 
 
 async def _listed(client: Client, kind: Kind, type_: type[T]) -> list[T]:
-    page = await client.list(kind)
-    return [
-        msgspec.convert(canonical.prune_nulls(msgspec.json.decode(raw)), type_)
-        for raw in page.items
-    ]
+    documents = (msgspec.json.decode(raw) for raw in (await client.list(kind)).items)
+    return [msgspec.convert(canonical.prune_nulls(document), type_) for document in documents]
 
 
 def _reserved_without_allocation(claims: Iterable[ResourceClaim]) -> list[str]:
@@ -67,9 +63,8 @@ def _reserved_without_allocation(claims: Iterable[ResourceClaim]) -> list[str]:
     ]
 
 
-def _reserved_for_nobody(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> list[str]:
+def _reserved_for_nobody(claims: Iterable[ResourceClaim], alive: set[str]) -> list[str]:
     """Find reservations for pods that are gone or have ended."""
-    alive = _alive(pods)
     return [
         f"{claim.metadata.name} is reserved for {consumer.name}, which is gone"
         for claim in claims
@@ -78,16 +73,11 @@ def _reserved_for_nobody(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -
     ]
 
 
-def _prepared_for_nobody(prepared: Iterable[HeldClaim], pods: Iterable[Pod]) -> list[str]:
+def _prepared_for_nobody(prepared: Iterable[HeldClaim], alive: set[str]) -> list[str]:
     """Find claims that are prepared on a node for pods that are gone or have ended."""
-    alive = _alive(pods)
     return [
         f"{claim.namespace}/{claim.name} is prepared for pod {uid}, which is gone"
         for claim in prepared
         for uid in claim.pods
         if uid not in alive
     ]
-
-
-def _alive(pods: Iterable[Pod]) -> set[str]:
-    return {pod.metadata.uid for pod in pods if not pod_status.has_ended(pod)}

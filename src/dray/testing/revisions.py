@@ -102,8 +102,7 @@ class RevisionWatch:
     async def _watch_once(self, kind: Kind, checker: RevisionChecker) -> None:
         page = await self._client.list(kind)
         checker.listed(page.resource_version, (_metadata(raw) for raw in page.items))
-        events = self._client.watch(kind, resource_version=page.resource_version)
-        async for event in events:
+        async for event in self._client.watch(kind, resource_version=page.resource_version):
             checker.event(event.type, _metadata(event.object))
 
 

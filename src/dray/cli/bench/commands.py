@@ -31,12 +31,11 @@ def apiserver(
     from dray.bench import apiserver as benchmark
 
     full = benchmark.FULL
-    size = benchmark.BenchmarkSize(
-        pairs=pairs or full.pairs,
-        watchers=watchers or full.watchers,
-        inside_pairs=inside_pairs or full.inside_pairs,
+    report = benchmark.run(
+        benchmark.BenchmarkSize(
+            pairs or full.pairs, watchers or full.watchers, inside_pairs or full.inside_pairs
+        )
     )
-    report = benchmark.run(size)
     if as_json:
         click.echo(json.dumps(report.figures()))
         return
@@ -97,19 +96,14 @@ def _versus(microseconds: float, generated: float) -> str:
     return f"{generated / microseconds:.1f} times faster than generated code"
 
 
-def printed(figures: Mapping[str, Any], as_json: bool) -> None:
+def _print_figures(figures: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(figures))
         return
     width = max(map(len, figures), default=0)
     for name, value in figures.items():
-        click.echo(f"  {name:<{width}}  {_shown(value)}")
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:,.3f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+        form = {float: ",.3f", int: ","}.get(type(value), "")
+        click.echo(f"  {name:<{width}}  {value:{form}}")
 
 
 POLICIES = ("best-fit", "pack", "spread", "least-stranding")
@@ -141,21 +135,21 @@ def allocate(
     as_json: bool,
 ) -> None:
     """Place every claim of SCENARIO on the first node where it fits, and time it."""
+    from dray.allocator import scenarios
     from dray.bench import allocate as benchmark
 
-    decoded = _decoded(scenario)
-    recorded = _loaded(answers) if answers else None
+    decoded = _parsed(scenario, "is no scenario", scenarios.read)
+    recorded = _parsed(answers, "is not JSON", json.loads) if answers else None
     with _progress() as progress:
         report = benchmark.run(
             decoded, start=start, policy=policy, answers=recorded, progress=progress
         )
     if out:
         out.write_text(json.dumps(report.answers, indent=1) + "\n", "utf-8")
-    printed(report.figures(), as_json)
+    _print_figures(report.figures(), as_json)
     for claim, reason in list(report.refusals.items())[:1]:
         click.echo(f"{claim} fits nowhere; the last node said: {reason}", err=True)
-    if report.difference is not None:
-        difference = report.difference
+    if (difference := report.difference) is not None:
         raise click.ClickException(
             f"{difference.claim}: recorded {json.dumps(difference.expected)}, "
             f"got {json.dumps(difference.got)}"
@@ -172,29 +166,18 @@ def allocate(
 def churn(nodes: int, steps: int, signatures: int, as_json: bool) -> None:
     """A fleet that is 90 % full: each step ends one claim and places another, every tenth
     publishes a slice again."""
-    import msgspec
-
     from dray.bench import churn as benchmark
 
     with _progress() as progress:
         report = benchmark.run(nodes, steps=steps, signatures=signatures, progress=progress)
-    printed(msgspec.to_builtins(report), as_json)
+    _print_figures(msgspec.to_builtins(report), as_json)
 
 
-def _decoded(path: Path) -> Any:
-    from dray.allocator import scenarios
-
+def _parsed(path: Path, problem: str, parse: Callable[[bytes], Any]) -> Any:
     try:
-        return scenarios.read(path.read_bytes())
+        return parse(path.read_bytes())
     except ValueError as error:
-        raise click.ClickException(f"{path} is no scenario: {error}") from error
-
-
-def _loaded(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise click.ClickException(f"{path} is not JSON: {error}") from error
+        raise click.ClickException(f"{path} {problem}: {error}") from error
 
 
 @contextmanager
@@ -226,14 +209,13 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def cluster(nodes: int, pods: int, hopeless: int, quiet: float, as_json: bool) -> None:
     """Bind pods on simulated nodes with a durable store; then rest, refuse and rest again."""
-    import msgspec
     import uvloop
 
     from dray.bench import cluster as benchmark
 
     scale = benchmark.ClusterScale(nodes, pods, hopeless, quiet)
     report = uvloop.run(benchmark.run(scale, _say))
-    printed(msgspec.to_builtins(report), as_json)
+    _print_figures(msgspec.to_builtins(report), as_json)
 
 
 def _say(what: str) -> None:
@@ -247,12 +229,10 @@ def _say(what: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def explain(nodes: int, runs: int, as_json: bool) -> None:
     """Ask a cluster of simulated nodes why claims fit nowhere, as people ask it."""
-    import msgspec
-
     from dray.bench import explain as benchmark
 
     report = benchmark.run(benchmark.ExplainScale(nodes, runs), _say)
-    printed(msgspec.to_builtins(report), as_json)
+    _print_figures(msgspec.to_builtins(report), as_json)
 
 
 @click.command("node", cls=DrayCommand)
@@ -262,7 +242,6 @@ def explain(nodes: int, runs: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def node(single: int, together: int, nodes: int, as_json: bool) -> None:
     """Start pods in sandboxes on one node, and thousands of nodes in name only."""
-    import msgspec
     import uvloop
 
     from dray.bench import node as benchmark
@@ -273,4 +252,4 @@ def node(single: int, together: int, nodes: int, as_json: bool) -> None:
         report = uvloop.run(benchmark.run(scale, _say))
     except RuntimeUnusable as error:
         raise CommandError(f"no pod can be started here: {error}.") from error
-    printed(msgspec.to_builtins(report), as_json)
+    _print_figures(msgspec.to_builtins(report), as_json)

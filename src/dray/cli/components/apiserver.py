@@ -12,8 +12,9 @@ from dray.api import features, kinds
 from dray.apiserver import server, standalone
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.certificates import Authority
+from dray.apiserver.https_server import Server
 from dray.apiserver.server import Settings
-from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground, store_option
 from dray.client import kubeconfig
 from dray.store import compaction
@@ -101,8 +102,7 @@ async def serve(directory: Path, store: str, host: str, port: int, settings: Set
 
 
 async def _serve(directory: Path, store: str, host: str, port: int, settings: Settings) -> None:
-    authority = Authority.load_or_create(directory)
-    names = dict.fromkeys((host, standalone.LOOPBACK, "localhost", socket.gethostname()))
+    advice = "Choose another address with --listen; port 0 takes any that is free."
     async with contextlib.AsyncExitStack() as stack:
         state = await stack.enter_async_context(store_option.opened(store, directory))
         opened = await stack.enter_async_context(
@@ -113,23 +113,25 @@ async def _serve(directory: Path, store: str, host: str, port: int, settings: Se
                 identity=server.identity_in(directory),
             )
         )
-        try:
-            url = await stack.enter_async_context(
-                opened.server.listening(
-                    host, port, authority.server_pair(names), authority.certificate
-                )
-            )
-        except OSError as error:
-            raise CommandError(
-                f"cannot listen on {host}:{port}: {error.strerror}",
-                "Choose another address with --listen; port 0 takes any that is free.",
-            ) from error
-        _announce(directory, reachable(url))
+        url = await listen(stack, opened.server, directory, (host, port), advice)
+        _announce(directory, url)
         await compaction.compact_regularly(state)
 
 
-def reachable(url: str) -> str:
-    """Return a URL that clients can connect to, also if the server listens on all interfaces."""
+async def listen(
+    stack: contextlib.AsyncExitStack,
+    api_server: Server,
+    directory: Path,
+    address: tuple[str, int],
+    advice: str,
+) -> str:
+    """Serve at an address until the stack closes. Returns a URL that clients can connect to."""
+    host, port = address
+    authority = Authority.load_or_create(directory)
+    names = dict.fromkeys((host, standalone.LOOPBACK, "localhost", socket.gethostname()))
+    pair = authority.server_pair(names)
+    listening = api_server.listening(host, port, pair, authority.certificate)
+    url = await foreground.listen(stack, listening, f"{host}:{port}", advice)
     for everywhere in ("//0.0.0.0:", "//[::]:"):
         url = url.replace(everywhere, f"//{standalone.LOOPBACK}:")
     return url

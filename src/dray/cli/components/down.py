@@ -76,8 +76,7 @@ def _stop_containers(directory: Path) -> int:
 
 def _attempts(directory: Path) -> Iterator[ContainerAttempt]:
     for folder in directory.glob("**/pods/*/containers/*"):
-        attempt = container_attempts.last_attempt(folder)
-        if attempt is not None:
+        if (attempt := container_attempts.last_attempt(folder)) is not None:
             yield attempt
 
 

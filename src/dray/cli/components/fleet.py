@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from dray.api import errors, kinds, well_known
-from dray.api.types.dra import Device
 from dray.cli.command_errors import DrayCommand, ObjectNotFound, WrongUsage
 from dray.cli.inputs import cluster_objects
 from dray.cli.lazy_group import LazyGroup
@@ -22,13 +21,9 @@ from dray.client.api_client import ObjectSelection
 from dray.driverkit.pool_layout import PublishedPool
 from dray.drivers.simulated import faults, fleet_file, scaling
 from dray.drivers.simulated import fleet as fleets
-from dray.drivers.simulated.faults import (
-    CRASH_ANNOTATION,
-    FAILED_ANNOTATION,
-    SLOW_ANNOTATION,
-)
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 
+FAULT_ANNOTATIONS = (faults.FAILED_ANNOTATION, faults.SLOW_ANNOTATION, faults.CRASH_ANNOTATION)
 EFFECTS = (well_known.NO_EXECUTE, well_known.NO_SCHEDULE, "None")
 
 Annotations = dict[str, str]
@@ -37,13 +32,13 @@ Changes = dict[str, str | None]
 Edit = Callable[[Annotations], Changes]
 
 _COMMANDS = {
-    "list": ("dray.cli.components.fleet:list_", "The fleets that come with dray."),
-    "show": ("dray.cli.components.fleet:show", "The machines and devices of one."),
-    "fail": ("dray.cli.components.fleet:fail", "Break devices of a node."),
-    "slow": ("dray.cli.components.fleet:slow", "Make a node prepare claims slowly."),
-    "crash": ("dray.cli.components.fleet:crash", "Let a node's driver crash while it prepares."),
-    "heal": ("dray.cli.components.fleet:heal", "Mend devices, or all that was done to a node."),
-    "scale": ("dray.cli.components.fleet:scale", "Change the number of machines."),
+    "list": ("components.fleet:list_", "The fleets that come with dray."),
+    "show": ("components.fleet:show", "The machines and devices of one."),
+    "fail": ("components.fleet:fail", "Break devices of a node."),
+    "slow": ("components.fleet:slow", "Make a node prepare claims slowly."),
+    "crash": ("components.fleet:crash", "Let a node's driver crash while it prepares."),
+    "heal": ("components.fleet:heal", "Mend devices, or all that was done to a node."),
+    "scale": ("components.fleet:scale", "Change the number of machines."),
 }
 
 fleet = LazyGroup(_COMMANDS, name="fleet", help="Simulated machines, and what becomes of them.")
@@ -54,23 +49,17 @@ fleet = LazyGroup(_COMMANDS, name="fleet", help="Simulated machines, and what be
 def list_(format: OutputFormat) -> None:
     """List the fleets that come with dray: `dray up --fleet NAME`."""
     shipped = [fleets.load(name) for name in fleets.shipped()]
-    if not format.is_table:
-        _show_summaries(shipped, format)
-        return
-    header = ["NAME", "NODES", "DEVICES", "DESCRIPTION"]
-    rows = [
-        [item.name, str(len(item.machines)), str(sum(_models(item).values())), item.description]
-        for item in shipped
-    ]
-    tables.show([header, *rows], has_header=True)
-
-
-def _show_summaries(shipped: list[Fleet], format: OutputFormat) -> None:
-    if format.name == "name":
-        for described in shipped:
-            click.echo(described.name)
-        return
-    formats.show_document({"kind": "FleetList", "items": list(map(_summary, shipped))}, format)
+    if format.is_table:
+        header = ["NAME", "NODES", "DEVICES", "DESCRIPTION"]
+        rows = [
+            [item.name, str(len(item.machines)), str(sum(_models(item).values())), item.description]
+            for item in shipped
+        ]
+        tables.show([header, *rows], has_header=True)
+    elif format.name == "name":
+        click.echo("\n".join(item.name for item in shipped))
+    else:
+        formats.show_document({"kind": "FleetList", "items": list(map(_summary, shipped))}, format)
 
 
 def _summary(described: Fleet) -> dict[str, Any]:
@@ -86,12 +75,10 @@ def _summary(described: Fleet) -> dict[str, Any]:
 def _models(described: Fleet) -> Counter[str]:
     """Return the number of devices of each model, without partitions."""
     counts: Counter[str] = Counter()
-    for machine in described.machines.values():
-        for driver, groups in machine.group.devices.items():
-            for group in groups:
-                counts[f"{driver} {group.model}"] += group.count
-    for pool in described.blueprint.pools:
-        for driver, groups in pool.devices.items():
+    places = [machine.group.devices for machine in described.machines.values()]
+    places += [pool.devices for pool in described.blueprint.pools]
+    for by_driver in places:
+        for driver, groups in by_driver.items():
             for group in groups:
                 counts[f"{driver} {group.model}"] += group.count
     return counts
@@ -122,19 +109,14 @@ def show(name: str, nodes: int | None, format: OutputFormat) -> None:
 
 def _show_machines(described: Fleet) -> None:
     header = ["MACHINES", "COUNT", "ARCHITECTURE", "DEVICES"]
-    rows = [
-        [
-            group.name,
-            str(group.count),
-            group.architecture,
-            ", ".join(
-                f"{item.count} {item.model}{' (partitionable)' if item.partitioned else ''}"
-                for groups in group.devices.values()
-                for item in groups
-            ),
-        ]
-        for group in described.blueprint.nodes
-    ]
+    rows = []
+    for group in described.blueprint.nodes:
+        models = ", ".join(
+            f"{item.count} {item.model}{' (partitionable)' if item.partitioned else ''}"
+            for groups in group.devices.values()
+            for item in groups
+        )
+        rows.append([group.name, str(group.count), group.architecture, models])
     tables.show([header, *rows], has_header=True)
 
 
@@ -149,21 +131,16 @@ def _show_devices(pool: PublishedPool) -> None:
     """Print the first device of a pool with all it publishes, the others by name."""
     names = [device.name for device in pool.devices]
     click.secho(f"{pool.driver} on {pool.name}: {_some(names)}", bold=True)
-    for line in _lines(pool.devices[0]):
+    first = pool.devices[0]
+    rows = [[name, devices.text_of(value)] for name, value in sorted(first.attributes.items())]
+    rows += [[name, value.value] for name, value in sorted(first.capacity.items())]
+    for line in tables.aligned(rows):
         click.echo(f"  {line}")
 
 
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     return ", ".join(names[:6]) + more
-
-
-def _lines(device: Device) -> list[str]:
-    attributes = [
-        [name, devices.text_of(value)] for name, value in sorted(device.attributes.items())
-    ]
-    capacity = [[name, value.value] for name, value in sorted(device.capacity.items())]
-    return tables.aligned([*attributes, *capacity])
 
 
 @click.command("fail", cls=DrayCommand)
@@ -174,20 +151,16 @@ def _lines(device: Device) -> list[str]:
 def fail(target: Target, node: str, names: tuple[str, ...], effect: str) -> None:
     """Break devices of a node, as if the hardware did: their driver taints them."""
 
+    def edit(annotations: Annotations) -> Changes:
+        failed = {**faults.read(annotations).failed, **dict.fromkeys(names, effect)}
+        return {faults.FAILED_ANNOTATION: _failed_annotation(failed)}
+
     async def body(session: Session) -> None:
         await _require_devices(session, node, names)
-        await _edit(session, node, lambda annotations: _with_failed(annotations, names, effect))
+        await _edit(session, node, edit)
 
     connection.run(target, body)
     click.echo(f"{node}: {', '.join(names)} failed ({effect})")
-
-
-def _with_failed(annotations: Annotations, names: tuple[str, ...], effect: str) -> Changes:
-    return {
-        FAILED_ANNOTATION: _failed_annotation(
-            {**faults.read(annotations).failed, **dict.fromkeys(names, effect)}
-        )
-    }
 
 
 def _failed_annotation(failed: Mapping[str, str]) -> str | None:
@@ -204,7 +177,7 @@ def slow(target: Target, node: str, delay: str) -> None:
         durations.seconds(delay)
     except ValueError as error:
         raise WrongUsage(f"{delay}: write 500ms, 5s or 1m") from error
-    _annotate(target, node, {SLOW_ANNOTATION: delay})
+    _annotate(target, node, {faults.SLOW_ANNOTATION: delay})
     click.echo(f"{node}: preparing a claim takes {delay}")
 
 
@@ -213,7 +186,7 @@ def slow(target: Target, node: str, delay: str) -> None:
 @connection.options
 def crash(target: Target, node: str) -> None:
     """Let the driver of a node crash whenever it prepares a claim, until the node is healed."""
-    _annotate(target, node, {CRASH_ANNOTATION: "true"})
+    _annotate(target, node, {faults.CRASH_ANNOTATION: "true"})
     click.echo(f"{node}: its driver crashes when it prepares a claim")
 
 
@@ -226,11 +199,10 @@ def heal(target: Target, node: str, names: tuple[str, ...]) -> None:
 
     def edit(annotations: Annotations) -> Changes:
         if not names:
-            removable = (FAILED_ANNOTATION, SLOW_ANNOTATION, CRASH_ANNOTATION)
-            return dict.fromkeys(removable)
+            return dict.fromkeys(FAULT_ANNOTATIONS)
         failed = faults.read(annotations).failed
         left = {name: effect for name, effect in failed.items() if name not in names}
-        return {FAILED_ANNOTATION: _failed_annotation(left)}
+        return {faults.FAILED_ANNOTATION: _failed_annotation(left)}
 
     connection.run(target, lambda session: _edit(session, node, edit))
     click.echo(f"{node}: {', '.join(names) or 'everything'} healed")
@@ -286,9 +258,8 @@ async def _edit(session: Session, node: str, edit: Edit) -> None:
 
 
 async def _require_devices(session: Session, node: str, names: tuple[str, ...]) -> None:
-    published = {
-        device.name for device in await devices.published_devices(session) if device.node == node
-    }
+    everywhere = await devices.published_devices(session)
+    published = {device.name for device in everywhere if device.node == node}
     unknown = [name for name in names if name not in published]
     if unknown and published:
         message = f"node {node} has no device {unknown[0]}"

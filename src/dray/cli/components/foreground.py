@@ -9,15 +9,17 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import uvloop
 
 from dray import telemetry
-from dray.cli.command_errors import WrongUsage
+from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.session.connection import Target
 from dray.client.api_client import Client
 from dray.client.rest import RestTransport
+
+T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, None], log_level: int = logging.INFO) -> None:
@@ -51,6 +53,19 @@ def parse_listen(text: str, option: str, example: str) -> tuple[str, int]:
 def identity() -> str:
     """Return the name of this process among the candidates for one lease."""
     return f"{socket.gethostname()}_{os.getpid()}"
+
+
+async def listen(
+    stack: contextlib.AsyncExitStack,
+    listening: contextlib.AbstractAsyncContextManager[T],
+    address: str,
+    advice: str,
+) -> T:
+    """Open a port until the stack closes. Raises CommandError where that is not possible."""
+    try:
+        return await stack.enter_async_context(listening)
+    except OSError as error:
+        raise CommandError(f"cannot listen on {address}: {error.strerror}", advice) from error
 
 
 @contextlib.asynccontextmanager

@@ -20,6 +20,7 @@ import msgspec
 from dray.cli.command_errors import CommandError
 from dray.durable_files import replace_file
 
+LOCK, DESCRIPTION = "up.lock", "up.json"
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02
 
 
@@ -59,22 +60,22 @@ def locked(directory: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            _description(directory).unlink(missing_ok=True)
+            (directory / DESCRIPTION).unlink(missing_ok=True)
 
 
 def write(directory: Path, instance: UpInstance) -> None:
-    replace_file(_description(directory), msgspec.json.encode(instance))
+    replace_file(directory / DESCRIPTION, msgspec.json.encode(instance))
 
 
 def find(directory: Path) -> UpInstance | None:
     """Return the `dray up` that runs on a directory, or None."""
-    if not _lock(directory).exists():
+    if not (directory / LOCK).exists():
         return None
     with _lock_file(directory) as lock, contextlib.suppress(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(_description(directory).read_bytes(), type=UpInstance)
+        return msgspec.json.decode((directory / DESCRIPTION).read_bytes(), type=UpInstance)
     return None
 
 
@@ -97,17 +98,9 @@ def _already_up(directory: Path) -> CommandError:
     return CommandError(f"dray is already up on {directory}{who}.", advice)
 
 
-def _description(directory: Path) -> Path:
-    return directory / "up.json"
-
-
-def _lock(directory: Path) -> Path:
-    return directory / "up.lock"
-
-
 @contextlib.contextmanager
 def _lock_file(directory: Path) -> Iterator[int]:
-    descriptor = os.open(_lock(directory), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(directory / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         yield descriptor
     finally:

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterable
 import click
 
 from dray import telemetry
-from dray.cli.command_errors import CommandError
 from dray.cli.components import foreground
 from dray.client.lease import LeaderElection
 
 EXAMPLE = "127.0.0.1:9400"
+ADVICE = "Choose another address with --metrics-listen; port 0 takes any that is free."
 
 option = click.option(
     "--metrics-listen",
@@ -38,14 +38,9 @@ async def shown(
     metrics_http.register_process(registry)
     async with contextlib.AsyncExitStack() as stack:
         serving = metrics_http.serving(registry, host, port, is_ready)
-        try:
-            port = await stack.enter_async_context(serving)
-        except OSError as error:
-            raise CommandError(
-                f"cannot listen on {listen}: {error.strerror}",
-                "Choose another address with --metrics-listen; port 0 takes any that is free.",
-            ) from error
-        click.echo(f"Metrics and health are at http://{_written(host)}:{port}")
+        port = await foreground.listen(stack, serving, listen, ADVICE)
+        written_host = f"[{host}]" if ":" in host else host
+        click.echo(f"Metrics and health are at http://{written_host}:{port}")
         yield
 
 
@@ -57,19 +52,13 @@ class LeaderReadiness:
         self.started = asyncio.Event()
         self.registry = telemetry.Registry()
         if election is not None:
-            self._register(election)
+
+            def leads() -> Iterable[tuple[telemetry.Labels, float]]:
+                return [((election.name,), int(election.is_leading))]
+
+            text = "Whether this process leads (1) or stands by (0)."
+            gauge = telemetry.Gauge("leader_election_master_status", text, ("name",), leads)
+            self.registry.register(gauge)
 
     def is_ready(self) -> bool:
         return self.started.is_set() or (self.election is not None and self.election.is_standing_by)
-
-    def _register(self, election: LeaderElection) -> None:
-        def leads() -> Iterable[tuple[telemetry.Labels, float]]:
-            return [((election.name,), int(election.is_leading))]
-
-        text = "Whether this process leads (1) or stands by (0)."
-        gauge = telemetry.Gauge("leader_election_master_status", text, ("name",), leads)
-        self.registry.register(gauge)
-
-
-def _written(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -68,9 +68,7 @@ class Settings:
 @click.option("--client", "clients", multiple=True, help=f"Instead of {API_SERVERS[0]}.")
 @click.option(
     "--runtime",
-    type=click.Choice(
-        [runtime_name for runtime_name in selection.NAMES if runtime_name != simulated.NAME]
-    ),
+    type=click.Choice([known for known in selection.NAMES if known != simulated.NAME]),
     default=selection.AUTO,
     show_default=True,
     help="What containers run in; auto takes the first that works here.",
@@ -178,14 +176,10 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
             client, name, settings.address, folders, runtime_config, now=utc_now, registry=registry
         )
         endpoint = Endpoint(agent.containers, identity)
-        try:
-            listening = endpoint.listening(settings.address, settings.port)
-            port = await stack.enter_async_context(listening)
-        except OSError as error:
-            raise CommandError(
-                f"cannot listen on {settings.address}:{settings.port}: {error.strerror}",
-                "Choose another port with --port; 0 takes any that is free.",
-            ) from error
+        listening = endpoint.listening(settings.address, settings.port)
+        advice = "Choose another port with --port; 0 takes any that is free."
+        wanted = f"{settings.address}:{settings.port}"
+        port = await foreground.listen(stack, listening, wanted, advice)
         agent_address = AgentAddress(settings.address, port, pair.certificate)
         registration = Registration(
             client,
@@ -198,13 +192,12 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         status_updater = NodeStatusUpdater(
             client, name, runtime.name, agent_address, settings.gates
         )
-        await stack.enter_async_context(
-            metrics_endpoint.shown(
-                settings.metrics_listen,
-                registry,
-                lambda: registration.is_complete and agent.is_ready,
-            )
-        )
+
+        def is_ready() -> bool:
+            return registration.is_complete and agent.is_ready
+
+        metrics = metrics_endpoint.shown(settings.metrics_listen, registry, is_ready)
+        await stack.enter_async_context(metrics)
         click.echo(f"Node {name} answers on {settings.address}:{port}.")
         async with asyncio.TaskGroup() as group:
             for part in (registration.run, status_updater.run, agent.run):

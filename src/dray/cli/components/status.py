@@ -45,17 +45,14 @@ def status(data: str, format: OutputFormat) -> None:
     if not format.is_table:
         formats.show_document(_document(directory, running, counts), format)
     elif running is None:
-        click.echo(f"dray is not up on {directory}. Start it with: {_up(data)}")
+        option = "" if data == DEFAULT_DATA else f" --data {data}"
+        click.echo(f"dray is not up on {directory}. Start it with: dray up{option}")
     else:
         _show(directory, running, counts)
     if trouble is not None:
         raise trouble
     if running is None:
         sys.exit(Unreachable.exit_code)
-
-
-def _up(data: str) -> str:
-    return "dray up" if data == DEFAULT_DATA else f"dray up --data {data}"
 
 
 def _counted(directory: Path, running: UpInstance | None) -> tuple[Counts, CommandError | None]:
@@ -85,8 +82,7 @@ async def _readiness_error(session: Session) -> CommandError | None:
 async def _counts(session: Session) -> Counts:
     nodes = await listing.listed(session, kinds.NODE, ObjectSelection())
     pods = await listing.listed(session, kinds.POD, ObjectSelection())
-    claim_kind = kinds.RESOURCE_CLAIM
-    claims = await listing.listed(session, claim_kind, ObjectSelection())
+    claims = await listing.listed(session, kinds.RESOURCE_CLAIM, ObjectSelection())
     states = await devices.published_states(session)
     return {
         "nodes": Counter("ready" if _is_ready(node) else "not ready" for node in nodes),
@@ -98,9 +94,7 @@ async def _counts(session: Session) -> Counts:
 
 def _is_ready(node: dict[str, Any]) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
-    )
+    return ("Ready", "True") in ((item["type"], item["status"]) for item in conditions)
 
 
 def _claim_state(claim: dict[str, Any]) -> str:
@@ -118,8 +112,7 @@ def _document(directory: Path, running: UpInstance | None, counts: Counts) -> di
 
 def _show(directory: Path, running: UpInstance, counts: Counts) -> None:
     state = "up" if running.url else "starting"
-    now = utc_now()
-    age = f" for {since(running.since, now)}" if running.since else ""
+    age = f" for {since(running.since, utc_now())}" if running.since else ""
     rows = {
         "": f"dray is {state}{age} at {running.url}" if running.url else f"dray is {state}",
         "process": str(running.pid),

@@ -7,18 +7,15 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import click
-import msgspec
 
 from dray.api import features
 from dray.api.formats import gotime
 from dray.apiserver import standalone
-from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import apiserver, foreground, instance, store_option
@@ -112,20 +109,28 @@ def up(
         allows_host=allow_host_access,
         keeps_pods=keep_pods,
     )
-    host, port = foreground.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
+    address = foreground.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
     directory = Path(data).expanduser()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def announce(url: str, cluster: RunningCluster) -> None:
         seconds = time.perf_counter() - started
-        account = _instance(url, store, directory, plan)
-        instance.write(directory, msgspec.structs.replace(account, runtime=cluster.choice.name))
+        described = UpInstance(
+            pid=os.getpid(),
+            since=gotime.write(utc_now()),
+            url=url,
+            fleet=plan.fleet.name if plan.fleet else "",
+            store=store or f"{store_option.SQLITE}{store_option.sqlite_path(store, directory)}",
+            runtime=cluster.choice.name,
+            components=("apiserver", *assembly.component_names(plan)),
+        )
+        instance.write(directory, described)
         _announce(directory, url, plan, seconds, merge_kubeconfig, cluster.choice)
 
     with instance.locked(directory):
         foreground.run(
             foreground.until_signalled(
-                lambda: _run(directory, store, (host, port), plan, history_seconds, announce)
+                lambda: _run(directory, store, address, plan, history_seconds, announce)
             ),
             logging.INFO if verbose else logging.WARNING,
         )
@@ -146,9 +151,7 @@ async def _run(
     history_seconds: float,
     announce: Callable[[str, RunningCluster], None],
 ) -> None:
-    host, port = listen
-    authority = Authority.load_or_create(directory)
-    names = dict.fromkeys((host, standalone.LOOPBACK, "localhost", socket.gethostname()))
+    advice = "Is another `dray up` running there? Choose another address with --listen."
     async with contextlib.AsyncExitStack() as stack:
         state = await stack.enter_async_context(store_option.opened(store, directory))
         try:
@@ -156,18 +159,8 @@ async def _run(
         except RuntimeUnusable as error:
             raise CommandError(f"--runtime {plan.runtime}: {error}.", RUNTIME_ADVICE) from error
         _keep_pods_on_signal(cluster)
-        try:
-            url = await stack.enter_async_context(
-                cluster.opened.server.listening(
-                    host, port, authority.server_pair(names), authority.certificate
-                )
-            )
-        except OSError as error:
-            raise CommandError(
-                f"cannot listen on {host}:{port}: {error.strerror}",
-                "Is another `dray up` running there? Choose another address with --listen.",
-            ) from error
-        announce(apiserver.reachable(url), cluster)
+        server = cluster.opened.server
+        announce(await apiserver.listen(stack, server, directory, listen, advice), cluster)
         await compaction.compact_regularly(state, history_seconds)
 
 
@@ -184,23 +177,6 @@ def _keep_pods_on_signal(cluster: RunningCluster) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, end)
 
 
-def _about_containers(chosen: Choice) -> str:
-    if chosen.runtime is None:
-        return f"Pods run in name only: {chosen.why}."
-    return f"Containers run in: {chosen.name} ({chosen.why})."
-
-
-def _instance(url: str, store: str, directory: Path, plan: ClusterPlan) -> UpInstance:
-    return UpInstance(
-        pid=os.getpid(),
-        since=gotime.write(utc_now()),
-        url=url,
-        fleet=plan.fleet.name if plan.fleet else "",
-        store=store or f"{store_option.SQLITE}{store_option.sqlite_path(store, directory)}",
-        components=("apiserver", *assembly.component_names(plan)),
-    )
-
-
 def _announce(
     directory: Path, url: str, plan: ClusterPlan, seconds: float, merge: bool, chosen: Choice
 ) -> None:
@@ -208,14 +184,16 @@ def _announce(
     admin = standalone.connection(directory, url, "admin", standalone.ADMIN_GROUP)
     kubeconfig.write(path, admin)
     if merge:
-        merged = kubeconfig.merge(admin)
-        click.echo(f"{merged}: the current context is now {kubeconfig.NAME}")
+        click.echo(f"{kubeconfig.merge(admin)}: the current context is now {kubeconfig.NAME}")
     click.echo(f"dray is up after {seconds:.2f} s at {url}")
     if plan.fleet is not None:
         click.echo(f"{plan.fleet.name}: {plan.fleet.description}")
     else:
         click.echo("The node is this computer, with its own GPUs; --fleet simulates others.")
-    click.echo(f"{_about_containers(chosen)}\n")
+    if chosen.runtime is None:
+        click.echo(f"Pods run in name only: {chosen.why}.\n")
+    else:
+        click.echo(f"Containers run in: {chosen.name} ({chosen.why}).\n")
     click.echo(f"  export KUBECONFIG={path.resolve()}")
     click.echo("  dray get devices            # or: kubectl get resourceslices")
     click.echo("  dray apply -f claim.yaml    # or: kubectl apply -f claim.yaml")

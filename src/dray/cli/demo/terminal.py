@@ -45,11 +45,8 @@ class Terminal:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._environment = {
-            **os.environ,
-            "KUBECONFIG": str(folder / "data" / "kubeconfig"),
-            "COLUMNS": "160",
-        }
+        path = str(folder / "data" / "kubeconfig")
+        self._environment = {**os.environ, "KUBECONFIG": path, "COLUMNS": "160"}
 
     def headline(self, text: str, *sentences: str) -> None:
         click.secho(f"\n── {text} ", bold=True)
@@ -96,14 +93,7 @@ class Terminal:
         self._prompt(command)
         log = self._folder / f"{shlex.split(command)[1]}.log"
         with log.open("w") as output:
-            process = subprocess.Popen(
-                _argv(command),
-                cwd=self._folder,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+            process = self._start(command, output.fileno())
         try:
             yield BackgroundCommand(process, log)
         finally:
@@ -126,26 +116,24 @@ class Terminal:
 
     def _output(self, command: str) -> tuple[str, bool]:
         """Return the output of a command, and whether it succeeded."""
-        ran = subprocess.run(
-            _argv(command),
+        with self._start(command, subprocess.PIPE) as process:
+            printed, _ = process.communicate()
+        return printed.decode(), process.returncode == 0
+
+    def _start(self, command: str, output: int) -> subprocess.Popen[bytes]:
+        program, *arguments = shlex.split(command)
+        assert program == "dray"
+        return subprocess.Popen(
+            [*DRAY, *arguments],
             cwd=self._folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
         )
-        return ran.stdout, ran.returncode == 0
 
     def _prompt(self, command: str) -> None:
         click.secho(f"$ {command}", fg="cyan")
-
-
-def _argv(command: str) -> list[str]:
-    program, *arguments = shlex.split(command)
-    assert program == "dray"
-    return [*DRAY, *arguments]
 
 
 def _print(text: str, expect: str) -> None:

@@ -36,11 +36,8 @@ def doctor(target: Target, against: str, format: OutputFormat, fix: bool, yes: b
     if problems_found and not against:
         # What is being changed right now may look wrong for a moment.
         before = {(problem.about, problem.message) for problem in problems_found}
-        problems_found = [
-            problem
-            for problem in _find_problems("", target)
-            if (problem.about, problem.message) in before
-        ]
+        again = _find_problems("", target)
+        problems_found = [item for item in again if (item.about, item.message) in before]
     if format.is_table:
         _show(problems_found)
     else:
@@ -70,27 +67,21 @@ def _show(problems_found: list[ClusterProblem]) -> None:
 
 
 def _document(problem: ClusterProblem) -> dict[str, object]:
-    return {
-        "fault": problem.fault,
-        "about": problem.about,
-        "message": problem.message,
-        "advice": problem.advice,
-        "repairs": [repair.command for repair in problem.repairs],
-    }
+    return {**problem._asdict(), "repairs": [repair.command for repair in problem.repairs]}
 
 
 def _repaired(target: Target, problems_found: list[ClusterProblem], yes: bool) -> int:
     """Apply the repairs that the user confirms. Returns how many problems that solved."""
     repairable = [problem for problem in problems_found if problem.repairs]
-    chosen = [problem for problem in repairable if yes or _is_confirmed(problem)]
+    chosen = [
+        item
+        for item in repairable
+        if yes or click.confirm(f"Mend {item.about} ({item.fault})?", err=True)
+    ]
     if chosen:
         connection.run(target, lambda session: _apply(session, chosen))
         click.echo(f"Mended {len(chosen)} of {len(problems_found)}.", err=True)
     return len(chosen)
-
-
-def _is_confirmed(problem: ClusterProblem) -> bool:
-    return click.confirm(f"Mend {problem.about} ({problem.fault})?", err=True)
 
 
 async def _apply(session: Session, chosen: list[ClusterProblem]) -> None:
@@ -107,11 +98,7 @@ async def _repair(session: Session, repair: Repair) -> None:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": guard}
         await session.client.delete(kind, target.name, target.namespace, options)
     else:
+        name, namespace, patch_type = target.name, target.namespace, http_messages.JSON_PATCH
         await session.client.patch(
-            kind,
-            target.name,
-            repair.patch,
-            target.namespace,
-            subresource="status",
-            patch_type=http_messages.JSON_PATCH,
+            kind, name, repair.patch, namespace, subresource="status", patch_type=patch_type
         )

@@ -149,15 +149,13 @@ def devices_published_twice(objects: ClusterObjects) -> Iterator[ClusterProblem]
     """Find pools with two devices of one name, which makes the pool invalid."""
     for pool, slices in _current(objects).items():
         seen: set[str] = set()
-        for device in (
-            device for resource_slice in slices for device in resource_slice.spec.devices
-        ):
-            if device.name in seen:
-                message = f"publishes device {device.name} twice, so that no device can be used"
+        for name in (device.name for item in slices for device in item.spec.devices):
+            if name in seen:
+                message = f"publishes device {name} twice, so that no device can be used"
                 repairs = _republished(slices)
                 yield ClusterProblem("device-published-twice", f"pool {pool}", message, repairs)
                 break
-            seen.add(device.name)
+            seen.add(name)
 
 
 def devices_of_two_drivers(objects: ClusterObjects) -> Iterator[ClusterProblem]:
@@ -228,9 +226,7 @@ def _republished(slices: Iterable[ResourceSlice]) -> tuple[Repair, ...]:
 
     Nothing is lost: no device of such a pool can be allocated.
     """
-    return tuple(
-        Deletion(_identity("ResourceSlice", resource_slice.metadata)) for resource_slice in slices
-    )
+    return tuple(Deletion(_identity("ResourceSlice", item.metadata)) for item in slices)
 
 
 def _prepare_errors(objects: ClusterObjects) -> dict[str, str]:

@@ -22,15 +22,8 @@ from dray.api.features import Features
 from dray.api.ids import PoolId
 from dray.api.kinds import Kind
 from dray.api.semantics import pools
+from dray.api.types import dra
 from dray.api.types.core import CoreEvent, ResourceQuota
-from dray.api.types.dra import (
-    Device,
-    DeviceClass,
-    DeviceTaintRule,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    ResourceSlice,
-)
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
@@ -55,11 +48,11 @@ READ: Mapping[tuple[str, str], type[Any]] = {
     ("", "Pod"): Pod,
     ("", "ResourceQuota"): ResourceQuota,
     ("", "Event"): CoreEvent,
-    ("resource.k8s.io", "ResourceSlice"): ResourceSlice,
-    ("resource.k8s.io", "DeviceClass"): DeviceClass,
-    ("resource.k8s.io", "ResourceClaim"): ResourceClaim,
-    ("resource.k8s.io", "ResourceClaimTemplate"): ResourceClaimTemplate,
-    ("resource.k8s.io", "DeviceTaintRule"): DeviceTaintRule,
+    ("resource.k8s.io", "ResourceSlice"): dra.ResourceSlice,
+    ("resource.k8s.io", "DeviceClass"): dra.DeviceClass,
+    ("resource.k8s.io", "ResourceClaim"): dra.ResourceClaim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): dra.ResourceClaimTemplate,
+    ("resource.k8s.io", "DeviceTaintRule"): dra.DeviceTaintRule,
 }
 """Types by group and kind; objects of other kinds are skipped."""
 
@@ -94,11 +87,6 @@ class ClusterObjects:
     def add(self, value: Any) -> None:
         self.objects.setdefault(type(value), []).append(value)
 
-    def add_decoded(self, value: Any | None) -> None:
-        """Add a result of `decode`; None is skipped."""
-        if value is not None:
-            self.add(value)
-
     def merged(self, other: ClusterObjects) -> ClusterObjects:
         """Return the objects of both; those of `other` come last."""
         unread = {**self.unread, **other.unread}
@@ -109,25 +97,24 @@ class ClusterObjects:
                 both.objects.setdefault(type_, []).extend(values)
         return both
 
-    def devices(self) -> Iterator[tuple[PoolId, Device]]:
+    def devices(self) -> Iterator[tuple[PoolId, dra.Device]]:
         """Yield every device of each pool's newest generation."""
-        for resource_slice in pools.current_slices_of_pools(self.of(ResourceSlice)):
-            pool = resource_slice.pool_id
+        for resource_slice in pools.current_slices_of_pools(self.of(dra.ResourceSlice)):
             for device in resource_slice.spec.devices:
-                yield pool, device
+                yield resource_slice.pool_id, device
 
     def inventory(self) -> ClusterInventory:
         """Build the allocator's inventory, with the allocated devices in use."""
         inventory = ClusterInventory(self.features)
         for node in self.of(Node):
             inventory.put_node(node)
-        for device_class in self.of(DeviceClass):
+        for device_class in self.of(dra.DeviceClass):
             inventory.put_class(device_class)
-        for rule in self.of(DeviceTaintRule):
+        for rule in self.of(dra.DeviceTaintRule):
             inventory.put_taint_rule(rule)
-        for resource_slice in self.of(ResourceSlice):
+        for resource_slice in self.of(dra.ResourceSlice):
             inventory.put_slice(resource_slice)
-        for claim in self.of(ResourceClaim):
+        for claim in self.of(dra.ResourceClaim):
             if claim.status.allocation is not None:
                 inventory.put_claim(claim)
         return inventory
@@ -159,13 +146,12 @@ def from_fleet(name: str) -> ClusterObjects:
 
 def documents_of(described: simulated.Fleet) -> list[JsonObject]:
     """Return the nodes, classes and slices of a simulated fleet as objects to create."""
-    group = "resource.k8s.io/v1"
     documents = [
-        {"apiVersion": api_version, "kind": kind, **msgspec.to_builtins(object_)}
-        for api_version, kind, objects in (
-            ("v1", "Node", described.nodes()),
-            (group, "DeviceClass", described.classes()),
-            (group, "ResourceSlice", described.slices()),
+        {**kind.type_meta, **msgspec.to_builtins(object_)}
+        for kind, objects in (
+            (kinds.NODE, described.nodes()),
+            (kinds.DEVICE_CLASS, described.classes()),
+            (kinds.RESOURCE_SLICE, described.slices()),
         )
         for object_ in objects
     ]
@@ -194,7 +180,9 @@ def _from_text(source: str, text: str) -> ClusterObjects:
         if "nodes" in document and "apiVersion" not in document:
             objects = objects.merged(_from_description(source, document))
         else:
-            objects.add_decoded(decode(document, source))
+            decoded = decode(document, source)
+            if decoded is not None:
+                objects.add(decoded)
     return objects
 
 
@@ -244,7 +232,7 @@ def _decoded_alike(
     type_ = READ.get((group, kind))
     if type_ is None:
         return []
-    if type_ in (Node, ResourceSlice) and version == "v1":
+    if type_ in (Node, dra.ResourceSlice) and version == "v1":
         decoder = msgspec.json.Decoder(type_)
         with contextlib.suppress(msgspec.ValidationError):
             return [decoder.decode(item) for item in items]
@@ -257,8 +245,8 @@ def _from_description(source: str, document: JsonObject) -> ClusterObjects:
     if "slices" not in document:
         return from_fleet(source)
     scenario = scenarios.convert(document)
-    parts = (scenario.nodes, scenario.slices, scenario.classes, scenario.claims)
-    objects = [value for part in (*parts, scenario.device_taint_rules) for value in part]
+    nodes_and_classes = (*scenario.nodes, *scenario.slices, *scenario.classes)
+    objects = (*nodes_and_classes, *scenario.claims, *scenario.device_taint_rules)
     return _objects_from(source, objects, scenario.features())
 
 
@@ -290,17 +278,15 @@ def decode(document: JsonObject, source: str) -> Any | None:
 def _decoded(document: JsonObject, type_: type[Any]) -> Any:
     stored = versions.to_storage(document)
     group, _ = kinds.parse_api_version(stored["apiVersion"])
-    kind = kinds.served(group, stored["kind"])
     defaults.fill(stored, NO_TIME)
-    schema_type = kind.preferred.schema_type
+    schema_type = kinds.served(group, stored["kind"]).preferred.schema_type
     return msgspec.convert(canonical.prune_nulls(canonical.write(schema_type, stored)), type_)
 
 
 async def from_cluster(session: Session, events: ObjectSelection | None = None) -> ClusterObjects:
     """Read all objects that the user may list; the other kinds are recorded as unread."""
-    objects = ClusterObjects(session.server)
     version = await server_version.read(session.client)
-    objects.stated = version.features
+    objects = ClusterObjects(session.server, stated=version.features)
     served = await session.resources.preferred()
     async with asyncio.TaskGroup() as group:
         for kind in served:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from dray.api import kinds
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
 from dray.api.types.meta import ObjectMeta
@@ -18,6 +19,7 @@ from dray.cli.inputs.cluster_objects import ClusterObjects
 DEFAULT_NAMESPACE = "default"
 
 Named = ResourceClaim | ResourceClaimTemplate | Pod
+T = TypeVar("T", bound=Named)
 
 WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 
@@ -65,8 +67,7 @@ def _claim(pod: Pod, source: PodResourceClaim, objects: ClusterObjects) -> Resou
     namespace = namespace_of(pod)
     recorded = pod_claims.claim_of(pod, source)
     if recorded.name:
-        claim: ResourceClaim | None = find(objects.of(ResourceClaim), recorded.name, namespace)
-        return claim
+        return find(objects.of(ResourceClaim), recorded.name, namespace)
     if recorded.is_made:
         return None
     template_name = source.resource_claim_template_name or ""
@@ -79,7 +80,7 @@ def _from_template(template: ResourceClaimTemplate, name: str) -> ResourceClaim:
     return ResourceClaim(metadata=metadata, spec=template.spec.spec)
 
 
-def find(among: Iterable[Any], name: str, namespace: str) -> Any | None:
+def find(among: Iterable[T], name: str, namespace: str) -> T | None:
     for candidate in among:
         if candidate.metadata.name == name and namespace_of(candidate) == namespace:
             return candidate
@@ -103,10 +104,6 @@ def pods_in(documents: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the pods of manifests, and one for each workload."""
     for document in documents:
         if document.get("kind") in WORKLOADS:
-            template = (document.get("spec") or {}).get("template") or {}
-            yield {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": document.get("metadata") or {},
-                "spec": template.get("spec") or {},
-            }
+            spec = ((document.get("spec") or {}).get("template") or {}).get("spec") or {}
+            metadata = document.get("metadata") or {}
+            yield {**kinds.POD.type_meta, "metadata": metadata, "spec": spec}

@@ -12,14 +12,8 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import kinds
 from dray.api.ids import ClaimKey
 from dray.api.schema import field_docs
+from dray.api.types import dra
 from dray.api.types.core import CoreEvent, ResourceQuota
-from dray.api.types.dra import (
-    DeviceClass,
-    DeviceTaintRule,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    ResourceSlice,
-)
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.cli.command_errors import CommandError, DrayCommand, ObjectNotFound, WrongUsage
@@ -35,13 +29,13 @@ from dray.client.kubeconfig import KubeconfigError
 from dray.explain import claim_explanation as engine
 from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.pod import pod_progress, pod_progress_text
-from dray.explain.pod.pod_progress import PodContext, PodProgress
+from dray.explain.pod.pod_progress import OTHER_NAMESPACES, PodContext, PodProgress
 from dray.explain.text import explanation_text
 from dray.explain.text import funnel_chart as drawing
 
 _TYPES: dict[str, type[Any]] = {
-    "ResourceClaim": ResourceClaim,
-    "ResourceClaimTemplate": ResourceClaimTemplate,
+    "ResourceClaim": dra.ResourceClaim,
+    "ResourceClaimTemplate": dra.ResourceClaimTemplate,
     "Pod": Pod,
 }
 NEEDED_FOR_DEVICES = frozenset({"ResourceSlice", "DeviceClass", "Node"})
@@ -110,12 +104,9 @@ def _events_about(what: Sequence[str]) -> ObjectSelection | None:
 
 def _print_limits(objects: ClusterObjects) -> None:
     """Print what could not be read, and how that limits the explanation."""
-    for kind, message in sorted(objects.unread.items()):
-        click.echo(f"{pod_progress_text.limit(kind)} ({message})", err=True)
-    for kind, message in sorted(objects.partly_read.items()):
-        click.echo(
-            f"{pod_progress_text.limit(kind + pod_progress.OTHER_NAMESPACES)} ({message})", err=True
-        )
+    for unread, suffix in ((objects.unread, ""), (objects.partly_read, OTHER_NAMESPACES)):
+        for kind, message in sorted(unread.items()):
+            click.echo(f"{pod_progress_text.limit(kind + suffix)} ({message})", err=True)
 
 
 def _load(
@@ -130,7 +121,7 @@ def _load(
     for source, text in texts:
         for document in pod_claims.pods_in(manifests.documents(source, text)):
             own.add(cluster_objects.decode(document, source))
-    if own.of(ResourceSlice) and not against:
+    if own.of(dra.ResourceSlice) and not against:
         return own, own
     return cluster_objects.load(against, target, events).merged(own), own
 
@@ -165,14 +156,13 @@ def _named(
 
 def _in_files(own: ClusterObjects, objects: ClusterObjects) -> Iterator[ExplainTarget]:
     """Yield every pod of the files, and the claims that none of these pods uses."""
-    pods = own.of(Pod)
     used = set()
-    for pod in pods:
+    for pod in own.of(Pod):
         for source in pod.spec.resource_claims:
             name = source.resource_claim_name or source.resource_claim_template_name
             used.add((pod_claims.namespace_of(pod), name))
         yield pod_claims.of_pod(pod, objects)
-    others: list[Any] = [*own.of(ResourceClaim), *own.of(ResourceClaimTemplate)]
+    others: list[Any] = [*own.of(dra.ResourceClaim), *own.of(dra.ResourceClaimTemplate)]
     for value in others:
         is_made = bool(value.metadata.owner_references)
         if not is_made and (pod_claims.namespace_of(value), value.metadata.name) not in used:
@@ -182,7 +172,7 @@ def _in_files(own: ClusterObjects, objects: ClusterObjects) -> Iterator[ExplainT
 def _target_of(value: Any, objects: ClusterObjects) -> ExplainTarget:
     if isinstance(value, Pod):
         return pod_claims.of_pod(value, objects)
-    if isinstance(value, ResourceClaimTemplate):
+    if isinstance(value, dra.ResourceClaimTemplate):
         return pod_claims.of_template(value)
     return pod_claims.of_claim(value)
 
@@ -198,56 +188,53 @@ class Explained(NamedTuple):
     def is_good(self) -> bool:
         if self.way is not None and self.way.blocked is not None:
             return False
-        fine = (Outcome.ALLOCATED, Outcome.FITS)
         if self.explanation is None:
             return self.way is not None
-        return self.explanation.outcome in fine
+        return self.explanation.outcome in (Outcome.ALLOCATED, Outcome.FITS)
 
 
 def _explained(
     explain_target: ExplainTarget, fleet: ClusterInventory, objects: ClusterObjects
 ) -> Explained:
-    explanation = None
-    waiting = [claim for claim in explain_target.claims if claim.status.allocation is None]
+    explanation, way = None, None
+    claims, pod = explain_target.claims, explain_target.pod
     # Nothing sensible can be said about devices that were not seen.
-    is_blind = bool(waiting and NEEDED_FOR_DEVICES & objects.unread.keys())
-    if explain_target.claims and not is_blind:
+    is_waiting = any(claim.status.allocation is None for claim in claims)
+    is_blind = is_waiting and not NEEDED_FOR_DEVICES.isdisjoint(objects.unread)
+    if claims and not is_blind:
         explanation = engine.explain(
-            fleet, explain_target.claims, new_share_id=lambda: "new", nodes=explain_target.nodes
+            fleet, claims, new_share_id=lambda: "new", nodes=explain_target.nodes
         )
-    if explain_target.pod is None:
-        return Explained(explain_target, None, explanation)
-    way = pod_progress.inspect_pod(
-        explain_target.pod, _pod_context(explain_target.pod, objects), explanation
-    )
+    if pod is not None:
+        way = pod_progress.inspect_pod(pod, _pod_context(pod, objects), explanation)
     return Explained(explain_target, way, explanation)
 
 
 def _pod_context(pod: Pod, objects: ClusterObjects) -> PodContext:
     events = [item for item in objects.of(CoreEvent) if _is_about(item, pod)]
     return PodContext(
-        claims={_key(item): item for item in objects.of(ResourceClaim)},
-        templates={_key(item): item for item in objects.of(ResourceClaimTemplate)},
-        classes=objects.of(DeviceClass),
+        claims={_key(item): item for item in objects.of(dra.ResourceClaim)},
+        templates={_key(item): item for item in objects.of(dra.ResourceClaimTemplate)},
+        classes=objects.of(dra.DeviceClass),
         nodes={item.metadata.name: item for item in objects.of(Node)},
         quotas=objects.of(ResourceQuota),
-        slices=objects.of(ResourceSlice),
-        taint_rules=objects.of(DeviceTaintRule),
+        slices=objects.of(dra.ResourceSlice),
+        taint_rules=objects.of(dra.DeviceTaintRule),
         events=sorted(events, key=_time),
         unread=frozenset(objects.unread),
         partly_read=frozenset(objects.partly_read),
     )
 
 
-def _key(named: ResourceClaim | ResourceClaimTemplate) -> ClaimKey:
+def _key(named: dra.ResourceClaim | dra.ResourceClaimTemplate) -> ClaimKey:
     return ClaimKey(pod_claims.namespace_of(named), named.metadata.name)
 
 
 def _is_about(event: CoreEvent, pod: Pod) -> bool:
     about = event.involved_object
-    if about.uid and pod.metadata.uid:
-        return about.uid == pod.metadata.uid
     metadata = pod.metadata
+    if about.uid and metadata.uid:
+        return about.uid == metadata.uid
     return (about.kind, about.namespace, about.name) == ("Pod", metadata.namespace, metadata.name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import itertools
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -49,10 +49,8 @@ class ClaimHistory(NamedTuple):
 async def read(session: Session) -> ClaimHistory:
     newest = int((await _page(session, kinds.RESOURCE_CLAIM)).resource_version)
     oldest = await _oldest(session, newest)
-    first = [
-        msgspec.json.decode(item)
-        for item in (await _page(session, kinds.RESOURCE_CLAIM, oldest)).items
-    ]
+    page = await _page(session, kinds.RESOURCE_CLAIM, oldest)
+    first = [msgspec.json.decode(item) for item in page.items]
     changes = [change async for change in _changes(session, first, oldest, newest)]
     return ClaimHistory(oldest, await time_of(session, oldest), first, changes)
 
@@ -62,9 +60,7 @@ async def _page(session: Session, kind: Kind, revision: int = 0, limit: int = 0)
     query = [("resourceVersion", str(revision)), ("resourceVersionMatch", "Exact")]
     query = (query if revision else []) + ([("limit", str(limit))] if limit else [])
     path = api_client.collection_path(kind, "")
-    response = await session.client.raw(Request("GET", path, tuple(query), {"accept": JSON}))
-    if response.status >= 400:
-        raise api_client.error_of(response)
+    response = await session.client.send(Request("GET", path, tuple(query), {"accept": JSON}))
     return msgspec.json.decode(response.body, type=ListPage)
 
 
@@ -113,12 +109,8 @@ async def time_of(session: Session, revision: int) -> str:
         page = await _page(session, kinds.LEASE, revision)
     except errors.StatusError:
         return ""
-    leases = [msgspec.json.decode(item) for item in page.items]
-    return max((_renewed(lease.get("spec") or {}) for lease in leases), default="")
-
-
-def _renewed(spec: Mapping[str, Any]) -> str:
-    return str(spec.get("renewTime") or "")
+    specs = [msgspec.json.decode(item).get("spec") or {} for item in page.items]
+    return max((str(spec.get("renewTime") or "") for spec in specs), default="")
 
 
 def _uid(claim: JsonObject) -> str:
@@ -287,9 +279,8 @@ def _end(change: ClaimRevision, later: Iterable[ClaimRevision]) -> dict[str, Any
         for version in later
         if version.before and _uid(version.before) == _uid(before)
     )
-    last_write = max(
-        _last_reported(version or {}) for version in (before, change.after, next(following, None))
-    )
+    versions = (before, change.after, next(following, None))
+    last_write = max(_last_reported(version or {}) for version in versions)
     is_about = last_write <= _last_written(before)
     return {"until": last_write, "until_is_about": is_about, "until_revision": change.revision}
 

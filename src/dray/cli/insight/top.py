@@ -90,20 +90,16 @@ def _classes(objects: ClusterObjects) -> Iterator[ClassLine]:
 def _waiting_claims(waiting: Sequence[ResourceClaim], pods: Sequence[Pod]) -> Iterator[Waiting]:
     users = {(pod.metadata.namespace, name): pod for pod in pods for name in _claim_names(pod)}
     for claim in waiting:
-        metadata = claim.metadata
-        user = users.get((metadata.namespace, metadata.name))
+        user = users.get(claim.key)
         reason = "no pod uses it" if user is None else _reason(user)
-        created = metadata.creation_timestamp or ""
-        yield Waiting(metadata.namespace, metadata.name, created, reason)
+        created = claim.metadata.creation_timestamp or ""
+        yield Waiting(*claim.key, created, reason)
 
 
 def _claim_names(pod: Pod) -> Iterator[str]:
-    for source in pod.spec.resource_claims:
-        if source.resource_claim_name:
-            yield source.resource_claim_name
-    for status in pod.status.resource_claim_statuses:
-        if status.resource_claim_name:
-            yield status.resource_claim_name
+    written = (source.resource_claim_name for source in pod.spec.resource_claims)
+    made = (status.resource_claim_name for status in pod.status.resource_claim_statuses)
+    return filter(None, (*written, *made))
 
 
 def _waiting_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
@@ -168,12 +164,8 @@ def text(seen: Overview) -> str:
 def _class_lines(classes: Sequence[ClassLine]) -> list[str]:
     header = ["CLASS", "DEVICES", *(state.upper() for state in STATES)]
     rows = [
-        [
-            device_class.name,
-            str(device_class.devices),
-            *(str(device_class.states.get(s, 0)) for s in STATES),
-        ]
-        for device_class in classes
+        [line.name, str(line.devices), *(str(line.states.get(state, 0)) for state in STATES)]
+        for line in classes
     ]
     return tables.aligned([header, *rows])
 

@@ -10,13 +10,7 @@ import click
 from dray.api import features as gates
 from dray.cli.command_errors import DrayCommand
 from dray.cli.inputs import cluster_objects, manifests
-from dray.cli.lint import (
-    findings,
-    fixes,
-    object_checks,
-    reference_checks,
-    source_documents,
-)
+from dray.cli.lint import findings, fixes, object_checks, reference_checks, source_documents
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.source_documents import Document, NotYaml
 from dray.cli.session import connection
@@ -45,14 +39,12 @@ def lint(
         try:
             documents = list(source_documents.documents(file, text))
         except NotYaml as error:
-            problems.append(
-                Finding(file, error.line, Severity.ERROR, "not-yaml", f"not YAML: {error.problem}")
-            )
+            message = f"not YAML: {error.problem}"
+            problems.append(Finding(file, error.line, Severity.ERROR, "not-yaml", message))
             continue
         all_documents += documents
-        problems += [
-            finding for document in documents for finding in object_checks.check(document, features)
-        ]
+        for document in documents:
+            problems += object_checks.check(document, features)
     problems += reference_checks.check(all_documents, objects)
     findings.show(problems, form, aside=fix and manifests.STANDARD_INPUT in files)
     _conclude(problems, len(all_documents), form, strict)
@@ -61,8 +53,7 @@ def lint(
 def _fixed(file: str, text: str) -> str:
     """Rewrite a file in place, or standard input to standard output. Returns the new text."""
     try:
-        documents = list(source_documents.documents(file, text))
-        changed = fixes.fixed(text, documents)
+        changed = fixes.fixed(text, list(source_documents.documents(file, text)))
     except NotYaml:
         return text
     if file == manifests.STANDARD_INPUT_NAME:

@@ -8,7 +8,7 @@ from typing import Any
 from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.lint import pod_specs
-from dray.cli.lint.findings import Finding, Severity
+from dray.cli.lint.findings import Finding
 from dray.cli.lint.source_documents import Document
 from dray.explain.selectors import spelling
 
@@ -30,9 +30,8 @@ def requests(documents: Iterable[Document], objects: ClusterObjects | None) -> R
         by_object[key] = {request.name for request in template.spec.spec.devices.requests}
     for document in documents:
         if document.kind in SOURCES:
-            path = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
-            written = pod_specs.at(document.value, f"{path}.requests")
-            names = {str(object_.get("name")) for object_ in _objects(written)}
+            path = f"{pod_specs.DEVICES[document.kind]}.requests"
+            names = {str(request.get("name")) for request in _objects(document.value, path)}
             by_object[document.kind, document.namespace, document.name] = names
     return by_object
 
@@ -43,26 +42,25 @@ def check(document: Document, by_object: Requests) -> Iterator[Finding]:
     spec = pod_specs.at(document.value, path)
     offered = {
         str(entry.get("name")): _requests_of(document, entry, by_object)
-        for entry in _objects(pod_specs.at(spec, "resourceClaims"))
+        for entry in _objects(spec, "resourceClaims")
     }
     used = set()
     for where, container in pod_specs.containers(spec):
-        for number, entry in enumerate(_objects(pod_specs.at(container, "resources.claims"))):
+        for number, entry in enumerate(_objects(container, "resources.claims")):
             used.add(str(entry.get("name")))
             place = f"{path}.{where}.resources.claims[{number}].request"
             yield from _request(document, place, entry, offered)
     for number, name in enumerate(offered):
         if name not in used:
-            line = document.line_of(f"{path}.resourceClaims[{number}]")
             message = f"no container uses the claim {name}; its devices would be held for nothing"
-            advice = (
-                f"Add to the container that needs it: resources: {{claims: [{{name: {name}}}]}}"
-            )
-            yield Finding(document.file, line, Severity.WARNING, "unused-claim", message, advice)
+            field = f"resources: {{claims: [{{name: {name}}}]}}"
+            advice = f"Add to the container that needs it: {field}"
+            place = f"{path}.resourceClaims[{number}]"
+            yield document.warning(place, "unused-claim", message, advice)
 
 
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+def _objects(value: Any, path: str) -> list[dict[str, Any]]:
+    return [item for item in pod_specs.items_at(value, path) if isinstance(item, dict)]
 
 
 def _requests_of(document: Document, entry: dict[str, Any], by_object: Requests) -> set[str] | None:
@@ -82,5 +80,4 @@ def _request(
     close = spelling.similar(requested, names)
     advice = f"Did you mean {close[0]}?" if close else f"It has: {', '.join(sorted(names))}"
     message = f"{place}: the claim {entry.get('name')} has no request {requested}"
-    line = document.line_of(place)
-    yield Finding(document.file, line, Severity.ERROR, "unknown-request", message, advice)
+    yield document.error(place, "unknown-request", message, advice)

@@ -11,11 +11,12 @@ import itertools
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from dray.api import kinds
 from dray.api.types.dra import DeviceClass
 from dray.api.types.meta import JsonObject
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.lint import pod_specs
-from dray.cli.lint.findings import Finding, Severity
+from dray.cli.lint.findings import Finding
 from dray.cli.lint.source_documents import Document
 from dray.cli.output import serialization
 
@@ -53,13 +54,12 @@ def check(document: Document, by_resource: Classes) -> Iterator[Finding]:
     taken = {str(pod_specs.at(claim, "name")) for claim in claims or ()}
     for use in _uses(pod_spec, by_resource):
         where = f"{pod_specs.POD_SPECS[document.kind]}.{use.path}.resources.limits"
-        line = document.line_of(f"{where}[{use.resource}]")
         class_name = by_resource[use.resource]
         message = f"{use.resource}: {use.amount} could be a claim of class {class_name}"
         name = _free_name(use.resource.rpartition("/")[2].replace(".", "-").lower(), taken)
         taken.add(name)
         advice = _advice(document, name, class_name, use.amount)
-        yield Finding(document.file, line, Severity.WARNING, "extended-resource", message, advice)
+        yield document.warning(f"{where}[{use.resource}]", "extended-resource", message, advice)
 
 
 def _uses(pod_spec: Any, by_resource: Classes) -> Iterator[_Use]:
@@ -88,17 +88,8 @@ def _advice(document: Document, claim: str, class_name: str, count: int) -> str:
 
 
 def _template(name: str, workload: JsonObject, device_class: str, count: int) -> JsonObject:
-    exactly: JsonObject = {"deviceClassName": device_class}
-    if count > 1:
-        exactly["count"] = count
-    metadata = {"name": name}
+    exactly = {"deviceClassName": device_class, **({"count": count} if count > 1 else {})}
     namespace = pod_specs.at(workload, "metadata.namespace")
-    if namespace:
-        metadata["namespace"] = namespace
-    request = {"name": "devices", "exactly": exactly}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": metadata,
-        "spec": {"spec": {"devices": {"requests": [request]}}},
-    }
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    spec = {"spec": {"devices": {"requests": [{"name": "devices", "exactly": exactly}]}}}
+    return {**kinds.RESOURCE_CLAIM_TEMPLATE.type_meta, "metadata": metadata, "spec": spec}

@@ -32,15 +32,12 @@ class Finding(NamedTuple):
 def show(findings: Iterable[Finding], form: str, *, aside: bool = False) -> None:
     """Print findings, to standard error if standard output belongs to something else."""
     shown = sorted(findings, key=lambda item: (item.file, item.line))
-    if form == "json":
-        click.echo(
-            serialization.write_json([item._asdict() for item in shown], indent=2), err=aside
-        )
-    elif form == "sarif":
-        click.echo(serialization.write_json(_sarif(shown), indent=2), err=aside)
-    else:
+    if form in _LINES:
         for finding in shown:
-            click.echo(_FORMS[form](finding), err=aside)
+            click.echo(_LINES[form](finding), err=aside)
+    else:
+        document = _sarif(shown) if form == "sarif" else [item._asdict() for item in shown]
+        click.echo(serialization.write_json(document, indent=2), err=aside)
 
 
 def _text(finding: Finding) -> str:
@@ -65,18 +62,13 @@ def _sarif(findings: Sequence[Finding]) -> dict[str, Any]:
     rules = [{"id": rule} for rule in sorted({finding.rule for finding in findings})]
     driver = {"name": "dray lint", "version": dray.__version__, "rules": rules}
     run = {"tool": {"driver": driver}, "results": list(map(_sarif_result, findings))}
-    return {
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [run],
-    }
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    return {"$schema": schema, "version": "2.1.0", "runs": [run]}
 
 
 def _sarif_result(finding: Finding) -> dict[str, Any]:
-    place = {
-        "artifactLocation": {"uri": finding.file},
-        "region": {"startLine": finding.line},
-    }
+    region = {"startLine": finding.line}
+    place = {"artifactLocation": {"uri": finding.file}, "region": region}
     return {
         "ruleId": finding.rule,
         "level": finding.severity.value,
@@ -85,5 +77,5 @@ def _sarif_result(finding: Finding) -> dict[str, Any]:
     }
 
 
-_FORMS = {"text": _text, "github": _github}
+_LINES = {"text": _text, "github": _github}
 FORMS = ("text", "json", "github", "sarif")

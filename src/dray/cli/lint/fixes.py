@@ -17,7 +17,7 @@ from dray.api import kinds
 from dray.api.conversion import versions
 from dray.api.types.meta import JsonObject
 from dray.cli.inputs.manifests import Loader
-from dray.cli.lint import line_edits, object_checks
+from dray.cli.lint import line_edits, object_checks, pod_specs
 from dray.cli.lint.line_edits import Edit
 from dray.cli.lint.source_documents import Document
 from dray.cli.output import serialization
@@ -35,7 +35,7 @@ def fixed(text: str, documents: Sequence[Document]) -> str:
             continue
         edits = [
             *line_edits.version(document, lines, str(value["apiVersion"])),
-            *line_edits.exactly(document, lines, f"{_devices_path(document.kind)}.requests"),
+            *line_edits.exactly(document, lines, _requests_path(document.kind)),
         ]
         lines[document.start : _end(lines, document)] = _edited(document, lines, edits, value)
         changed = True
@@ -85,16 +85,10 @@ def rewritten(document: Document) -> JsonObject | None:
     return {**versions.to_storage(value), "apiVersion": newest}
 
 
+def _requests_path(kind: str) -> str:
+    return f"{pod_specs.DEVICES.get(kind, '')}.requests"
+
+
 def _has_flat_requests(value: JsonObject, kind: str) -> bool:
-    if kind not in ("ResourceClaim", "ResourceClaimTemplate"):
-        return False
-    spec = value.get("spec") or {}
-    devices = (spec.get("spec") or {} if kind.endswith("Template") else spec).get("devices") or {}
-    return any(
-        isinstance(request, dict) and "deviceClassName" in request
-        for request in devices.get("requests") or ()
-    )
-
-
-def _devices_path(kind: str) -> str:
-    return "spec.spec.devices" if kind == "ResourceClaimTemplate" else "spec.devices"
+    requests = pod_specs.items_at(value, _requests_path(kind))
+    return any(isinstance(item, dict) and "deviceClassName" in item for item in requests)

@@ -27,10 +27,8 @@ class Edit(NamedTuple):
 def applied(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
     """Return the lines after all edits. Of edits at one line, insertions must come first."""
     changed = list(lines)
-    numbered = enumerate(edits)
-    for _, edit in sorted(
-        numbered, key=lambda numbered_edit: (numbered_edit[1].start, numbered_edit[0]), reverse=True
-    ):
+    # From the end, so that the line numbers of the others stay right.
+    for edit in sorted(edits, key=lambda edit: edit.start)[::-1]:
         changed[edit.start : edit.end] = edit.lines
     return changed
 

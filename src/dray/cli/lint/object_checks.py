@@ -15,7 +15,7 @@ from dray.api.features import Features
 from dray.api.kinds import Kind
 from dray.api.strategies import kind_strategies
 from dray.cli.lint import hints
-from dray.cli.lint.findings import Finding, Severity
+from dray.cli.lint.findings import Finding
 from dray.cli.lint.source_documents import Document
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated.fleet_file import FleetBlueprint, FleetError
@@ -30,7 +30,7 @@ _GENERATED = "xxxxx"
 def check(document: Document, features: Features) -> Iterator[Finding]:
     """Yield every finding about one object."""
     if not isinstance(document.value, dict):
-        yield _finding(document, "", "not-an-object", "an object is expected here")
+        yield document.error("", "not-an-object", "an object is expected here")
         return
     kind = kind_of(document)
     if kind is None:
@@ -41,7 +41,7 @@ def check(document: Document, features: Features) -> Iterator[Finding]:
         served = ", ".join(kinds.api_version(group, name) for name in kind.versions)
         message = f"{document.kind} is not served as {document.api_version}"
         advice = f"Write apiVersion: {served}"
-        yield _finding(document, "apiVersion", "unknown-version", message, advice)
+        yield document.error("apiVersion", "unknown-version", message, advice)
         return
     yield from _outdated(document, kind, version)
     schema_type = kind.in_version(version).schema_type
@@ -56,24 +56,16 @@ def _field_finding(document: Document, schema_type: str, problem: FieldProblem) 
     if problem.kind == "unknown" and problem.path.endswith(f".{expansion.FIELD}"):
         message = f"{problem.path}: only dray's API server understands this field"
         words = "Elsewhere, ask for a class of partitions, or for one with firstAvailable."
-        rule = "partition-request"
-        return _finding(document, problem.path, rule, message, words, Severity.WARNING)
+        return document.warning(problem.path, "partition-request", message, words)
+    is_located = problem.path in problem.message
+    message = problem.message if is_located else f"{problem.path}: {problem.message}"
     words = hints.on_problem(schema_type, problem, document)
-    rule = f"{problem.kind}-field"
-    return _finding(document, problem.path, rule, _message(problem), words)
+    return document.error(problem.path, f"{problem.kind}-field", message, words)
 
 
 def kind_of(document: Document) -> Kind | None:
     group, _ = kinds.parse_api_version(document.api_version)
     return kinds.by_kind(group, document.kind)
-
-
-def _message(problem: FieldProblem) -> str:
-    return (
-        problem.message
-        if problem.path in problem.message
-        else (f"{problem.path}: {problem.message}")
-    )
 
 
 def _is_fleet(document: Document) -> bool:
@@ -86,15 +78,13 @@ def _fleet(document: Document) -> Iterator[Finding]:
         described = msgspec.convert(document.value, FleetBlueprint)
         list(fleets.build(described, name=document.file).pools())
     except (msgspec.ValidationError, FleetError) as error:
-        yield _finding(
-            document, "", "fleet", str(error), "See one that works: dray fleet show h100"
-        )
+        yield document.error("", "fleet", str(error), "See one that works: dray fleet show h100")
 
 
 def _unknown_kind(document: Document) -> Iterator[Finding]:
     if not document.api_version or not document.kind:
         missing = "apiVersion" if not document.api_version else "kind"
-        yield _finding(document, "", "no-type", f"the object has no {missing}")
+        yield document.error("", "no-type", f"the object has no {missing}")
         return
     group, _ = kinds.parse_api_version(document.api_version)
     if group == "resource.k8s.io":
@@ -102,7 +92,7 @@ def _unknown_kind(document: Document) -> Iterator[Finding]:
         close = spelling.similar(document.kind, kind_names)
         advice = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(kind_names)}"
         message = f"{group} has no kind {document.kind}"
-        yield _finding(document, "kind", "unknown-kind", message, advice)
+        yield document.error("kind", "unknown-kind", message, advice)
 
 
 def _outdated(document: Document, kind: Kind, version: str) -> Iterator[Finding]:
@@ -110,9 +100,7 @@ def _outdated(document: Document, kind: Kind, version: str) -> Iterator[Finding]
     if document.api_version != newest and kind.group == "resource.k8s.io":
         message = f"{document.api_version} is outdated: {document.kind} is {newest}"
         advice = "dray lint --fix rewrites it."
-        yield _finding(
-            document, "apiVersion", "outdated-version", message, advice, Severity.WARNING
-        )
+        yield document.warning("apiVersion", "outdated-version", message, advice)
 
 
 def _invalid(document: Document, kind: Kind, version: str, features: Features) -> Iterator[Finding]:
@@ -123,13 +111,11 @@ def _invalid(document: Document, kind: Kind, version: str, features: Features) -
     if (stored.get("spec") or {}).get("template"):
         # Jobs get their selector from the server.
         kind_strategies.of(kind).prepare_create(stored)
-    newest = kind.preferred
-    struct = rules.struct_of(kind.kind)
-    written = canonical.prune_nulls(canonical.write(newest.schema_type, stored))
-    value = msgspec.convert(written, struct)
+    written = canonical.prune_nulls(canonical.write(kind.preferred.schema_type, stored))
+    value = msgspec.convert(written, rules.struct_of(kind.kind))
     for error in rules.validate_create(kind.kind, value, features, version):
         words = hints.on_error(error, document, features)
-        yield _finding(document, error.field, "invalid", error.message, words)
+        yield document.error(error.field, "invalid", error.message, words)
 
 
 def _fill_metadata(stored: dict[str, Any], kind: Kind) -> None:
@@ -139,15 +125,3 @@ def _fill_metadata(stored: dict[str, Any], kind: Kind) -> None:
         metadata.setdefault("namespace", "default")
     if "name" not in metadata and metadata.get("generateName"):
         metadata["name"] = metadata["generateName"] + _GENERATED
-
-
-def _finding(
-    document: Document,
-    path: str,
-    rule: str,
-    message: str,
-    advice: str = "",
-    severity: Severity = Severity.ERROR,
-) -> Finding:
-    line = document.line_of(path)
-    return Finding(document.file, line, severity, rule, message, advice)

@@ -1,4 +1,4 @@
-"""Finds pod specs in manifests: of Pods, and in the templates of workloads."""
+"""Finds parts of manifests: pod specs, also in the templates of workloads, and requests."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ POD_SPECS: Mapping[str, str] = {
     "Job": "spec.template.spec",
     "CronJob": "spec.jobTemplate.spec.template.spec",
 }
+DEVICES: Mapping[str, str] = {
+    "ResourceClaim": "spec.devices",
+    "ResourceClaimTemplate": "spec.spec.devices",
+}
+"""The path of the requests and constraints in the kinds that have them."""
 CONTAINERS = ("initContainers", "containers")
 
 
@@ -24,10 +29,15 @@ def at(value: Any, path: str) -> Any:
     return value
 
 
+def items_at(value: Any, path: str) -> list[Any]:
+    """Return the list at a path of names; an empty one if there is none."""
+    items = at(value, path)
+    return items if isinstance(items, list) else []
+
+
 def containers(pod_spec: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the containers of a pod spec, with their paths below it; skips malformed ones."""
     for field in CONTAINERS:
-        entries = pod_spec.get(field) if isinstance(pod_spec, dict) else None
-        for number, entry in enumerate(entries if isinstance(entries, list) else ()):
+        for number, entry in enumerate(items_at(pod_spec, field)):
             if isinstance(entry, dict):
                 yield f"{field}[{number}]", entry

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from dray.api.types.dra import (
-    ALLOCATION_RESULTS_MAX_SIZE,
-    DeviceClass,
-    ResourceClaim,
-    ResourceClaimTemplate,
-)
+from dray.api.types import dra
 from dray.api.well_known import ADMIN_ACCESS_LABEL, NO_EXECUTE
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.insight import selector_report
 from dray.cli.lint import container_claims, extended_resources, pod_specs
 from dray.cli.lint.container_claims import CLAIM, SOURCES, TEMPLATE
-from dray.cli.lint.findings import Finding, Severity
+from dray.cli.lint.findings import Finding
 from dray.cli.lint.source_documents import Document
 from dray.explain.selectors import spelling
 
@@ -47,19 +42,19 @@ def _names(documents: Iterable[Document], objects: ClusterObjects | None) -> Nam
         if document.kind in by_kind:
             by_kind[document.kind].add((document.namespace, document.name))
     if objects is not None:
-        by_kind[CLAIM] |= set(map(_name, objects.of(ResourceClaim)))
-        by_kind[TEMPLATE] |= set(map(_name, objects.of(ResourceClaimTemplate)))
+        by_kind[CLAIM] |= set(map(_name, objects.of(dra.ResourceClaim)))
+        by_kind[TEMPLATE] |= set(map(_name, objects.of(dra.ResourceClaimTemplate)))
     return by_kind
 
 
-def _name(value: ResourceClaim | ResourceClaimTemplate) -> tuple[str, str]:
+def _name(value: dra.ResourceClaim | dra.ResourceClaimTemplate) -> tuple[str, str]:
     return value.metadata.namespace or "default", value.metadata.name
 
 
 def _pod(document: Document, names: Names, objects: ClusterObjects | None) -> Iterator[Finding]:
     path = pod_specs.POD_SPECS[document.kind]
-    claims = pod_specs.at(document.value, f"{path}.resourceClaims")
-    for number, entry in enumerate(claims if isinstance(claims, list) else ()):
+    claims = pod_specs.items_at(document.value, f"{path}.resourceClaims")
+    for number, entry in enumerate(claims):
         for kind, field in SOURCES.items():
             name = entry.get(field) if isinstance(entry, dict) else None
             if isinstance(name, str):
@@ -79,25 +74,23 @@ def _reference(
     if (document.namespace, name) in names[kind]:
         return
     other = CLAIM if kind == TEMPLATE else TEMPLATE
-    line = document.line_of(path)
     if (document.namespace, name) in names[other]:
         message = f"{path}: {name} is a {other}, not a {kind}"
         advice = f"Write {SOURCES[other]}: {name}"
-        yield Finding(document.file, line, Severity.ERROR, "claim-or-template", message, advice)
+        yield document.error(path, "claim-or-template", message, advice)
         return
     elsewhere = sorted(space for space, existing in names[kind] if existing == name)
     if elsewhere:
         message = f"{path}: {kind} {name} is in namespace {elsewhere[0]}, not {document.namespace}"
         advice = "A pod and its claims are in one namespace."
-        yield Finding(document.file, line, Severity.ERROR, "other-namespace", message, advice)
+        yield document.error(path, "other-namespace", message, advice)
         return
     where = objects.source if objects else "these files"
-    close = spelling.similar(
-        name, (existing for space, existing in names[kind] if space == document.namespace)
-    )
+    beside = (existing for space, existing in names[kind] if space == document.namespace)
+    close = spelling.similar(name, beside)
     advice = f"Did you mean {close[0]}?" if close else ""
     message = f"{path}: there is no {kind} {name} in {where}; the pod would wait for it"
-    yield Finding(document.file, line, Severity.WARNING, "missing-claim", message, advice)
+    yield document.warning(path, "missing-claim", message, advice)
 
 
 def _counts(document: Document) -> Iterator[Finding]:
@@ -109,13 +102,12 @@ def _counts(document: Document) -> Iterator[Finding]:
     ]
     valid = [(path, count) for path, count in counts if isinstance(count, int)]
     total = sum(count for _, count in valid)
-    if total > ALLOCATION_RESULTS_MAX_SIZE:
-        path = max(valid, key=lambda pair: pair[1])[0]
-        limit = f"a claim can have {ALLOCATION_RESULTS_MAX_SIZE}"
-        message = f"{path}.count: {total} devices are asked for; {limit}"
-        line = document.line_of(f"{path}.count")
+    limit = dra.ALLOCATION_RESULTS_MAX_SIZE
+    if total > limit:
+        path = f"{max(valid, key=lambda pair: pair[1])[0]}.count"
+        message = f"{path}: {total} devices are asked for; a claim can have {limit}"
         advice = "It could be created, but never allocated."
-        yield Finding(document.file, line, Severity.WARNING, "too-many-devices", message, advice)
+        yield document.warning(path, "too-many-devices", message, advice)
 
 
 def _tolerations(document: Document) -> Iterator[Finding]:
@@ -124,34 +116,26 @@ def _tolerations(document: Document) -> Iterator[Finding]:
     devicetainteviction's claimEvictionTime considers only tolerations with effect NoExecute.
     """
     for path, request in _device_requests(document):
-        tolerations = request.get("tolerations")
-        effects = [
-            toleration.get("effect") or ""
-            for toleration in (tolerations if isinstance(tolerations, list) else ())
-            if isinstance(toleration, dict)
-        ]
+        tolerations = pod_specs.items_at(request, "tolerations")
+        effects = [item.get("effect") or "" for item in tolerations if isinstance(item, dict)]
         if "" in effects and NO_EXECUTE not in effects:
             where = f"{path}.tolerations[{effects.index('')}]"
             message = f"{where}: without an effect it does not keep pods from being evicted"
             advice = "Add one with effect: NoExecute if they are to stay."
-            line, rule = document.line_of(where), "toleration-without-effect"
-            yield Finding(document.file, line, Severity.WARNING, rule, message, advice)
+            yield document.warning(where, "toleration-without-effect", message, advice)
 
 
 def _admin_access(document: Document, documents: Iterable[Document]) -> Iterator[Finding]:
     """Find admin access in namespaces without the label that allows it."""
-    labels: dict[str, Any] = {}
-    for item in documents:
-        if item.kind == "Namespace" and item.name == document.namespace:
-            labels = item.metadata.get("labels") or {}
-    if labels.get(ADMIN_ACCESS_LABEL) == "true":
+    namespaces = [item for item in documents if item.kind == "Namespace"]
+    own = [item.metadata for item in namespaces if item.name == document.namespace]
+    if own and (own[-1].get("labels") or {}).get(ADMIN_ACCESS_LABEL) == "true":
         return
     for path, request in _device_requests(document):
         if request.get("adminAccess"):
             message = f"{path}.adminAccess: is refused unless the namespace allows it"
             advice = f"Label it: {document.namespace} {ADMIN_ACCESS_LABEL}=true"
-            line = document.line_of(f"{path}.adminAccess")
-            yield Finding(document.file, line, Severity.WARNING, "admin-access", message, advice)
+            yield document.warning(f"{path}.adminAccess", "admin-access", message, advice)
 
 
 def _requests(
@@ -160,31 +144,29 @@ def _requests(
     """Find classes that do not exist, and selectors that match no device."""
     if objects is None:
         return
-    classes = {item.metadata.name for item in objects.of(DeviceClass)}
+    classes = {item.metadata.name for item in objects.of(dra.DeviceClass)}
     classes |= {item.name for item in documents if item.kind == "DeviceClass"}
     for path, request in _device_requests(document):
         name = request.get("deviceClassName")
         if isinstance(name, str) and name not in classes:
             close = spelling.similar(name, classes)
-            advice = f"Did you mean {close[0]}?" if close else f"There are: {_some(classes)}"
+            existing = ", ".join(sorted(classes)[:5]) or "none"
+            advice = f"Did you mean {close[0]}?" if close else f"There are: {existing}"
             message = f"{path}.deviceClassName: there is no DeviceClass {name} in {objects.source}"
-            line = document.line_of(f"{path}.deviceClassName")
-            yield Finding(document.file, line, Severity.WARNING, "missing-class", message, advice)
+            yield document.warning(f"{path}.deviceClassName", "missing-class", message, advice)
         yield from _selectors(document, path, request, objects)
 
 
 def _device_requests(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the paths with a class and selectors, as every API version writes them."""
-    root = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
-    requests = pod_specs.at(document.value, f"{root}.requests")
-    for number, request in enumerate(requests if isinstance(requests, list) else ()):
+    root = f"{pod_specs.DEVICES[document.kind]}.requests"
+    for number, request in enumerate(pod_specs.items_at(document.value, root)):
         if not isinstance(request, dict):
             continue
-        path = f"{root}.requests[{number}]"
+        path = f"{root}[{number}]"
         exact = request.get("exactly")
         yield (f"{path}.exactly", exact) if isinstance(exact, dict) else (path, request)
-        alternatives = request.get("firstAvailable")
-        for place, alternative in enumerate(alternatives if isinstance(alternatives, list) else ()):
+        for place, alternative in enumerate(pod_specs.items_at(request, "firstAvailable")):
             if isinstance(alternative, dict):
                 yield f"{path}.firstAvailable[{place}]", alternative
 
@@ -192,8 +174,7 @@ def _device_requests(document: Document) -> Iterator[tuple[str, dict[str, Any]]]
 def _selectors(
     document: Document, path: str, request: dict[str, Any], objects: ClusterObjects
 ) -> Iterator[Finding]:
-    selectors = request.get("selectors")
-    for number, selector in enumerate(selectors if isinstance(selectors, list) else ()):
+    for number, selector in enumerate(pod_specs.items_at(request, "selectors")):
         place = f"{path}.selectors[{number}].cel.expression"
         expression = pod_specs.at(selector, "cel.expression")
         if not isinstance(expression, str):
@@ -203,9 +184,4 @@ def _selectors(
             continue
         message = f"{place}: matches none of the {report.devices} devices in {objects.source}"
         advice = f"Did you mean: {report.rewrites[0]}" if report.rewrites else ""
-        line = document.line_of(place)
-        yield Finding(document.file, line, Severity.WARNING, "matches-nothing", message, advice)
-
-
-def _some(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)[:5]) or "none"
+        yield document.warning(place, "matches-nothing", message, advice)

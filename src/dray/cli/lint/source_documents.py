@@ -12,6 +12,7 @@ import yaml
 from dray.api.formats import gojson
 from dray.api.types.meta import JsonObject
 from dray.cli.inputs.manifests import Loader
+from dray.cli.lint.findings import Finding, Severity
 
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
@@ -66,6 +67,13 @@ class Document:
             else:
                 value = value.get(step) if isinstance(value, dict) else None
         return value
+
+    def error(self, path: str, rule: str, message: str, advice: str = "") -> Finding:
+        """Return a finding at the line of a field."""
+        return Finding(self.file, self.line_of(path), Severity.ERROR, rule, message, advice)
+
+    def warning(self, path: str, rule: str, message: str, advice: str = "") -> Finding:
+        return self.error(path, rule, message, advice)._replace(severity=Severity.WARNING)
 
     def line_of(self, path: str) -> int:
         """Return the line, from 1, of a field such as `spec.requests[0].name`, or of its parent.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -35,7 +36,7 @@ class OutputFormat(NamedTuple):
 def _parse(context: click.Context, parameter: click.Parameter, text: str) -> OutputFormat:
     name, _, argument = text.partition("=")
     if name == "jsonpath-file":
-        return OutputFormat("jsonpath", _file_text(argument))
+        return OutputFormat("jsonpath", file_text(argument))
     if name not in ("", "json", "yaml", "name", "wide", "table", "jsonpath"):
         raise click.BadParameter(f"{name!r} is none of {', '.join(FORMATS)}", context, parameter)
     if name == "jsonpath" and not argument:
@@ -44,10 +45,9 @@ def _parse(context: click.Context, parameter: click.Parameter, text: str) -> Out
     return OutputFormat(name, argument)
 
 
-def _file_text(path: str) -> str:
+def file_text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return Path(path).read_text("utf-8")
     except OSError as error:
         raise WrongUsage(f"{path}: cannot be read: {error.strerror}") from error
 
@@ -88,23 +88,18 @@ def rendered(document: Any, format: OutputFormat) -> str:
     return serialization.write_json(document, indent=4) + "\n"
 
 
-def show_names(kind: Kind, objects: Sequence[JsonObject]) -> None:
-    for object_ in objects:
-        click.echo(f"{resource_types.full_name(kind)}/{object_['metadata']['name']}")
-
-
 def show_change(kind: Kind, changed: JsonObject, verb: str, format: OutputFormat) -> None:
     """Report one written object: `resourceclaim.resource.k8s.io/x created`, or the object."""
     if format.name == "name":
-        show_names(kind, [changed])
+        click.echo(reference(kind, changed["metadata"]["name"]))
     elif format.is_table:
-        click.echo(f"{reference(kind, changed)} {verb}")
+        click.echo(f"{reference(kind, changed['metadata']['name'])} {verb}")
     else:
         show_document(presented(changed), format)
 
 
-def reference(kind: Kind, named: JsonObject) -> str:
-    return f"{resource_types.full_name(kind)}/{named['metadata']['name']}"
+def reference(kind: Kind, name: str) -> str:
+    return f"{resource_types.full_name(kind)}/{name}"
 
 
 def presented(document: JsonObject, *, managed_fields: bool = False) -> JsonObject:
@@ -118,9 +113,5 @@ def presented(document: JsonObject, *, managed_fields: bool = False) -> JsonObje
 
 def as_list(objects: Sequence[JsonObject]) -> JsonObject:
     """Return several objects as a List, as kubectl does."""
-    return {
-        "apiVersion": "v1",
-        "items": list(objects),
-        "kind": "List",
-        "metadata": {"resourceVersion": ""},
-    }
+    metadata = {"resourceVersion": ""}
+    return {"apiVersion": "v1", "items": list(objects), "kind": "List", "metadata": metadata}

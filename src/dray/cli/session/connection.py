@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
+from dray.api.kinds import Kind
 from dray.cli.session.resource_types import Resources
 from dray.client import kubeconfig as kubeconfigs
 from dray.client.api_client import Client
@@ -47,6 +48,10 @@ class Session:
     server: str
     resources: Resources
 
+    def namespace_of(self, kind: Kind) -> str:
+        """Return the namespace for names of a kind, "" for kinds without namespaces."""
+        return self.namespace if kind.namespaced else ""
+
 
 def options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --kubeconfig, --context and --namespace; the command receives them as `target`."""
@@ -56,9 +61,8 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--namespace", "-n", default="", help="Instead of the context's namespace.")
     @functools.wraps(function)
     def wrapped(kubeconfig: str, context: str, namespace: str, **rest: Any) -> Any:
-        all_namespaces = rest.pop("all_namespaces", False)
-        target = Target(kubeconfig, context, namespace, all_namespaces)
-        return function(target=target, **rest)
+        everywhere = rest.pop("all_namespaces", False)
+        return function(target=Target(kubeconfig, context, namespace, everywhere), **rest)
 
     return wrapped
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -15,9 +16,9 @@ from dray.api import kinds
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
 from dray.cli.command_errors import ObjectNotFound, WrongUsage
-from dray.client import api_client
 from dray.client.api_client import Client
 
+ROOTS = ("/api", "/apis")
 AGGREGATED = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -31,10 +32,8 @@ class Resources:
     async def all(self) -> list[Kind]:
         """Return every kind in every version: the core group and preferred versions first."""
         if self._kinds is None:
-            core, groups = await asyncio.gather(
-                _discover(self._client, "/api"), _discover(self._client, "/apis")
-            )
-            self._kinds = [*core, *groups]
+            found = await asyncio.gather(*(_discover(self._client, path) for path in ROOTS))
+            self._kinds = list(itertools.chain(*found))
         return self._kinds
 
     async def preferred(self) -> list[Kind]:
@@ -59,11 +58,7 @@ class Resources:
         """Return the kind of an object's apiVersion and kind. Raises ObjectNotFound."""
         group, version = kinds.parse_api_version(api_version)
         served = await self.all()
-        same_group = [
-            candidate
-            for candidate in served
-            if (candidate.group, candidate.kind) == (group, kind_name)
-        ]
+        same_group = [kind for kind in served if (kind.group, kind.kind) == (group, kind_name)]
         for kind in same_group:
             if kind.versions[0] == version:
                 return kind
@@ -88,8 +83,7 @@ def _unknown(name: str, served: Iterable[Kind]) -> ObjectNotFound:
     words = {word for kind in served for word in (kind.plural, kind.singular)}
     close = difflib.get_close_matches(name.lower(), words, n=1)
     advice = f"Did you mean {close[0]}?" if close else "See them all: dray api-resources"
-    message = f'the server doesn\'t have a resource type "{name}"'
-    return ObjectNotFound(message, advice)
+    return ObjectNotFound(f'the server doesn\'t have a resource type "{name}"', advice)
 
 
 def _unknown_version(api_version: str, kind_name: str, same_group: list[Kind]) -> ObjectNotFound:
@@ -102,9 +96,7 @@ def _unknown_version(api_version: str, kind_name: str, same_group: list[Kind]) -
 
 
 async def _discover(client: Client, path: str) -> list[Kind]:
-    response = await client.raw(Request("GET", path, headers={"accept": f"{AGGREGATED},{JSON}"}))
-    if response.status >= 400:
-        raise api_client.error_of(response)
+    response = await client.send(Request("GET", path, headers={"accept": f"{AGGREGATED},{JSON}"}))
     document = msgspec.json.decode(response.body)
     if document.get("kind") == "APIGroupDiscoveryList":
         return list(_aggregated(document))
@@ -116,16 +108,9 @@ def _aggregated(document: dict[str, Any]) -> Iterator[Kind]:
         name = group.get("metadata", {}).get("name", "")
         for version in group.get("versions") or ():
             for resource in version.get("resources") or ():
-                yield Kind(
-                    name,
-                    resource.get("responseKind", {}).get("kind", ""),
-                    resource["resource"],
-                    namespaced=resource.get("scope") == "Namespaced",
-                    versions=(version["version"],),
-                    short_names=tuple(resource.get("shortNames") or ()),
-                    categories=tuple(resource.get("categories") or ()),
-                    verbs=tuple(resource.get("verbs") or ()),
-                )
+                kind = resource.get("responseKind", {}).get("kind", "")
+                where = (name, kind, resource["resource"], version["version"])
+                yield _kind(*where, resource.get("scope") == "Namespaced", resource)
 
 
 async def _one_by_one(client: Client, document: dict[str, Any]) -> list[Kind]:
@@ -153,16 +138,23 @@ def _listed(group_version: str, document: dict[str, Any]) -> Iterator[Kind]:
     group, version = kinds.parse_api_version(group_version)
     for resource in document.get("resources") or ():
         if "/" not in resource["name"]:
-            yield Kind(
-                group,
-                resource["kind"],
-                resource["name"],
-                namespaced=resource["namespaced"],
-                versions=(version,),
-                short_names=tuple(resource.get("shortNames") or ()),
-                categories=tuple(resource.get("categories") or ()),
-                verbs=tuple(resource.get("verbs") or ()),
-            )
+            where = (group, resource["kind"], resource["name"], version)
+            yield _kind(*where, resource["namespaced"], resource)
+
+
+def _kind(
+    group: str, kind: str, plural: str, version: str, namespaced: bool, resource: dict[str, Any]
+) -> Kind:
+    return Kind(
+        group,
+        kind,
+        plural,
+        namespaced=namespaced,
+        versions=(version,),
+        short_names=tuple(resource.get("shortNames") or ()),
+        categories=tuple(resource.get("categories") or ()),
+        verbs=tuple(resource.get("verbs") or ()),
+    )
 
 
 class ObjectArgument(NamedTuple):

@@ -10,7 +10,6 @@ import msgspec
 from dray.api import features
 from dray.api.features import Features
 from dray.api.http_messages import Request
-from dray.client import api_client
 from dray.client.api_client import Client
 
 
@@ -38,7 +37,5 @@ class ServerVersion:
 
 
 async def read(client: Client) -> ServerVersion:
-    response = await client.raw(Request("GET", "/version", headers={"accept": "application/json"}))
-    if response.status >= 400:
-        raise api_client.error_of(response)
+    response = await client.send(Request("GET", "/version", headers={"accept": "application/json"}))
     return ServerVersion(msgspec.json.decode(response.body))

@@ -132,9 +132,7 @@ async def _send(
     headers = {"accept": http_messages.JSON, "content-type": content_type}
     body = msgspec.json.encode(document)
     request = http_messages.Request(method, path, tuple(query), headers, body)
-    response = await session.client.raw(request)
-    if response.status >= 400:
-        raise api_client.error_of(response)
+    response = await session.client.send(request)
     changed: JsonObject = msgspec.json.decode(response.body)
     return changed
 

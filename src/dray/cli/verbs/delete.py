@@ -16,9 +16,7 @@ from dray.cli.output import formats
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
-from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import listing
-from dray.client.api_client import ObjectSelection
 
 POLL_SECONDS = 0.2
 
@@ -58,16 +56,17 @@ def delete(
         options["gracePeriodSeconds"] = grace_period
 
     async def body(session: Session) -> None:
-        meant = await _meant(session, what, files, selector, every)
         gone = []
-        for kind, name, namespace in meant:
+        for kind, name, namespace in await _meant(session, what, files, selector, every):
             try:
                 deleted = await session.client.delete(kind, name, namespace, options)
             except errors.NotFound:
                 if ignore_not_found:
                     continue
                 raise
-            _report(kind, name, format)
+            described = resource_types.full_name(kind)
+            is_name = format.name == "name"
+            click.echo(f"{described}/{name}" if is_name else f'{described} "{name}" deleted')
             gone.append((kind, name, namespace, _uid(deleted)))
         if wait:
             with progress.shown("Waiting until they are gone"):
@@ -85,34 +84,9 @@ async def _meant(
         own = manifest.document.get("metadata", {}).get("namespace") or session.namespace
         targets.append((kind, manifest.name, own if kind.namespaced else ""))
     if what:
-        references = await resource_types.resolve(what, session.resources)
-        if not selector and not every:
-            resource_types.require_names(references, "delete")
-        for reference in references:
-            targets += await _of_reference(session, reference, selector)
+        for kind, name in await listing.named_objects(session, what, "delete", selector, every):
+            targets.append((kind, name, session.namespace_of(kind)))
     return targets
-
-
-async def _of_reference(
-    session: Session, reference: ObjectArgument, selector: str
-) -> list[tuple[Kind, str, str]]:
-    kind = reference.kind
-    namespace = session.namespace if kind.namespaced else ""
-    if reference.name:
-        return [(kind, reference.name, namespace)]
-    listed = await listing.listed(session, kind, ObjectSelection(namespace, selector))
-    return [
-        (kind, item["metadata"]["name"], item["metadata"].get("namespace", "")) for item in listed
-    ]
-
-
-def _report(kind: Kind, name: str, format: OutputFormat) -> None:
-    named = {"metadata": {"name": name}}
-    if format.name == "name":
-        formats.show_names(kind, [named])
-    else:
-        group = f".{kind.group}" if kind.group else ""
-        click.echo(f'{kind.singular}{group} "{name}" deleted')
 
 
 def _uid(response: JsonObject) -> str:

@@ -39,11 +39,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
 @click.option("--selector", "-l", default="", help="Those with these labels.")
 @click.option("--show-events/--no-show-events", default=True, help="Also what happened to it.")
 def describe(
-    target: Target,
-    what: tuple[str, ...],
-    files: tuple[str, ...],
-    selector: str,
-    show_events: bool,
+    target: Target, what: tuple[str, ...], files: tuple[str, ...], selector: str, show_events: bool
 ) -> None:
     """Show everything about objects: TYPE [NAME…] or TYPE/NAME…."""
     if not what and not files:
@@ -72,8 +68,7 @@ def describe(
 async def _documents(
     session: Session, reference: ObjectArgument, selector: str
 ) -> list[JsonObject]:
-    kind = reference.kind
-    namespace = session.namespace if kind.namespaced else ""
+    kind, namespace = reference.kind, session.namespace_of(reference.kind)
     if reference.name:
         return [await session.client.get(kind, reference.name, namespace)]
     return await listing.listed(session, kind, ObjectSelection(namespace, selector))
@@ -100,13 +95,9 @@ def text(document: JsonObject, happened: Sequence[JsonObject] | None) -> str:
         *_annotations(metadata.get("annotations")),
         *(pod_description.below_annotations(document) if is_pod else _fields(_shown(document), 0)),
     ]
-    now = utc_now()
-    below: list[str] = []
     if happened is not None and not happened:
         lines.append("Events:\t<none>")
-    elif happened:
-        below = _event_lines(happened, now)
-    return "\n".join([*_set(lines), *below])
+    return "\n".join([*_set(lines), *(_event_lines(happened, utc_now()) if happened else ())])
 
 
 def _set(lines: Iterable[str]) -> list[str]:
@@ -132,12 +123,9 @@ def _annotations(annotations: Mapping[str, str] | None) -> Iterator[str]:
             yield f"{start}\t{key}: {value}"
             continue
         yield f"{start}\t{key}:"
+        length = ANNOTATION_LENGTH - 2
         for line in value.split("\n"):
-            yield f"\t  {_shortened(line, ANNOTATION_LENGTH - 2)}"
-
-
-def _shortened(line: str, length: int) -> str:
-    return f"{line[:length]}..." if len(line) > length else line
+            yield f"\t  {line[:length]}{'...' if len(line) > length else ''}"
 
 
 def _fields(content: Mapping[str, Any], level: int) -> Iterator[str]:

@@ -15,6 +15,7 @@ from dray.api import errors, kinds
 from dray.api.conversion import canonical, versions
 from dray.api.formats.durations import since
 from dray.api.ids import DeviceId
+from dray.api.kinds import Kind
 from dray.api.semantics import pools
 from dray.api.types.dra import (
     Device,
@@ -93,7 +94,9 @@ def _is_meant(device: PublishedDevice, names: Sequence[str]) -> bool:
 
 async def published_devices(session: Session) -> list[PublishedDevice]:
     """Read every device of a cluster that the user may read."""
-    return list(devices(*await _inputs(session)))
+    slices, claims, rules = await _inputs(session)
+    holders = _holders(claims)
+    return [_device(*tainted, holders) for tainted in _tainted(slices, rules)]
 
 
 async def published_states(session: Session) -> dict[DeviceId, str]:
@@ -104,33 +107,21 @@ async def published_states(session: Session) -> dict[DeviceId, str]:
 async def _inputs(
     session: Session,
 ) -> tuple[list[ResourceSlice], list[ResourceClaim], list[DeviceTaintRule]]:
-    slices = await _read(session, "ResourceSlice", ResourceSlice)
-    claims = await _read(session, "ResourceClaim", ResourceClaim)
+    slices = await _read(session, kinds.RESOURCE_SLICE, ResourceSlice)
+    claims = await _read(session, kinds.RESOURCE_CLAIM, ResourceClaim)
     try:
-        rules = await _read(session, "DeviceTaintRule", DeviceTaintRule)
+        rules = await _read(session, kinds.DEVICE_TAINT_RULE, DeviceTaintRule)
     except (ObjectNotFound, errors.Forbidden):
         # Not every cluster has rules, and not everybody may read them.
         rules = []
     return slices, claims, rules
 
 
-async def _read(session: Session, kind: str, type_: type[Any]) -> list[Any]:
-    plural = kinds.served("resource.k8s.io", kind).plural
-    (served,) = await session.resources.named(f"{plural}.resource.k8s.io")
+async def _read(session: Session, kind: Kind, type_: type[Any]) -> list[Any]:
+    (served,) = await session.resources.named(f"{kind.plural}.{kind.group}")
     documents = await listing.listed(session, served, ObjectSelection())
     stored = [canonical.prune_nulls(versions.to_storage(document)) for document in documents]
     return [msgspec.convert(document, type_) for document in stored]
-
-
-def devices(
-    slices: Iterable[ResourceSlice],
-    claims: Iterable[ResourceClaim],
-    rules: Sequence[DeviceTaintRule] = (),
-) -> Iterator[PublishedDevice]:
-    """Yield every device of every pool's newest generation, with its holders."""
-    holders = _holders(claims)
-    for resource_slice, device in _tainted(slices, rules):
-        yield _device(resource_slice, device, holders)
 
 
 def states(
@@ -152,9 +143,7 @@ def _tainted(
 ) -> Iterator[tuple[ResourceSlice, Device]]:
     """Yield every device with its own taints and those of rules."""
     for resource_slice in pools.current_slices_of_pools(slices):
-        concerned = taints.rules_for_pool(
-            resource_slice.spec.driver, resource_slice.spec.pool.name, rules
-        )
+        concerned = taints.rules_for_pool(*resource_slice.pool_id, rules)
         for device in resource_slice.spec.devices:
             if not concerned:
                 yield resource_slice, device
@@ -167,21 +156,21 @@ def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[ClaimHolder
     by_device: dict[DeviceId, list[ClaimHolder]] = {}
     for claim in claims:
         allocation = claim.status.allocation
-        for result in allocation.devices.results if allocation else ():
+        if allocation is None:
+            continue
+        users = (f"{consumer.resource}/{consumer.name}" for consumer in claim.status.reserved_for)
+        used_by = tuple(users)
+        for result in allocation.devices.results:
             holder = ClaimHolder(
-                claim.metadata.namespace,
-                claim.metadata.name,
+                *claim.key,
                 result.request,
-                (allocation.allocation_timestamp if allocation else None) or "",
-                tuple(
-                    f"{consumer.resource}/{consumer.name}" for consumer in claim.status.reserved_for
-                ),
+                allocation.allocation_timestamp or "",
+                used_by,
                 result.share_id or "",
                 result.consumed_capacity,
                 bool(result.admin_access),
             )
-            key = result.device_id
-            by_device.setdefault(key, []).append(holder)
+            by_device.setdefault(result.device_id, []).append(holder)
     return by_device
 
 
@@ -219,18 +208,15 @@ def _header(*, wide: bool) -> list[str]:
 
 
 def _row(device: PublishedDevice, now: datetime.datetime, *, wide: bool) -> list[str]:
-    holders = [f"{holder.namespace}/{holder.claim}" for holder in device.holders]
-    users = [user for holder in device.holders for user in holder.used_by]
-    ages = [since(holder.since, now) for holder in device.holders if holder.since]
     row = [
         device.label,
         device.driver,
         device.node or "<any>",
         _state(device.taints, device.holders),
         _some([f"{taint.key}:{taint.effect}" for taint in device.taints]),
-        _some(holders),
-        _some(users),
-        _some(ages),
+        _some([f"{holder.namespace}/{holder.claim}" for holder in device.holders]),
+        _some([user for holder in device.holders for user in holder.used_by]),
+        _some([since(holder.since, now) for holder in device.holders if holder.since]),
         _pairs(device.capacity),
     ]
     return [*row, _pairs(device.attributes)] if wide else row

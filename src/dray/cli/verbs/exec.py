@@ -36,12 +36,7 @@ INPUT = 0
 @click.option("--stdin", "-i", is_flag=True, help="Pass on what is typed or piped in.")
 @click.option("--tty", "-t", "wants_tty", is_flag=True, help="Give the program a terminal.")
 def exec_(
-    target: Target,
-    pod: str,
-    command: tuple[str, ...],
-    container: str,
-    stdin: bool,
-    wants_tty: bool,
+    target: Target, pod: str, command: tuple[str, ...], container: str, stdin: bool, wants_tty: bool
 ) -> None:
     """Run a command in a container: dray exec POD -- COMMAND. Ends with its exit code."""
     query = [("command", part) for part in command]

@@ -19,7 +19,6 @@ from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import ObjectArgument, full_name
 from dray.cli.verbs import devices, listing, watch
 from dray.cli.verbs.listing import GetRequest
-from dray.client import api_client
 
 ASKING = "Asking the cluster"
 
@@ -59,9 +58,7 @@ def get(target: Target, what: tuple[str, ...], raw: str, **settings: Any) -> Non
 async def _raw(session: Session, path: str) -> None:
     where, _, query = path.partition("?")
     pairs = tuple(parse_qsl(query, keep_blank_values=True))
-    response = await session.client.raw(Request("GET", where, pairs, {"accept": JSON}))
-    if response.status >= 400:
-        raise api_client.error_of(response)
+    response = await session.client.send(Request("GET", where, pairs, {"accept": JSON}))
     click.echo(response.body, nl=False)
 
 
@@ -124,7 +121,7 @@ async def _show_documents(
         collected = await listing.objects(session, request, references)
     if request.format.name == "name":
         for kind, document in collected:
-            formats.show_names(kind, [document])
+            click.echo(formats.reference(kind, document["metadata"]["name"]))
         return
     shown = [
         formats.presented(document, managed_fields=request.show_managed_fields)

@@ -15,6 +15,7 @@ from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import ObjectNotFound
 from dray.cli.output import jsonpath
 from dray.cli.output.formats import OutputFormat
+from dray.cli.session import resource_types
 from dray.cli.session.connection import Session
 from dray.cli.session.resource_types import ObjectArgument
 from dray.client import api_client
@@ -43,7 +44,7 @@ class GetRequest:
     all_namespaces: bool
 
     def selection(self, session: Session, reference: ObjectArgument) -> ObjectSelection:
-        namespace = session.namespace if reference.kind.namespaced else ""
+        namespace = session.namespace_of(reference.kind)
         return ObjectSelection(namespace, self.label_selector, self.field_selector)
 
 
@@ -79,7 +80,7 @@ async def _table(session: Session, request: GetRequest, reference: ObjectArgumen
 
 
 def _path(session: Session, reference: ObjectArgument) -> str:
-    namespace = session.namespace if reference.kind.namespaced else ""
+    namespace = session.namespace_of(reference.kind)
     if reference.name:
         return api_client.object_path(reference.kind, reference.name, namespace)
     return api_client.collection_path(reference.kind, namespace)
@@ -97,13 +98,10 @@ def _explained(error: errors.StatusError, session: Session, reference: ObjectArg
 def _plain_table(document: JsonObject) -> Table:
     """Build a Table of names and ages, for servers that do not send Tables."""
     columns = [{"name": "Name", "priority": 0}, {"name": "Created At", "priority": 0}]
-    rows = [
-        {
-            "cells": [item["metadata"]["name"], item["metadata"].get("creationTimestamp")],
-            "object": item,
-        }
-        for item in document.get("items", [document])
-    ]
+    rows = []
+    for item in document.get("items", [document]):
+        cells = [item["metadata"]["name"], item["metadata"].get("creationTimestamp")]
+        rows.append({"cells": cells, "object": item})
     return {"columnDefinitions": columns, "rows": rows}
 
 
@@ -111,11 +109,11 @@ async def objects(
     session: Session, request: GetRequest, references: Sequence[ObjectArgument]
 ) -> list[tuple[Kind, JsonObject]]:
     """Return every requested object, with its kind."""
-    collected: list[tuple[Kind, JsonObject]] = []
-    for reference in references:
-        collected += [
-            (reference.kind, object_) for object_ in await _objects(session, request, reference)
-        ]
+    collected = [
+        (reference.kind, document)
+        for reference in references
+        for document in await _objects(session, request, reference)
+    ]
     if request.sort_by:
         collected.sort(key=lambda pair: _sort_key(pair[1], request.sort_by))
     return collected
@@ -128,8 +126,7 @@ async def _objects(
     if not reference.name:
         return await listed(session, kind, request.selection(session, reference))
     try:
-        namespace = session.namespace if kind.namespaced else ""
-        return [await session.client.get(kind, reference.name, namespace)]
+        return [await session.client.get(kind, reference.name, session.namespace_of(kind))]
     except errors.NotFound as error:
         if request.ignore_not_found:
             return []
@@ -139,26 +136,26 @@ async def _objects(
 async def listed(session: Session, kind: Kind, selection: ObjectSelection) -> list[JsonObject]:
     """Return the objects of one kind, with their types, which items of a list lack."""
     page = await session.client.list(kind, selection)
-    described = {"apiVersion": kind.preferred.api_version, "kind": kind.kind}
-    return [{**described, **msgspec.json.decode(item)} for item in page.items]
+    return [{**kind.type_meta, **msgspec.json.decode(item)} for item in page.items]
 
 
-async def expanded(
-    session: Session, meant: Sequence[ObjectArgument], label_selector: str
+async def named_objects(
+    session: Session, words: Sequence[str], verb: str, label_selector: str, every: bool
 ) -> list[ObjectArgument]:
-    """Return the same objects, each by its name."""
+    """Return the objects that a command line means, each by its name.
+
+    Raises WrongUsage for a type alone, without labels and without `every`.
+    """
+    meant = await resource_types.resolve(words, session.resources)
+    if not label_selector and not every:
+        resource_types.require_names(meant, verb)
     result: list[ObjectArgument] = []
-    for reference in meant:
-        if reference.name:
-            result.append(reference)
-            continue
-        namespace = session.namespace if reference.kind.namespaced else ""
-        documents = await listed(
-            session, reference.kind, ObjectSelection(namespace, label_selector)
-        )
-        result += [
-            ObjectArgument(reference.kind, document["metadata"]["name"]) for document in documents
-        ]
+    for kind, name in meant:
+        names = [name]
+        if not name:
+            selection = ObjectSelection(session.namespace_of(kind), label_selector)
+            names = [item["metadata"]["name"] for item in await listed(session, kind, selection)]
+        result += [ObjectArgument(kind, name) for name in names]
     return result
 
 

@@ -69,9 +69,7 @@ def _since_seconds(text: str) -> str:
 async def _print(session: Session, name: str, query: dict[str, str]) -> None:
     path = api_client.object_path(kinds.POD, name, session.namespace, "log")
     pairs = tuple((key, value) for key, value in query.items() if value)
-    response = await session.client.raw(Request("GET", path, pairs, {"accept": "*/*"}))
-    if response.status >= 400:
-        raise api_client.error_of(response)
+    response = await session.client.send(Request("GET", path, pairs, {"accept": "*/*"}))
     if response.stream is None:
         click.echo(response.body, nl=False)
         return

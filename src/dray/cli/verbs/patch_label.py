@@ -41,21 +41,16 @@ def patch(
     subresource: str,
 ) -> None:
     """Change fields of objects: TYPE NAME or TYPE/NAME."""
-    change = _parse(text, patch_file)
+    change, patch_type = _parse(text, patch_file), PATCH_TYPES[kind]
 
     async def body(session: Session) -> None:
         meant = await resource_types.resolve(what, session.resources)
         resource_types.require_names(meant, "patch")
         for reference in meant:
-            namespace = session.namespace if reference.kind.namespaced else ""
-            before = await session.client.get(reference.kind, reference.name, namespace)
+            namespace = session.namespace_of(reference.kind)
+            before = await session.client.get(*reference, namespace)
             changed = await session.client.patch(
-                reference.kind,
-                reference.name,
-                change,
-                namespace,
-                subresource=subresource,
-                patch_type=PATCH_TYPES[kind],
+                *reference, change, namespace, subresource=subresource, patch_type=patch_type
             )
             _report(reference, before, changed, "patched", format)
 
@@ -65,14 +60,8 @@ def patch(
 def _parse(text: str, file: str) -> Any:
     if bool(text) == bool(file):
         raise WrongUsage("give the patch with --patch or with --patch-file")
-    if file:
-        try:
-            with open(file, encoding="utf-8") as opened:
-                text = opened.read()
-        except OSError as error:
-            raise WrongUsage(f"{file}: cannot be read: {error.strerror}") from error
     try:
-        return yaml.safe_load(text)
+        return yaml.safe_load(formats.file_text(file) if file else text)
     except yaml.YAMLError as error:
         raise WrongUsage(f"the patch is neither JSON nor YAML: {error}") from error
 
@@ -99,10 +88,7 @@ def label(
         raise WrongUsage("write TYPE NAME KEY=VALUE, or KEY- to remove a label")
 
     async def body(session: Session) -> None:
-        meant = await resource_types.resolve(words, session.resources)
-        if not selector and not every:
-            resource_types.require_names(meant, "label")
-        for reference in await listing.expanded(session, meant, selector):
+        for reference in await listing.named_objects(session, words, "label", selector, every):
             await _label(session, reference, labels, overwrite, format)
 
     connection.run(target, body)
@@ -110,11 +96,11 @@ def label(
 
 def _labels(words: list[str]) -> dict[str, str | None]:
     """Return the labels to set; those with None are removed."""
-    labels: dict[str, str | None] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        labels[key if equals else key.removesuffix("-")] = value if equals else None
-    return labels
+    parts = (word.partition("=") for word in words)
+    return {
+        key if equals else key.removesuffix("-"): value if equals else None
+        for key, equals, value in parts
+    }
 
 
 async def _label(
@@ -124,18 +110,16 @@ async def _label(
     overwrite: bool,
     format: OutputFormat,
 ) -> None:
-    namespace = session.namespace if reference.kind.namespaced else ""
-    before = await session.client.get(reference.kind, reference.name, namespace)
+    namespace = session.namespace_of(reference.kind)
+    before = await session.client.get(*reference, namespace)
     current = before["metadata"].get("labels") or {}
     for key, value in labels.items():
         if value is not None and not overwrite and current.get(key, value) != value:
-            raise WrongUsage(
-                f"{formats.reference(reference.kind, before)} has {key}={current[key]}.",
-                "Change it with --overwrite.",
-            )
+            message = f"{formats.reference(*reference)} has {key}={current[key]}."
+            raise WrongUsage(message, "Change it with --overwrite.")
     version = before["metadata"]["resourceVersion"]
     change = {"metadata": {"labels": labels, "resourceVersion": version}}
-    changed = await session.client.patch(reference.kind, reference.name, change, namespace)
+    changed = await session.client.patch(*reference, change, namespace)
     _report(reference, before, changed, "labeled", format)
 
 

@@ -6,25 +6,26 @@ Tabs separate columns; `describe` aligns them.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 Object = Mapping[str, Any]
 
 NONE = "<none>"
+_ABOVE_LABELS = {
+    "Priority": "priority",
+    "Priority Class Name": "priorityClassName",
+    "Runtime Class Name": "runtimeClassName",
+    "Service Account": "serviceAccountName",
+}
 
 
 def above_labels(pod: Object) -> Iterator[str]:
     """Yield the lines between the namespace and the labels."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    for title, value in (
-        ("Priority", spec.get("priority")),
-        ("Priority Class Name", spec.get("priorityClassName")),
-        ("Runtime Class Name", spec.get("runtimeClassName")),
-        ("Service Account", spec.get("serviceAccountName")),
-    ):
-        if value is not None and value != "":
-            yield f"{title}:\t{value}"
+    for title, field in _ABOVE_LABELS.items():
+        if spec.get(field) not in (None, ""):
+            yield f"{title}:\t{spec[field]}"
     node = spec.get("nodeName")
     yield f"Node:\t{node}/{status.get('hostIP', '')}" if node else f"Node:\t{NONE}"
     if started := status.get("startTime"):
@@ -43,22 +44,16 @@ def below_annotations(pod: Object) -> Iterator[str]:
             yield f"Controlled By:\t{owner['kind']}/{owner['name']}"
     if status.get("nominatedNodeName"):
         yield f"NominatedNodeName:\t{status['nominatedNodeName']}"
-    if spec.get("initContainers"):
-        yield from _containers(
-            "Init Containers", spec["initContainers"], status.get("initContainerStatuses")
-        )
-    yield from _containers(
-        "Containers", spec.get("containers") or (), status.get("containerStatuses")
-    )
+    if first := spec.get("initContainers"):
+        yield from _containers("Init Containers", first, status.get("initContainerStatuses"))
+    main = spec.get("containers") or ()
+    yield from _containers("Containers", main, status.get("containerStatuses"))
     yield from _conditions(status.get("conditions") or ())
     yield from _volumes(spec.get("volumes") or ())
     yield f"QoS Class:\t{status.get('qosClass', '')}"
-    yield from multiline(
-        "Node-Selectors", [f"{k}={v}" for k, v in sorted((spec.get("nodeSelector") or {}).items())]
-    )
-    tolerations = sorted(
-        spec.get("tolerations") or (), key=lambda toleration: toleration.get("key", "")
-    )
+    selectors = sorted((spec.get("nodeSelector") or {}).items())
+    yield from multiline("Node-Selectors", [f"{key}={value}" for key, value in selectors])
+    tolerations = sorted(spec.get("tolerations") or (), key=lambda item: item.get("key", ""))
     yield from multiline("Tolerations", list(map(_toleration, tolerations)))
     if group := (spec.get("schedulingGroup") or {}).get("podGroupName"):
         yield "SchedulingGroup:"
@@ -206,51 +201,26 @@ def _volumes(volumes: Sequence[Object]) -> Iterator[str]:
     yield "Volumes:" if volumes else f"Volumes:\t{NONE}"
     for volume in volumes:
         yield f"  {volume['name']}:"
-        for kind, describe in _VOLUMES.items():
-            if volume.get(kind) is not None:
-                yield from (f"    {line}" for line in describe(volume[kind]))
-                break
-        else:
-            yield "    <unknown>"
+        kind = next((kind for kind in _VOLUMES if volume.get(kind) is not None), None)
+        lines = _volume(kind, volume[kind]) if kind else ["<unknown>"]
+        yield from (f"    {line}" for line in lines)
 
 
 def _optional(source: Object) -> str:
     return f"Optional:\t{str(bool(source.get('optional'))).lower()}"
 
 
-def _host_path(source: Object) -> Iterator[str]:
-    yield "Type:\tHostPath (bare host directory volume)"
-    yield f"Path:\t{source.get('path', '')}"
-    yield f"HostPathType:\t{source.get('type', NONE)}"
+def _volume(kind: str, source: Object) -> Iterator[str]:
+    type_, fields = _VOLUMES[kind]
+    yield f"Type:\t{type_}"
+    for title, (field, default) in fields.items():
+        value = source.get(field, default)
+        yield f"{title}:\t{str(value).lower() if isinstance(value, bool) else value}"
+    if kind == "projected":
+        yield from _projections(source)
 
 
-def _empty_directory(source: Object) -> Iterator[str]:
-    yield "Type:\tEmptyDir (a temporary directory that shares a pod's lifetime)"
-    yield f"Medium:\t{source.get('medium', '')}"
-    yield f"SizeLimit:\t{source.get('sizeLimit', '<unset>')}"
-
-
-def _secret(source: Object) -> Iterator[str]:
-    yield "Type:\tSecret (a volume populated by a Secret)"
-    yield f"SecretName:\t{source.get('secretName', '')}"
-    yield _optional(source)
-
-
-def _config_map(source: Object) -> Iterator[str]:
-    yield "Type:\tConfigMap (a volume populated by a ConfigMap)"
-    yield f"Name:\t{source.get('name', '')}"
-    yield _optional(source)
-
-
-def _volume_claim(source: Object) -> Iterator[str]:
-    where = "a reference to a PersistentVolumeClaim in the same namespace"
-    yield f"Type:\tPersistentVolumeClaim ({where})"
-    yield f"ClaimName:\t{source.get('claimName', '')}"
-    yield f"ReadOnly:\t{str(bool(source.get('readOnly'))).lower()}"
-
-
-def _projected(projected: Object) -> Iterator[str]:
-    yield "Type:\tProjected (a volume that contains injected data from multiple sources)"
+def _projections(projected: Object) -> Iterator[str]:
     for source in projected.get("sources") or ():
         if secret := source.get("secret"):
             yield f"SecretName:\t{secret.get('name', '')}"
@@ -264,14 +234,30 @@ def _projected(projected: Object) -> Iterator[str]:
             yield f"TokenExpirationSeconds:\t{token.get('expirationSeconds', 3600)}"
 
 
-_VOLUMES: Mapping[str, Callable[[Object], Iterator[str]]] = {
-    "hostPath": _host_path,
-    "emptyDir": _empty_directory,
-    "secret": _secret,
-    "configMap": _config_map,
-    "persistentVolumeClaim": _volume_claim,
-    "projected": _projected,
+_VOLUMES: Mapping[str, tuple[str, Mapping[str, tuple[str, str | bool]]]] = {
+    "hostPath": (
+        "HostPath (bare host directory volume)",
+        {"Path": ("path", ""), "HostPathType": ("type", NONE)},
+    ),
+    "emptyDir": (
+        "EmptyDir (a temporary directory that shares a pod's lifetime)",
+        {"Medium": ("medium", ""), "SizeLimit": ("sizeLimit", "<unset>")},
+    ),
+    "secret": (
+        "Secret (a volume populated by a Secret)",
+        {"SecretName": ("secretName", ""), "Optional": ("optional", False)},
+    ),
+    "configMap": (
+        "ConfigMap (a volume populated by a ConfigMap)",
+        {"Name": ("name", ""), "Optional": ("optional", False)},
+    ),
+    "persistentVolumeClaim": (
+        "PersistentVolumeClaim (a reference to a PersistentVolumeClaim in the same namespace)",
+        {"ClaimName": ("claimName", ""), "ReadOnly": ("readOnly", False)},
+    ),
+    "projected": ("Projected (a volume that contains injected data from multiple sources)", {}),
 }
+"""The type of each volume source, and its fields by title, with their defaults."""
 
 
 def _toleration(toleration: Object) -> str:

@@ -11,10 +11,11 @@ import click
 import msgspec
 
 from dray.api import errors
+from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import DrayCommand, TimedOut, WrongUsage
 from dray.cli.output import durations, formats, jsonpath
-from dray.cli.session import connection, progress, resource_types
+from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import listing
@@ -45,21 +46,13 @@ class Goal(NamedTuple):
 @click.option("--selector", "-l", default="", help="Those with these labels.")
 @click.option("--all", "every", is_flag=True, help="All of the type.")
 def wait(
-    target: Target,
-    what: tuple[str, ...],
-    goal: str,
-    timeout: float,
-    selector: str,
-    every: bool,
+    target: Target, what: tuple[str, ...], goal: str, timeout: float, selector: str, every: bool
 ) -> None:
     """Wait until objects are as they should be: TYPE NAME… or TYPE/NAME…."""
     parsed = parse_goal(goal)
 
     async def body(session: Session) -> None:
-        meant = await resource_types.resolve(what, session.resources)
-        if not selector and not every:
-            resource_types.require_names(meant, "wait")
-        meant = await listing.expanded(session, meant, selector)
+        meant = await listing.named_objects(session, what, "wait", selector, every)
         if not meant:
             raise WrongUsage("no matching resources found")
         await _wait_for_all(session, meant, parsed, timeout)
@@ -118,8 +111,7 @@ async def _wait_for_all(
     session: Session, meant: Sequence[ObjectArgument], goal: Goal, timeout: float
 ) -> None:
     for reference in meant:
-        named = {"metadata": {"name": reference.name}}
-        shown = formats.reference(reference.kind, named)
+        shown = formats.reference(*reference)
         try:
             with progress.shown(f"Waiting for {shown}"):
                 async with asyncio.timeout(timeout):
@@ -133,33 +125,23 @@ async def _wait_for_all(
 
 
 async def _wait_for(session: Session, reference: ObjectArgument, goal: Goal) -> None:
-    namespace = session.namespace if reference.kind.namespaced else ""
+    kind, fields = reference.kind, f"metadata.name={reference.name}"
+    selection = ObjectSelection(session.namespace_of(kind), field_selector=fields)
     while True:
-        document, version = await _current(session, reference, namespace)
-        if goal.is_met(document):
+        page = await session.client.list(kind, selection)
+        if goal.is_met(msgspec.json.decode(page.items[0]) if page.items else None):
             return
-        if await _follow(session, reference, namespace, version, goal):
+        if await _follow(session, kind, selection, page.resource_version, goal):
             return
         await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _current(
-    session: Session, reference: ObjectArgument, namespace: str
-) -> tuple[JsonObject | None, str]:
-    """Return the object, and the version to watch from."""
-    selection = ObjectSelection(namespace, field_selector=f"metadata.name={reference.name}")
-    page = await session.client.list(reference.kind, selection)
-    documents = [msgspec.json.decode(item) for item in page.items]
-    return (documents[0] if documents else None), page.resource_version
-
-
 async def _follow(
-    session: Session, reference: ObjectArgument, namespace: str, version: str, goal: Goal
+    session: Session, kind: Kind, selection: ObjectSelection, version: str, goal: Goal
 ) -> bool:
     """Watch the object. Returns whether the goal was met before the watch ended."""
-    selection = ObjectSelection(namespace, field_selector=f"metadata.name={reference.name}")
     events = session.client.watch(
-        reference.kind, selection, resource_version=version, timeout_seconds=WATCH_SECONDS
+        kind, selection, resource_version=version, timeout_seconds=WATCH_SECONDS
     )
     with contextlib.suppress(errors.Expired, errors.Gone):
         async for event in events:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import click
 import msgspec
 
 from dray.api import errors
@@ -51,7 +52,7 @@ async def _watch_objects(
             continue
         document: JsonObject = msgspec.json.decode(event.object)
         if request.format.name == "name":
-            formats.show_names(reference.kind, [document])
+            click.echo(formats.reference(reference.kind, document["metadata"]["name"]))
         else:
             formats.show_document(formats.presented(document), request.format)
 

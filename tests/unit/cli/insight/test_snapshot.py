@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from dray.apiserver import standalone
 from dray.cli.inputs import cluster_objects
 from dray.cli.insight import snapshot
 from dray.client import kubeconfig
-from tests.unit.cli.conftest import Cluster, as_list, fleet_documents, run
+from tests.unit.cli.conftest import Cluster, as_list, fleet_documents, run, start, stop
 
 POD = {
     "apiVersion": "v1",
@@ -45,8 +46,18 @@ HELD = {
 
 
 @pytest.fixture(scope="module")
-def filled(cluster: Cluster) -> Cluster:
-    """The quickstart fleet in a real server, with one claim that holds a device."""
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A server of its own: a snapshot shows everything, also what other tests leave behind."""
+    data = tmp_path_factory.mktemp("snapshot")
+    process = start(data, "--store", "memory")
+    try:
+        yield fill(Cluster(data / "kubeconfig"))
+    finally:
+        assert stop(process) == 0
+
+
+def fill(cluster: Cluster) -> Cluster:
+    """Create the quickstart fleet, with one claim that holds a device."""
     documents = [*fleet_documents("quickstart"), HELD, POD]
     created = cluster.dray("create", "-f", "-", input=as_list(documents))
     assert created.exit_code == 0, created.output
