@@ -20,9 +20,10 @@ class AddedField(NamedTuple):
 ADDED: dict[str, dict[str, AddedField]] = {}
 """Fields that the installed lightkube-models does not have, by type and name.
 
-`{"resource.v1.ResourceClaimSpec": {"note": AddedField("str", "A note for people.")}}`. A field is
-added to each served version of its kind that has it. With a new release of the models that has the
-field, the entry goes.
+`{"resource.v1.ResourceClaimSpec": {"note": AddedField("str", "A note for people.")}}`: the type is
+written without `Optional`, which is added. An optional string has no pointer, so empty is absent;
+an entry in `FIELDS` gives it one. A field is added to each served version of its kind that has it.
+An entry goes when a new release of the models has the field; fields of dray's own stay.
 """
 
 FIELDS: dict[str, str] = {

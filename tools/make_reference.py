@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from dray.api import features
 from dray.cli import command_errors
 from dray.cli.main import main as dray
 
@@ -30,7 +31,7 @@ Made from the code by `make generate`. `dray COMMAND --help` says the same.
 
 
 def page() -> str:
-    return "\n".join([HEAD + _exit_codes(), *_sections(dray, "dray")])
+    return "\n".join([HEAD + _exit_codes(), _gates(), *_sections(dray, "dray")])
 
 
 def _exit_codes() -> str:
@@ -39,6 +40,21 @@ def _exit_codes() -> str:
     codes = [line.split(maxsplit=1) for line in lines.splitlines() if line[:1].isdecimal()]
     rows = [f"| {code} | {meaning} |" for code, meaning in codes]
     return "\n".join(["| code | means |", "|---|---|", *rows]) + "\n"
+
+
+def _gates() -> str:
+    rows = [
+        f"| `{gate.name}` | {stage.level} | {'on' if stage.default else 'off'} |"
+        for gate in features.GATES.values()
+        for stage in (gate.stage_in(features.VERSIONS[-1]),)
+    ]
+    head = [
+        "## Feature gates",
+        "",
+        "As in Kubernetes 1.37; those that begin with `Dray` are dray's own.",
+        "",
+    ]
+    return "\n".join([*head, "| gate | stage | default |", "|---|---|---|", *rows]) + "\n"
 
 
 def _sections(group: click.Group, name: str) -> Iterator[str]:
