@@ -144,11 +144,14 @@ def words(identifier: str) -> set[str]:
 @pytest.mark.parametrize("path", MODULES, ids=module_id)
 def test_identifiers_are_plain_words(path: Path) -> None:
     tree = ast.parse(path.read_text("utf-8"))
-    assert [
+    bad = [
         f"line {line}: {name}"
         for line, name in identifiers(tree)
         if name not in ALLOWED_IDENTIFIERS and words(name) & BANNED_WORDS
-    ] == []
+    ]
+    assert not bad, (
+        f"{bad}: name what it holds, docs/decisions/011-names-and-rooms.md has the words"
+    )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_id)
@@ -160,7 +163,7 @@ def test_docstrings_begin_with_a_verb_or_a_noun(path: Path) -> None:
         text = ast.get_docstring(node) if isinstance(node, documented) else None
         if text and (BANNED_OPENINGS.match(text) or BANNED_PHRASES.search(text)):
             bad.append(f"line {getattr(node, 'lineno', 1)}: {text.splitlines()[0]}")
-    assert bad == []
+    assert not bad, f"{bad}: begin with a verb, or say what an instance is; see CONTRIBUTING"
 
 
 # A path with a slash and a suffix, or a package, as the page writes them.
