@@ -217,7 +217,7 @@ def _mark(spec: ResourceSliceSpec) -> _Mark:
 
 
 def _without_times(device: Device) -> Device:
-    """Return the device without the times of its taints, which the server sets."""
+    """Return the device without the times of its taints, which are no reason to write."""
     if not device.taints:
         return device
     taints = tuple(msgspec.structs.replace(taint, time_added=None) for taint in device.taints)
