@@ -39,6 +39,14 @@ async def patch_status(
     )
 
 
+async def merge_status(
+    client: Client, kind: Kind, name: str, patch: JsonObject, namespace: str = ""
+) -> None:
+    """Patch the status strategically: entries that others own stay. `patch` carries its guard."""
+    strategic = http_messages.STRATEGIC_MERGE_PATCH
+    await client.patch(kind, name, patch, namespace, subresource="status", patch_type=strategic)
+
+
 async def patch_metadata(
     client: Client, kind: Kind, metadata: ObjectMeta, change: dict[str, Any]
 ) -> JsonObject:

@@ -15,7 +15,7 @@ from dray.api.types.nodes import Node
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
-from dray.node.status_writes import patch_status
+from dray.client.object_writes import merge_status
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class NodeStatusUpdater:
             return
         annotations = {CERTIFICATE_ANNOTATION: self._certificate}
         await self._client.patch(kinds.NODE, self._name, {"metadata": {"annotations": annotations}})
-        await patch_status(self._client, kinds.NODE, self._name, {"status": self._status()})
+        await merge_status(self._client, kinds.NODE, self._name, {"status": self._status()})
 
     @property
     def _certificate(self) -> str:

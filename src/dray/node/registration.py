@@ -25,7 +25,7 @@ from dray.api.well_known import LEASE_ANNOTATION, NODE_LEASE_NAMESPACE
 from dray.client.api_client import EVERYTHING, Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
-from dray.node.status_writes import patch_status
+from dray.client.object_writes import merge_status
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class Registration:
                 "conditions": list(self._conditions()),
                 "nodeInfo": {"containerRuntimeVersion": version},
             }
-            await patch_status(self._client, kinds.NODE, name, {"status": news})
+            await merge_status(self._client, kinds.NODE, name, {"status": news})
 
     def _body(self, node: Node) -> JsonObject:
         body: JsonObject = msgspec.to_builtins(node)

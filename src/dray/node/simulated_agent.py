@@ -21,10 +21,10 @@ from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
 from dray.client.events import Recorder
+from dray.client.object_writes import merge_status
 from dray.node.devices import claim_access
 from dray.node.pods import status_patches
 from dray.node.runtimes import simulated
-from dray.node.status_writes import patch_status
 
 BOUND = ObjectSelection(field_selector="spec.nodeName!=")
 COMPONENT = "kubelet"
@@ -155,7 +155,7 @@ class SimulatedAgent:
 
     async def _report(self, pod: Pod, patch: JsonObject) -> None:
         metadata = pod.metadata
-        await patch_status(self._client, kinds.POD, metadata.name, patch, metadata.namespace)
+        await merge_status(self._client, kinds.POD, metadata.name, patch, metadata.namespace)
 
 
 def _has_work(pod: Pod) -> bool:

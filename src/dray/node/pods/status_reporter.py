@@ -8,10 +8,10 @@ import logging
 from dray.api import errors, kinds
 from dray.api.semantics import pod_status as pod_predicates
 from dray.api.types.meta import JsonObject
+from dray.client.object_writes import merge_status
 from dray.node.devices import health
 from dray.node.pods import pod_status
 from dray.node.pods.context import MAX_RETRY_SECONDS, RETRY_SECONDS, NodeContext, PodState
-from dray.node.status_writes import patch_status
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class PodStatusReporter:
             failure=state.failure,
         )
         self._add_health(body["status"])
-        await patch_status(node.client, kinds.POD, metadata.name, body, metadata.namespace)
+        await merge_status(node.client, kinds.POD, metadata.name, body, metadata.namespace)
 
     def _add_health(self, status: JsonObject) -> None:
         specs = {container.name: container for container in self._state.pod.spec.containers}
