@@ -13,10 +13,8 @@ import datetime
 import itertools
 import logging
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
@@ -24,6 +22,7 @@ from aiohttp import web
 from dray.api import remote_command
 from dray.api.formats import gotime
 from dray.api.http_messages import MessageSocket
+from dray.client.rest import load_pair
 from dray.client.websockets import MessageWebSocket
 from dray.clock import utc_now
 from dray.node.containers import logs, sessions
@@ -58,11 +57,7 @@ class Identity:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=self.client_authority.decode())
-        with tempfile.TemporaryDirectory(prefix="dray-") as directory:
-            path = Path(directory, "agent.pem")
-            path.touch(0o600)
-            path.write_bytes(self.certificate + self.key)
-            context.load_cert_chain(path)
+        load_pair(context, self.certificate, self.key)
         return context
 
 
