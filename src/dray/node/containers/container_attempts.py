@@ -51,6 +51,11 @@ class Command(msgspec.Struct, frozen=True, rename="camel"):
     """The command that kills it, where a signal to its first process would not."""
     started_file: str = ""
     """A file that exists as soon as the container runs, for runtimes without another sign."""
+    cgroups: list[str] = []
+    """The folders of the control groups that the container's first process joins; the shim counts
+    the processes that the kernel killed there for memory."""
+    rlimits: dict[str, int] = {}
+    """Limits of the first process by their names in Python's `resource`, such as RLIMIT_AS."""
     facts: dict[str, str] = {}
     """Values that the runtime needs of the container later."""
 

@@ -14,9 +14,38 @@ from dray.node.containers.container_attempts import Argv, Command, ContainerAtte
 
 @dataclass(frozen=True)
 class Bind:
+    """A file or folder of the host that a container sees."""
+
     source: str
+    """A path that the agent made, or that an admin or a driver gave: its links are followed."""
     target: str
     read_only: bool = True
+    beneath: str = ""
+    """A path below the source that containers can change: no link in it is followed."""
+
+
+@dataclass(frozen=True)
+class SecurityProfile:
+    """The rights of a container's processes, as its securityContext has them."""
+
+    uid: int = 0
+    gid: int = 0
+    groups: tuple[int, ...] = ()
+    has_read_only_root: bool = False
+    capabilities: tuple[str, ...] = ()
+    """Names without `CAP_`, in the user namespace of the pod."""
+    is_confined: bool = True
+    """Whether the seccomp filter is applied."""
+
+
+@dataclass(frozen=True)
+class ResourceLimits:
+    """What a container may use; None means no limit of its own."""
+
+    cpus: float | None = None
+    cpu_request: float | None = None
+    memory_bytes: int | None = None
+    pids: int | None = None
 
 
 @dataclass(frozen=True)
@@ -37,6 +66,9 @@ class ContainerSpec:
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
+    security: SecurityProfile = SecurityProfile()
+    limits: ResourceLimits = ResourceLimits()
+    has_host_network: bool = False
 
     @property
     def argv(self) -> Argv:
