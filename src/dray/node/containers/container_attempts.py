@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,8 +21,11 @@ from typing import Any, Final
 
 import msgspec
 
+from dray.node import host_paths
 from dray.node.containers import processes, shim
 from dray.node.containers.processes import Process
+
+log = logging.getLogger(__name__)
 
 LOST_CODE: Final = 137
 LOST_REASON: Final = "ContainerStatusUnknown"
@@ -158,7 +161,11 @@ def last_attempt(folder: Path) -> ContainerAttempt | None:
 
 
 def remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder; what cannot be removed is left, with a line in the log."""
+    try:
+        host_paths.remove_tree(folder)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", folder, error)
 
 
 class Starter:
