@@ -15,7 +15,7 @@ from dray.node.limits.hierarchy import (
     shares,
     write,
 )
-from dray.node.limits.mounts import Mount
+from dray.node.limits.mounts import MountedFileSystem
 from dray.node.runtimes.interface import ResourceLimits
 
 CONTROLLERS: Final = ("cpu", "memory", "pids")
@@ -63,7 +63,7 @@ class CgroupV1(Hierarchy):
             write(folder, "memory.memsw.limit_in_bytes", memory_bytes)
 
 
-def find(mounts: list[Mount]) -> CgroupV1:
+def find(mounts: list[MountedFileSystem]) -> CgroupV1:
     """Return the mounted controllers. Raises LimitsUnusable where one is missing."""
     found = {
         controller: mount.target

@@ -25,7 +25,7 @@ from dray.node.limits.hierarchy import (
     shares,
     write,
 )
-from dray.node.limits.mounts import Mount
+from dray.node.limits.mounts import MountedFileSystem
 from dray.node.runtimes.interface import ResourceLimits
 
 CONTROLLERS: Final = ("cpu", "memory", "pids")
@@ -83,7 +83,7 @@ def weight(request: float | None) -> int:
     return 1 + above * (_MAX_WEIGHT - 1) // (MAX_SHARES - MIN_SHARES)
 
 
-def find(mounts: list[Mount], own_groups: str) -> CgroupV2:
+def find(mounts: list[MountedFileSystem], own_groups: str) -> CgroupV2:
     """Return the tree with a folder in which groups can be made. Raises LimitsUnusable."""
     mounted = next((mount.target for mount in mounts if mount.type == "cgroup2"), None)
     if mounted is None:

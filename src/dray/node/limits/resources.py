@@ -61,4 +61,5 @@ def _cpus(amounts: pod_resources.Amounts) -> float | None:
 
 def _memory_bytes(amounts: pod_resources.Amounts) -> int | None:
     amount = amounts.get(MEMORY, quantity.ZERO)
-    return amount.nano // _NANO or None if amount.nano > 0 else None
+    # Rounded up: a small limit must not become none.
+    return -(-amount.nano // _NANO) if amount.nano > 0 else None
