@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from dray.api.types.rbac import PolicyRule
@@ -17,6 +17,8 @@ ALL = "*"
 MAX_LISTED = 1000
 """Permissions that are listed one by one; more of them are returned as products."""
 MAX_PRODUCTS = 10_000
+MAX_LOOKED_UP = 64
+"""Values of a part by which rules are looked up; for more, all rules are tried."""
 
 Part = frozenset[str]
 
@@ -39,8 +41,8 @@ def uncovered(owned: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> lis
     the rest counts as not covered.
     """
     rules = tuple(owned)
-    resource_covers = [_resource_cover(own) for own in rules if own.resources]
-    path_covers = [_path_cover(own) for own in rules if own.non_resource_urls]
+    resource_covers = _Covers([_resource_cover(own) for own in rules if own.resources])
+    path_covers = _Covers([_path_cover(own) for own in rules if own.non_resource_urls])
     missing: list[PolicyRule] = []
     for rule in dict.fromkeys(granted):
         names = rule.resource_names or ("",)
@@ -53,24 +55,46 @@ def uncovered(owned: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> lis
     return missing
 
 
-Cover = tuple[Callable[[Part], Part], ...]
-"""For each part of a product the function that returns what a rule covers of it."""
+class _PartCover(NamedTuple):
+    """What a rule covers of one part of a product; `values` if it covers nothing but these."""
+
+    take: Callable[[Part], Part]
+    values: Part | None = None
 
 
-def _rest(lists: tuple[tuple[str, ...], ...], covers: list[Cover]) -> list[_Product]:
-    """Return the products that remain of one after all covers are subtracted.
+Cover = tuple[_PartCover, ...]
 
-    The cover that left nothing comes first the next time: a role with many rules has similar ones.
-    """
+
+class _Covers:
+    """The rules that may cover a product, found by its values: a role may have many rules."""
+
+    def __init__(self, covers: list[Cover]) -> None:
+        self._all = range(len(covers))
+        self._covers = covers
+        parts = len(covers[0]) if covers else 0
+        self._by_value: list[dict[str | None, list[int]]] = [{} for _ in range(parts)]
+        for number, cover in enumerate(covers):
+            for index, part in zip(self._by_value, cover, strict=True):
+                for value in (None,) if part.values is None else part.values:
+                    index.setdefault(value, []).append(number)
+
+    def of(self, whole: tuple[Part, ...]) -> Iterator[Cover]:
+        best: Collection[int] = self._all
+        for index, part in zip(self._by_value, whole, strict=False):
+            if len(part) <= MAX_LOOKED_UP:
+                found = {number for value in (None, *part) for number in index.get(value, ())}
+                best = found if len(found) < len(best) else best
+        return (self._covers[number] for number in sorted(best))
+
+
+def _rest(lists: tuple[tuple[str, ...], ...], covers: _Covers) -> list[_Product]:
+    """Return the products that remain of one after all covers are subtracted."""
     whole = tuple(frozenset(values) for values in lists)
     rest = [_Product(whole)] if all(whole) else []
-    for number, cover in enumerate(covers):
+    for cover in covers.of(whole):
         if covered := _covered(cover, whole):
             rest = [left for product in rest for left in _subtracted(product, covered)]
-        if not rest:
-            covers.insert(0, covers.pop(number))
-            break
-        if len(rest) > MAX_PRODUCTS:
+        if not rest or len(rest) > MAX_PRODUCTS:
             break
     return rest
 
@@ -78,8 +102,8 @@ def _rest(lists: tuple[tuple[str, ...], ...], covers: list[Cover]) -> list[_Prod
 def _covered(cover: Cover, whole: tuple[Part, ...]) -> tuple[Part, ...]:
     """Return the part of a product that a rule covers; empty if there is none."""
     parts = []
-    for take, part in zip(cover, whole, strict=True):
-        if not (taken := take(part)):
+    for part_cover, part in zip(cover, whole, strict=True):
+        if not (taken := part_cover.take(part)):
             return ()
         parts.append(taken)
     return tuple(parts)
@@ -102,7 +126,7 @@ def _resource_cover(own: PolicyRule) -> Cover:
         _listed(own.verbs),
         _listed(own.api_groups),
         _resources(own.resources),
-        lambda part: part & names if names else part,
+        _PartCover(lambda part: part & names, names) if names else _PartCover(lambda part: part),
     )
 
 
@@ -110,21 +134,23 @@ def _path_cover(own: PolicyRule) -> Cover:
     return _listed(own.verbs), _paths(own.non_resource_urls)
 
 
-def _listed(values: tuple[str, ...]) -> Callable[[Part], Part]:
+def _listed(values: tuple[str, ...]) -> _PartCover:
     own = frozenset(values)
-    return lambda part: part if ALL in own else part & own
+    return _PartCover(lambda part: part) if ALL in own else _PartCover(lambda part: part & own, own)
 
 
-def _resources(values: tuple[str, ...]) -> Callable[[Part], Part]:
+def _resources(values: tuple[str, ...]) -> _PartCover:
     """Return a cover by resources: `*` is all of them, `*/status` one subresource of all."""
     own = frozenset(values)
+    if not any(value.startswith("*/") for value in own):
+        return _listed(values)
 
     def covered(part: Part) -> Part:
         if ALL in own:
             return part
         return frozenset(name for name in part if name in own or _any_of(name) in own)
 
-    return covered
+    return _PartCover(covered)
 
 
 def _any_of(resource: str) -> str:
@@ -132,10 +158,12 @@ def _any_of(resource: str) -> str:
     return f"*/{subresource}" if slash and subresource else resource
 
 
-def _paths(patterns: tuple[str, ...]) -> Callable[[Part], Part]:
+def _paths(patterns: tuple[str, ...]) -> _PartCover:
     exact = frozenset(patterns)
     prefixes = frozenset(pattern[:-1] for pattern in patterns if pattern.endswith(ALL))
     lengths = sorted({len(prefix) for prefix in prefixes})
+    if not prefixes:
+        return _listed(patterns)
 
     def covered(part: Part) -> Part:
         return frozenset(
@@ -145,7 +173,7 @@ def _paths(patterns: tuple[str, ...]) -> Callable[[Part], Part]:
             or any(len(path) >= length and path[:length] in prefixes for length in lengths)
         )
 
-    return covered
+    return _PartCover(covered)
 
 
 def _as_rules(
@@ -154,12 +182,13 @@ def _as_rules(
     make: Callable[[tuple[tuple[str, ...], ...]], PolicyRule],
 ) -> Iterator[PolicyRule]:
     """Yield rules for products, with the values in the order of the lists."""
+    unique = [tuple(dict.fromkeys(values)) for values in lists]
     ordered = [
         tuple(
-            tuple(dict.fromkeys(value for value in values if value in part))
-            for values, part in pairs
+            tuple(value for value in values if value in part)
+            for values, part in zip(unique, product.parts, strict=True)
         )
-        for pairs in (tuple(zip(lists, product.parts, strict=True)) for product in products)
+        for product in products
     ]
     if sum(product.size for product in products) > MAX_LISTED:
         yield from map(make, ordered)
