@@ -5,7 +5,7 @@ Decisions are cached until a role or a binding changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -159,44 +159,6 @@ def permits(rule: PolicyRule, attributes: Attributes) -> bool:
         and _names_resource(rule.resources, attributes)
         and (not rule.resource_names or attributes.name in rule.resource_names)
     )
-
-
-def uncovered(owned: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return the subrules of `granted` that no rule in `owned` covers."""
-    rules = tuple(owned)
-    return [
-        subrule
-        for rule in granted
-        for subrule in _subrules(rule)
-        if not any(_covers(own, subrule) for own in rules)
-    ]
-
-
-def _subrules(rule: PolicyRule) -> Iterator[PolicyRule]:
-    """Split a rule into rules for one verb and one resource each (BreakdownRule)."""
-    for verb in rule.verbs:
-        for group in rule.api_groups:
-            for resource in rule.resources:
-                for name in rule.resource_names or ("",):
-                    yield PolicyRule(
-                        verbs=(verb,),
-                        api_groups=(group,),
-                        resources=(resource,),
-                        resource_names=(name,) if name else (),
-                    )
-        for path in rule.non_resource_urls:
-            yield PolicyRule(verbs=(verb,), non_resource_urls=(path,))
-
-
-def _covers(own: PolicyRule, subrule: PolicyRule) -> bool:
-    (verb,) = subrule.verbs
-    if subrule.non_resource_urls:
-        path = subrule.non_resource_urls[0]
-        matches = any(_matches_path(pattern, path) for pattern in own.non_resource_urls)
-        return matches and _has(own.verbs, verb)
-    resource, _, subresource = subrule.resources[0].partition("/")
-    name = "".join(subrule.resource_names)
-    return permits(own, Attributes(verb, subrule.api_groups[0], resource, subresource, name=name))
 
 
 def _has(values: tuple[str, ...], value: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from dray.api.http_messages import User
 from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding
-from dray.apiserver.access import bootstrap_policy, rbac
+from dray.apiserver.access import bootstrap_policy, rule_coverage
 from dray.apiserver.access.rbac import Attributes, Policy
 
 ALICE = User("alice", frozenset({"team", "system:authenticated"}))
@@ -119,11 +119,11 @@ def test_role_of_a_namespace() -> None:
 def test_what_would_escalate_is_named() -> None:
     owned = [PolicyRule(verbs=("get",), api_groups=("",), resources=("pods",))]
     wanted = [PolicyRule(verbs=("get", "delete"), api_groups=("",), resources=("pods",))]
-    assert rbac.uncovered(owned, wanted) == [
+    assert rule_coverage.uncovered(owned, wanted) == [
         PolicyRule(verbs=("delete",), api_groups=("",), resources=("pods",))
     ]
     everything = [PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",))]
-    assert rbac.uncovered(everything, wanted) == []
+    assert rule_coverage.uncovered(everything, wanted) == []
 
 
 def started() -> Policy:
