@@ -26,8 +26,9 @@ from dray.apiserver.app import App, Metrics
 from dray.apiserver.bootstrap import bootstrap
 from dray.apiserver.composition import RuleDependencies, SubresourceHandlers
 from dray.apiserver.discovery import Discovery
-from dray.apiserver.https_server import DEFAULT_LIMITS, Server, ServerLimits
+from dray.apiserver.https_server import Server
 from dray.apiserver.node_agents import MakeIdentity, NodeAgents
+from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
 from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.follower import StoreFollower
 from dray.apiserver.storage.lookup import Reader

@@ -16,7 +16,10 @@ from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding, Role
 
 ALL = "*"
 MASTERS = "system:masters"
-MAX_CACHED = 20_000
+MAX_CACHED = 8192
+MAX_CACHED_RULES = 512
+MAX_CACHED_TEXT = 512
+"""A decision about a longer path or name is not kept: clients choose these texts."""
 
 
 class Attributes(msgspec.Struct, frozen=True):
@@ -97,17 +100,21 @@ class Policy:
         if allowed is None:
             rules = self.rules(user, attributes.namespace)
             allowed = any(permits(rule, attributes) for rule in rules)
-            if len(self._decisions) >= MAX_CACHED:
-                self._decisions.clear()
-            self._decisions[key] = allowed
+            if _length(attributes) <= MAX_CACHED_TEXT:
+                if len(self._decisions) >= MAX_CACHED:
+                    self._decisions.clear()
+                self._decisions[key] = allowed
         return allowed
 
     def rules(self, user: User, namespace: str) -> tuple[PolicyRule, ...]:
         """Return every rule for `user` in `namespace`, also cluster-wide ones."""
-        key = (user, namespace)
+        # A namespace without bindings, which may not even exist, has the rules of the cluster.
+        key = (user, namespace if self._bindings.get(namespace) else "")
         cached = self._rules.get(key)
         if cached is None:
-            cached = self._rules[key] = tuple(self._gather_rules(user, namespace))
+            if len(self._rules) >= MAX_CACHED_RULES:
+                self._rules.clear()
+            cached = self._rules[key] = tuple(self._gather_rules(*key))
         return cached
 
     def knows(self, reference: RoleRef, namespace: str) -> bool:
@@ -147,6 +154,18 @@ class Policy:
     def _forget(self) -> None:
         self._decisions.clear()
         self._rules.clear()
+
+
+def _length(attributes: Attributes) -> int:
+    return (
+        len(attributes.path)
+        + len(attributes.group)
+        + len(attributes.resource)
+        + len(attributes.subresource)
+        + len(attributes.namespace)
+        + len(attributes.name)
+        + len(attributes.verb)
+    )
 
 
 def permits(rule: PolicyRule, attributes: Attributes) -> bool:
