@@ -95,7 +95,8 @@ async def open_server(
         store, features, authorizer, published, utc_now, new_suffix, settings.mounts_tokens
     )
     chain = composition.build_admission_chain(dependencies)
-    writer = Writer(store, features, chain, new_uid, new_suffix, composition.body_hooks(features))
+    hooks = composition.body_hooks(features)
+    writer = Writer(store, features, chain, authorizer.refusal, new_uid, new_suffix, hooks)
     deleter = Deleter(store, chain)
     handlers = SubresourceHandlers(
         store, chain, writer, deleter, authorizer, authenticator, signer, new_uid, agents

@@ -83,7 +83,13 @@ class World:
         self.chain = composition.build_admission_chain(around)
         hooks = composition.body_hooks(gates)
         self.writer = Writer(
-            self.store, gates, self.chain, server.new_uid, around.new_suffix, hooks
+            self.store,
+            gates,
+            self.chain,
+            self.authorizer.refusal,
+            server.new_uid,
+            around.new_suffix,
+            hooks,
         )
         self.app = self._application()
 
