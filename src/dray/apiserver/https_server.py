@@ -101,7 +101,7 @@ class Server:
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:
-            user = self._acting(self._authenticate(incoming), incoming)
+            user = self._acting(await self._authenticate(incoming), incoming)
             request = _request(incoming, await self._body(incoming))
         except errors.StatusError as error:
             self._app.note_refusal(_request(incoming), error)
@@ -113,10 +113,10 @@ class Server:
             return await self._stream(incoming, response)
         return _plain(response, _wants_pretty(incoming.headers, request.parameter("pretty")))
 
-    def _authenticate(self, incoming: web.BaseRequest) -> User:
+    async def _authenticate(self, incoming: web.BaseRequest) -> User:
         transport = incoming.transport
         certificate = transport.get_extra_info("peercert") if transport else None
-        return self._authenticator.authenticate(
+        return await self._authenticator.authenticate(
             incoming.headers.get("Authorization", ""), certificate
         )
 
