@@ -155,7 +155,7 @@ class App:
         if info.subresource not in ("", "status"):
             raise _not_allowed()
         _check_verb(call)
-        if call.request.flag("watch") and method == "GET":
+        if info.verb == "watch" and method == "GET":
             return self._counted(call, await watches.watch(call, self.store, self.encodings))
         return await self._verb(call)
 
@@ -287,7 +287,9 @@ def _check_verb(call: Call) -> None:
     allowed = subresource.verbs if subresource else call.kind.verbs
     is_nowhere = call.kind.namespaced and not info.namespace
     if (
-        info.verb not in allowed
+        # `LIST /…/secrets/a`: the right to list one object would be the right to list all.
+        call.request.method not in request_info.METHODS
+        or info.verb not in allowed
         or (info.verb == "create" and info.name)
         or (info.verb in ("update", "patch") and not info.name)
         or (info.verb in ("create", "deletecollection") and is_nowhere)

@@ -107,7 +107,7 @@ class Server:
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:
-            user = self._acting(self._authenticate(incoming), incoming)
+            user = self._acting(await self._authenticate(incoming), incoming)
             flow = self._flow(incoming, user)
             self._count_connection(incoming, flow)
             await self._dispatcher.enter(flow)
@@ -176,10 +176,10 @@ class Server:
             self._dispatcher.sent(flow, size)
         return outgoing
 
-    def _authenticate(self, incoming: web.BaseRequest) -> User:
+    async def _authenticate(self, incoming: web.BaseRequest) -> User:
         transport = incoming.transport
         certificate = transport.get_extra_info("peercert") if transport else None
-        return self._authenticator.authenticate(
+        return await self._authenticator.authenticate(
             incoming.headers.get("Authorization", ""), certificate
         )
 
