@@ -29,6 +29,7 @@ from dray.apiserver.discovery import Discovery
 from dray.apiserver.https_server import DEFAULT_LIMITS, Server, ServerLimits
 from dray.apiserver.node_agents import MakeIdentity, NodeAgents
 from dray.apiserver.storage import store_keys
+from dray.apiserver.storage.device_usage import DeviceUsage
 from dray.apiserver.storage.follower import StoreFollower
 from dray.apiserver.storage.lookup import Reader
 from dray.apiserver.storage.slice_cache import PublishedSlices
@@ -85,14 +86,15 @@ async def open_server(
     await bootstrap(store, utc_now(), new_uid)
     authorizer = await Authorizer.open(store)
     published = PublishedSlices()
+    usage = DeviceUsage(store)
     accounts = ServiceAccounts()
-    followers = [published.follow(store), accounts.follow(store)]
+    followers = [published.follow(store), usage.follower, accounts.follow(store)]
     for follower in followers:
         await follower.load()
     authenticator = Authenticator(signer, accounts.has, time.time, settings.static_tokens)
     agents = NodeAgents(store, identity)
     dependencies = RuleDependencies(
-        store, features, authorizer, published, utc_now, new_suffix, settings.mounts_tokens
+        store, features, authorizer, published, usage, utc_now, new_suffix, settings.mounts_tokens
     )
     chain = composition.build_admission_chain(dependencies)
     writer = Writer(store, features, chain, new_uid, new_suffix, composition.body_hooks(features))
