@@ -1,6 +1,6 @@
 """Random requests against a live API server: it must answer each of them, sensibly and in time.
 
-`python -m tools.fuzz_apiserver --seconds 600` starts a server of its own. It fails on a 500 that
+`python -m tests.security.fuzz_socket --seconds 600` starts a server of its own. It fails on a 500 that
 Kubernetes would not give, on a traceback in an answer or in the log, on an answer that is no JSON
 where it says so, on a request that takes too long, and on a server that is gone at the end.
 """
@@ -27,8 +27,8 @@ import yarl
 
 from dray.client import kubeconfig, rest
 from dray.client.kubeconfig import ClusterConnection
-from tools import fuzz_requests
-from tools.fuzz_requests import Planned
+from tests.security import fuzz_requests
+from tests.security.fuzz_requests import Planned
 
 SLOWEST_SECONDS = 20.0
 WORKERS = 12

@@ -1,7 +1,7 @@
 """Throws hostile and mutated expressions at the CEL compiler and evaluator for a while.
 
 Every expression must end, quickly, in a program, a compilation error or an evaluation error: any
-other exception, a hang or growing memory is a finding. `python -m tools.fuzz_cel --seconds 300`.
+other exception, a hang or growing memory is a finding. `python -m tests.security.fuzz_cel --seconds 300`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A share of the fuzzing that the tools do: of selectors, and of a live API server."""
+"""A share of what the fuzzers do: CEL expressions, and requests to API servers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from tools import fuzz_cel
 
 from tests import rounds
 from tests.pages import ROOT
+from tests.security import fuzz_cel
 
 pytestmark = [pytest.mark.slow, pytest.mark.random]
 
@@ -28,7 +28,7 @@ def test_every_hostile_selector_ends_in_an_answer_or_an_error() -> None:
 
 @pytest.mark.timeout(SERVER_SECONDS + 120)
 def test_an_api_server_answers_whatever_it_is_asked() -> None:
-    command = [sys.executable, "-m", "tools.fuzz_apiserver"]
+    command = [sys.executable, "-m", "tests.security.fuzz_socket"]
     options = ["--seconds", str(SERVER_SECONDS), "--seed", str(rounds.seed_of(0))]
     ran = subprocess.run(
         [*command, *options],
