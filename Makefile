@@ -37,8 +37,10 @@ bench: $(VENV)/.dev  ## the benchmarks that need no scenario file
 	$(RUN)/dray bench cel
 	$(RUN)/dray bench churn
 
-fuzz: $(VENV)/.dev  ## five minutes of hostile CEL; FUZZ_SECONDS=n for another length
-	$(RUN)/python -m tools.fuzz_cel --seconds $(or $(FUZZ_SECONDS),300)
+fuzz: $(VENV)/.dev  ## random requests and CEL, five minutes each; FUZZ_SECONDS=n for another length
+	$(RUN)/python -m tests.security.fuzz_cel --seconds $(or $(FUZZ_SECONDS),300)
+	$(RUN)/python -m tests.security.fuzz_api --seconds $(or $(FUZZ_SECONDS),300)
+	$(RUN)/python -m tests.security.fuzz_socket --seconds $(or $(FUZZ_SECONDS),300)
 
 generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, protocol, parts of docs
 	$(RUN)/python -m tools.make_schema

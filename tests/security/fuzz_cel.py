@@ -1,25 +1,44 @@
-"""Throws hostile and mutated expressions at the CEL compiler and evaluator for a while.
+"""Throws made and mutated expressions at the CEL compiler and evaluator for a while.
 
-Every expression must end, quickly, in a program, a compilation error or an evaluation error: any
-other exception, a hang or growing memory is a finding. `python -m tests.security.fuzz_cel --seconds 300`.
+`python -m tests.security.fuzz_cel --seconds 1800`: selectors of devices, and expressions over whole
+objects as admission policies have them. Every expression must end within a second in a value, a
+compilation error or an evaluation error, the same each time; both forms of code must agree, and
+no evaluation may cost more than its limit or than its estimate. Expressions that reach new lines
+are kept and mutated. What fails is made smaller and printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
+import dataclasses
 import faulthandler
+import functools
 import random
 import resource
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from dray.api.types import dra
-from dray.cel import device
+from dray.cel import device, program, types
+from dray.cel.checking import constant_folding, environment
+from dray.cel.checking.environment import Environment
+from dray.cel.functions import runtime_costs
+from dray.cel.issues import CompilationFailed
+from dray.cel.program import Program
 from dray.cel.runtime import values
+from tests.security import minimise
+from tests.security.cel_grammar import Grammar
+from tests.security.coverage_guide import Lines
 
-PER_EXPRESSION_SECONDS = 5.0
-MAX_GROWTH_MIB = 300
+SLOW_SECONDS: Final = 1.0
+MAX_GROWTH_MIB: Final = 300
+MAX_KEPT: Final = 5000
+MAX_LENGTH: Final = 10240
+"""What Kubernetes allows of a selector."""
 
 SEEDS = (
     'device.driver == "gpu.example.com"',
@@ -125,31 +144,34 @@ def doubling(rng: random.Random) -> str:
     return f"{text}.size() > 0"
 
 
-def mutated(rng: random.Random) -> str:
+def mutated(rng: random.Random, seeds: Sequence[str] = SEEDS) -> str:
     """A seed with pieces cut out, doubled, swapped with another seed, or replaced."""
-    text = rng.choice(SEEDS)
+    text = rng.choice(seeds)
     for _ in range(rng.randint(1, 6)):
         start, end = sorted(rng.randrange(len(text) + 1) for _ in range(2))
-        piece = rng.choice((rng.choice(FRAGMENTS), rng.choice(SEEDS), text[start:end] * 2, ""))
+        piece = rng.choice((rng.choice(FRAGMENTS), rng.choice(seeds), text[start:end] * 2, ""))
         text = (
             text[:start] + piece + text[end:]
             if rng.random() < 0.7
             else text[:start] + piece + text[start:]
         )
-    return text[:10240]
+    return text[:MAX_LENGTH]
 
 
 def noise(rng: random.Random) -> str:
     return "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(1, 200)))
 
 
-def expressions(rng: random.Random) -> Iterator[str]:
-    makers = (mutated, mutated, mutated, mutated, noise, hostile, doubling)
-    while True:
-        yield rng.choice(makers)(rng)
+class Place(NamedTuple):
+    """Where expressions run: what they may use, and values for it."""
+
+    name: str
+    environment: Environment
+    variables: tuple[Any, ...]
 
 
 def sample() -> device.DeviceView:
+    """A device with an attribute of each type."""
     attributes = {
         "model": dra.DeviceAttribute(string_value="NVIDIA A100"),
         "version": dra.DeviceAttribute(version_value="2.0.0"),
@@ -162,20 +184,166 @@ def sample() -> device.DeviceView:
     )
 
 
-def attempt(expression: str, view: device.DeviceView) -> str:
-    """Compile and run one expression; the name of how it ended."""
-    selector = device.compile_selector(expression, stored=True, list_type_attributes=True)
-    if selector.error is not None:
-        return f"error {selector.error.kind}"
+OBJECT: Final[Mapping[str, Any]] = {
+    "a": 1,
+    "metadata": {"name": "x", "labels": {"a": "b"}},
+    "spec": {"list": [1, 2, 3], "nested": [[1], ["a", {"b": None}]], "text": "é" * 50, "d": 1.5},
+}
+
+
+@functools.cache
+def places() -> tuple[Place, ...]:
+    """Selectors of new and stored objects, and an admission policy over whole objects."""
+    fields = sample().fields
+    new = environment.device_environment(
+        stored=False, consumable_capacity=True, list_type_attributes=False
+    )
+    stored = environment.device_environment(
+        stored=True, consumable_capacity=True, list_type_attributes=True
+    )
+    objects = dict.fromkeys(("object", "oldObject", "params"), types.DYN)
+    policy = dataclasses.replace(
+        stored,
+        variables={**objects, "request": types.map_of(types.STRING, types.DYN)},
+        extents={},
+    )
+    return (
+        Place("new selector", new, (fields,)),
+        Place("stored selector", stored, (fields,)),
+        Place("policy", policy, (OBJECT, None, {"a": [1]}, OBJECT)),
+    )
+
+
+class Wrong(Exception):
+    """Something that no expression may cause."""
+
+
+def attempt(expression: str, place: Place) -> str:
+    """Compile and run one expression; the name of how it ended. Raises Wrong."""
     try:
-        cost = selector.program.measure(view.fields).cost
-        selector.matches(view)
-    except values.CostExceeded:
-        return "cost exceeded"
-    except (values.EvaluationError, RecursionError):
-        return "evaluation error"
-    assert cost >= 0
-    return "answered"
+        checked = program.check(expression, place.environment)
+        compiled = Program(checked, place.environment)
+    except (CompilationFailed, constant_folding.InstantiationFailed) as error:
+        return f"error {type(error).__name__}"
+    measured, again = (_measured(compiled, place) for _ in range(2))
+    if _told(measured.value, measured.error) != _told(again.value, again.error):
+        raise Wrong("two evaluations differ")
+    if measured.cost != again.cost:
+        raise Wrong(f"two evaluations cost {measured.cost} and {again.cost}")
+    _check_cost(compiled, measured, checked)
+    _check_forms(compiled, place, measured)
+    if measured.error is None:
+        return "answered"
+    return type(measured.error).__name__
+
+
+def _measured(compiled: Program, place: Place) -> program.Measurement:
+    try:
+        return compiled.measure(*place.variables)
+    except RecursionError:
+        # The callers of programs make an evaluation error of it.
+        return program.Measurement(None, values.EvaluationError("values nest too deep"), 0)
+
+
+def _check_cost(compiled: Program, measured: program.Measurement, checked: Any) -> None:
+    is_over = measured.cost > values.COST_LIMIT
+    if is_over and not isinstance(measured.error, values.CostExceeded):
+        raise Wrong(f"an evaluation went on past the limit: {measured.cost}")
+    names = {reference.name for reference in checked.references.values()}
+    is_estimated = not names & runtime_costs.AMPLIFYING
+    if is_estimated and measured.error is None and measured.cost > compiled.estimated_cost:
+        raise Wrong(f"an evaluation cost {measured.cost}, estimated {compiled.estimated_cost}")
+
+
+def _check_forms(compiled: Program, place: Place, measured: program.Measurement) -> None:
+    """Compare with what the code gives that components run."""
+    value, error = None, None
+    try:
+        value = compiled.evaluate(*place.variables)
+    except RecursionError:
+        error = values.EvaluationError("values nest too deep")
+    except (values.EvaluationError, values.CostExceeded) as raised:
+        error = raised
+    if _told(value, error) != _told(measured.value, measured.error):
+        told = _told(value, error), _told(measured.value, measured.error)
+        raise Wrong(f"the plain code and the counted code differ: {told}")
+
+
+def _told(value: Any, error: Exception | None) -> str:
+    """Return a result as text: which of several errors comes first is not promised."""
+    return type(error).__name__ if error is not None else type(value).__name__ + repr(value)[:2000]
+
+
+class Fuzzer:
+    """Makes expressions, and keeps those that reach new lines of the compiler or its functions."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._lines = Lines(("cel", "api/formats"))
+        self._kept: collections.deque[str] = collections.deque(SEEDS, maxlen=MAX_KEPT)
+        self._grammars = [Grammar(self._random, place.environment) for place in places()]
+        self.outcomes: Counter[str] = Counter()
+        self.slowest = (0.0, "")
+
+    def step(self, slow_seconds: float) -> None:
+        """Try one expression. Raises Wrong with the expression, made smaller."""
+        number = self._random.randrange(len(places()))
+        text, place = self._next(number), places()[number]
+        before, started = self._lines.seen, time.thread_time()
+        with self._lines.followed():
+            outcome, wrong = _outcome(text, place)
+        seconds = time.thread_time() - started
+        self.slowest = max(self.slowest, (seconds, text))
+        if self._lines.seen > before:
+            self._kept.append(text)
+        if seconds > slow_seconds:
+            # Following the lines takes its time, too: measure again without.
+            seconds = _cpu_seconds(text, place)
+            wrong = wrong or (f"took {seconds:.1f} s" if seconds > slow_seconds else "")
+        if wrong:
+            shorter = minimise.text(text, lambda part: _is_wrong(part, place, slow_seconds))
+            raise Wrong(f"{wrong} ({place.name}): {shorter!r}")
+        self.outcomes[outcome] += 1
+
+    def _next(self, number: int) -> str:
+        makers: tuple[Callable[[], str], ...] = (
+            self._grammars[number].expression,
+            self._grammars[number].expression,
+            lambda: mutated(self._random, self._kept),
+            lambda: mutated(self._random, self._kept),
+            lambda: noise(self._random),
+            lambda: hostile(self._random),
+            lambda: doubling(self._random),
+        )
+        return self._random.choices(makers, (30, 30, 30, 30, 3, 1, 3))[0]()[:MAX_LENGTH]
+
+    def summary(self) -> str:
+        seconds, text = self.slowest
+        outcomes = ", ".join(f"{count} × {name}" for name, count in self.outcomes.most_common())
+        return (
+            f"{self.outcomes.total()} expressions: {outcomes}\n{self._lines.seen} lines reached, "
+            f"{len(self._kept)} kept; the slowest took {seconds:.2f} s: {text[:200]!r}"
+        )
+
+
+def _outcome(text: str, place: Place) -> tuple[str, str]:
+    """Return how an expression ended, and what was wrong."""
+    try:
+        return attempt(text, place), ""
+    except Wrong as wrong:
+        return "wrong", str(wrong)
+    except Exception as error:  # noqa: BLE001  what the fuzzer looks for
+        return "wrong", f"{type(error).__name__}: {error}"
+
+
+def _is_wrong(text: str, place: Place, slow_seconds: float) -> bool:
+    return bool(_outcome(text, place)[1]) or _cpu_seconds(text, place) > slow_seconds
+
+
+def _cpu_seconds(text: str, place: Place) -> float:
+    started = time.thread_time()
+    _outcome(text, place)
+    return time.thread_time() - started
 
 
 def memory_mib() -> int:
@@ -184,35 +352,26 @@ def memory_mib() -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--slow", type=float, default=SLOW_SECONDS, help="CPU seconds each")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(2**32)
-    rng, view, outcomes = random.Random(seed), sample(), Counter[str]()
-    slowest, before = (0.0, ""), 0
+    fuzzer, found, before = Fuzzer(seed), list[str](), 0
     end = time.monotonic() + arguments.seconds
-    for number, expression in enumerate(expressions(rng)):
-        started = time.monotonic()
-        if started >= end:
-            break
-        if number == 2000:
-            before = memory_mib()
-        faulthandler.dump_traceback_later(60, exit=True)
+    while time.monotonic() < end:
+        faulthandler.dump_traceback_later(120, exit=True)
         try:
-            outcomes[attempt(expression, view)] += 1
-        except BaseException:
-            print(f"seed {seed}, expression {number}: {expression!r}")
-            raise
-        took = time.monotonic() - started
-        slowest = max(slowest, (took, expression))
-        assert took < PER_EXPRESSION_SECONDS, f"{took:.1f} s for {expression!r}"
+            fuzzer.step(arguments.slow)
+        except Wrong as wrong:
+            found.append(str(wrong))
+            print(f"BROKEN {wrong}", flush=True)
+        if fuzzer.outcomes.total() == 2000:
+            before = memory_mib()
     faulthandler.cancel_dump_traceback_later()
     growth = memory_mib() - (before or memory_mib())
-    assert growth < MAX_GROWTH_MIB, f"memory grew by {growth} MiB"
-    print(f"seed {seed}: {sum(outcomes.values())} expressions, no crash, no hang, +{growth} MiB")
-    for outcome, count in outcomes.most_common():
-        print(f"  {count:8} {outcome}")
-    print(f"  slowest: {slowest[0] * 1000:.0f} ms for {slowest[1][:80]!r}")
+    print(f"seed {seed}, +{growth} MiB\n{fuzzer.summary()}")
+    sys.exit(1 if found or growth > MAX_GROWTH_MIB else 0)
 
 
 if __name__ == "__main__":

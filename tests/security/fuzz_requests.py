@@ -45,8 +45,9 @@ STRINGS = (
     "2026-01-01T00:00:00Z", "2026-13-45T99:99:99Z", "0001-01-01T00:00:00Z", "ExactCount", "All",
     "Exists", "In", "NoExecute", "Always", "Never", "ClusterIP", "%41", "{}", "[]", '"', "\\",
     'device.driver == "x"', "device.attributes['a'].b > 1", "[" * 200, "a" * 11_000, "𝟙", "\ud7ff",
-    "\ud800", "\u202e", "İ", "a" * 253, "a." * 126 + "a", "1" * 5000, "1e400", "-0", "system:masters",
-    "a=b,c", "0x1F", "1_000", "۱", "P1D", "$(A)", "kubernetes.io/x", "2026-01-01", "~1", "..",
+    "\ud800", "\u202e", "İ", "a" * 253, "a." * 126 + "a", "1" * 5000, "1e400", "-0",
+    "system:masters", "a=b,c", "0x1F", "1_000", "۱", "P1D", "$(A)", "kubernetes.io/x",
+    "2026-01-01", "~1", "..",
 )  # fmt: skip
 NUMBERS = (
     0,
