@@ -42,6 +42,7 @@ from tests.wire.serving import Answer, Api
 GUIDED_BY: Final = ("apiserver", "validation", "api/conversion", "api/strategies", "api/selectors")
 REQUESTS_PER_SERVER: Final = 4000
 """Then comes a new server, so that lists stay short and a failure has few causes."""
+MAX_SHOWN: Final = 3
 HISTORY: Final = 150
 """How many requests before a failure may have caused it."""
 MAX_KEPT: Final = 3000
@@ -103,7 +104,7 @@ class Fuzzer:
         wrong = fuzz_judge.wrong_answer(request, answer)
         if not wrong and seconds > self._slow_seconds:
             wrong = _too_slow(request, seconds)
-        return wrong
+        return wrong or await fuzz_judge.wrong_write(api, request, answer)
 
     def _next(self) -> Planned:
         while True:
@@ -188,7 +189,7 @@ async def replayed(requests: Sequence[Planned], slow_seconds: float) -> str:
             wrong = fuzz_judge.wrong_answer(request, answer)
             if not wrong and seconds > slow_seconds:
                 wrong = _too_slow(request, seconds)
-            found = found or wrong
+            found = found or wrong or await fuzz_judge.wrong_write(api, request, answer)
         return found or await fuzz_judge.wrong_state(api)
 
 
@@ -226,7 +227,7 @@ def _too_slow(request: Planned, seconds: float) -> str:
 
 def _report(requests: Sequence[Planned], what: str) -> str:
     lines = [f"BROKEN {what}"]
-    for each in requests:
+    for each in requests[-MAX_SHOWN:]:
         lines.append(f"  {each.user}: {each.method} {each.url[:500]} {each.headers}")
         lines.append(f"    {each.body[:1500]!r}")
     lines.append(f"repeat: python -m tests.security.fuzz_api --replay {line_of(requests)}")

@@ -7,6 +7,7 @@ import logging
 import traceback
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
@@ -179,22 +180,48 @@ async def wrong_state(api: Api) -> str:
     return f"a device is held twice: {twice[0]}" if twice else ""
 
 
+async def wrong_write(api: Api, request: Planned, answer: Answer) -> str:
+    """Return what is wrong with the object that a request has written; empty if nothing is."""
+    if answer.status not in (200, 201) or request.method not in ("POST", "PUT", "PATCH"):
+        return ""
+    if "dryRun" in request.url or "json" not in answer.headers.get("content-type", ""):
+        return ""
+    document = answer.json
+    if not isinstance(document, dict):
+        return ""
+    group, _ = kinds.parse_api_version(document.get("apiVersion", ""))
+    for kind in kinds.KINDS:
+        if (kind.group, kind.kind) == (group, document.get("kind")) and kind.is_stored:
+            metadata = document.get("metadata", {})
+            return await _wrong_object(api, kind, metadata.get("namespace", ""), metadata["name"])
+    return ""
+
+
 async def _wrong_objects(api: Api, kind: Kind) -> str:
-    """Return which object cannot be read again, or not be written as it was read."""
-    names = set()
     for item in await _listed(api, kind):
-        meta = item["metadata"]
-        names.add((meta.get("namespace"), meta["name"]))
-        path = _path(kind, meta.get("namespace", ""), meta["name"])
-        answer = await api("GET", path)
-        if answer.status != 200:
-            return f"stored and not readable: {path} gives {answer.status}"
-        if "update" in kind.verbs:
-            again = await api("PUT", path, answer.body)
-            if again.status != 200:
-                return f"stored and not valid: {path}: {again.body[:300]!r}"
-            if again.json["metadata"]["resourceVersion"] != meta["resourceVersion"]:
-                return f"changed by a write of the same: {path}"
+        metadata = item["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        if wrong := await _wrong_object(api, kind, namespace, name):
+            return wrong
+    return ""
+
+
+async def _wrong_object(api: Api, kind: Kind, namespace: str, name: str) -> str:
+    """Return whether an object cannot be read, or not be written as it was read."""
+    path = _path(kind, namespace, quote(name, safe=""))
+    answer = await api("GET", path)
+    if answer.status == 404:
+        return ""
+    if answer.status != 200:
+        return f"{kind.kind} is stored and not readable: {path} gives {answer.status}"
+    if "update" not in kind.verbs:
+        return ""
+    again = await api("PUT", path, answer.body)
+    if again.status not in (200, 409):
+        return f"{kind.kind} is stored and not valid: {path}: {again.body[:500]!r}"
+    if again.status == 200 and again.body != answer.body:
+        changed = [key for key in again.json if again.json[key] != answer.json.get(key)]
+        return f"{kind.kind} is changed by a write of the same: {changed} of {path}"
     return ""
 
 
