@@ -74,8 +74,7 @@ def apiserver(
         audit_log=audit_log,
     )
     host, port = foreground.parse_listen(listen, "--listen", DEFAULT_LISTEN)
-    directory = Path(data).expanduser()
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = foreground.private_directory(data)
     keys = key_options.load(directory, key_files)
     foreground.run(
         foreground.until_signalled(lambda: _serve(directory, store, (host, port), settings, keys))

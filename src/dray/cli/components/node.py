@@ -102,8 +102,7 @@ def node(
     put their sockets into --registry.
     """
     control_plane = target.connect()
-    folder = Path(data).expanduser()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = foreground.private_directory(data)
     pod_resources = folder / "pod-resources" / "kubelet.sock"
     settings = Settings(
         name=name,

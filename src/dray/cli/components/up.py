@@ -116,8 +116,7 @@ def up(
         identity=foreground.identity() if store.is_shared else "",
     )
     address = foreground.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
-    directory = Path(data).expanduser()
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = foreground.private_directory(data)
     keys = key_options.load(directory, key_files)
 
     def announce(url: str, cluster: RunningCluster) -> None:
