@@ -1,4 +1,4 @@
-"""Everything that `make` and the image install is pinned to a version and to hashes of its files."""
+"""What `make` and the image install is pinned to versions and to the hashes of their files."""
 
 from __future__ import annotations
 
