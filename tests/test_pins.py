@@ -20,7 +20,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("u
 def pinned(file: str) -> dict[str, tuple[str, int]]:
     """The version and the number of hashes of each name."""
     text = (ROOT / file).read_text("utf-8").replace("\\\n", " ")
-    found = {}
+    found: dict[str, tuple[str, int]] = {}
     for line in filter(None, text.splitlines()):
         match = re.fullmatch(
             r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)( ; [^;]*?)?"

@@ -260,7 +260,8 @@ def _check_cost(compiled: Program, measured: program.Measurement, checked: Any) 
 
 def _check_forms(compiled: Program, place: Place, measured: program.Measurement) -> None:
     """Compare with what the code gives that components run."""
-    value, error = None, None
+    value: Any = None
+    error: values.EvaluationError | values.CostExceeded | None = None
     try:
         value = compiled.evaluate(*place.variables)
     except RecursionError:

@@ -215,12 +215,21 @@ def test_a_server_closes_its_directory_and_says_so(tmp_path: Path) -> None:
     assert "contains every Secret" in saved.stderr
 
 
+def writing(content: bytes) -> Callable[[Path], None]:
+    """Stands for the store, which writes a copy of itself to a path."""
+
+    def write(path: Path) -> None:
+        path.write_bytes(content)
+
+    return write
+
+
 def test_a_planted_journal_or_link_does_not_get_into_a_backup(tmp_path: Path) -> None:
     target, stolen = tmp_path / "copy.db", tmp_path / "stolen"
     stolen.touch()
     for planted in ("copy.db.unfinished", "copy.db.unfinished-journal", "copy.db-journal"):
         (tmp_path / planted).symlink_to(stolen)
-    backup.write(lambda path: path.write_bytes(b"secret") and None, target)
+    backup.write(writing(b"secret"), target)
     assert target.read_bytes() == b"secret"
     assert stolen.read_bytes() == b""
     assert mode(target) == 0o600
@@ -230,7 +239,7 @@ def test_a_link_in_the_place_of_the_target_is_replaced_not_followed(tmp_path: Pa
     target, victim = tmp_path / "copy.db", tmp_path / "victim"
     victim.write_bytes(b"mine")
     target.symlink_to(victim)
-    backup.write(lambda path: path.write_bytes(b"secret") and None, target)
+    backup.write(writing(b"secret"), target)
     assert victim.read_bytes() == b"mine"
     assert not target.is_symlink()
 
@@ -249,6 +258,6 @@ def test_what_an_interrupted_backup_left_is_removed(tmp_path: Path) -> None:
     left = tmp_path / ".copy.db.unfinished"
     left.mkdir(mode=0o755)
     (left / "copy.db").write_bytes(b"half")
-    backup.write(lambda path: path.write_bytes(b"whole") and None, tmp_path / "copy.db")
+    backup.write(writing(b"whole"), tmp_path / "copy.db")
     assert (tmp_path / "copy.db").read_bytes() == b"whole"
     assert not left.exists()
