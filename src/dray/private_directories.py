@@ -2,8 +2,8 @@
 
 A data directory holds the keys of a cluster. It has mode 0700 from its first moment. One that
 others can open, as earlier versions left it, is closed to them. A directory that belongs to
-somebody else is refused, and so is one that everybody could put another in the place of, and one
-that is open to others and holds other things than dray's.
+somebody else is refused, and so is one that is open to others and holds other things than dray's.
+None is created where everybody could put another in its place.
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ def prepare(path: Path, warn: Callable[[str], None]) -> None:
     """
     path = Path(os.path.abspath(path))
     _check_link(path)
+    if (trouble := _replaceable(path)) is not None:
+        if not path.exists():
+            raise trouble
+        warn(f"{trouble} {trouble.advice}")
     _create(path)
-    _check_parents(path)
     descriptor = _opened(path)
     try:
         _close_to_others(path, descriptor, warn)
@@ -50,12 +53,15 @@ def prepare(path: Path, warn: Callable[[str], None]) -> None:
 
 def _create(path: Path) -> None:
     """Create the directory if it is absent, with its mode also where the umask takes bits away."""
-    path.parent.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
-    try:
-        os.mkdir(path, PRIVATE_MODE)
-    except FileExistsError:
-        return
-    os.chmod(path, PRIVATE_MODE)
+    for each in reversed((path, *path.parents)):
+        try:
+            os.mkdir(each, PRIVATE_MODE)
+        except (FileExistsError, PermissionError, IsADirectoryError):
+            # What is there is looked at when it is opened.
+            if not each.exists():
+                raise
+        else:
+            os.chmod(each, PRIVATE_MODE)
 
 
 def _opened(path: Path) -> int:
@@ -120,16 +126,17 @@ def _check_link(path: Path) -> None:
         )
 
 
-def _check_parents(path: Path) -> None:
-    """Refuse a path in which everybody could put another directory in the place of one."""
+def _replaceable(path: Path) -> DirectoryRefused | None:
+    """Return the trouble with a path in which everybody could replace a directory."""
     places = {*path.parents, *Path(os.path.realpath(path)).parents}
     for parent in sorted(places, key=lambda each: len(each.parts)):
-        mode = os.stat(parent).st_mode
+        mode = os.stat(parent).st_mode if parent.exists() else 0
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise DirectoryRefused(
+            return DirectoryRefused(
                 f"{parent} can be written by everybody, who could replace {path}.",
                 f"Take that right away: chmod o-w {shlex.quote(str(parent))}",
             )
+    return None
 
 
 def _foreign(path: Path, owner: int) -> DirectoryRefused:

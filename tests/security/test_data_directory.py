@@ -38,10 +38,11 @@ def prepared(path: Path) -> list[str]:
 def test_a_new_directory_is_private_with_every_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        assert prepared(tmp_path / "data") == []
+        assert prepared(tmp_path / "above" / "data") == []
     finally:
         os.umask(before)
-    assert mode(tmp_path / "data") == 0o700
+    assert mode(tmp_path / "above") == 0o700
+    assert mode(tmp_path / "above" / "data") == 0o700
 
 
 @pytest.mark.parametrize("lax", [0o755, 0o750, 0o770, 0o705, 0o711, 0o777, 0o1777])
@@ -95,6 +96,7 @@ def test_a_path_that_everybody_can_change_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DirectoryRefused, match="everybody") as refused:
         prepared(shared / "data")
     assert refused.value.advice.endswith(f"chmod o-w {shared}")
+    assert not (shared / "data").exists()
     shared.chmod(0o1777)
     assert prepared(shared / "other") == []
 
@@ -108,14 +110,16 @@ def test_a_link_of_ones_own_is_followed_and_its_target_closed(tmp_path: Path) ->
     assert mode(target) == 0o700
 
 
-def test_a_link_into_a_folder_that_everybody_can_change_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_is_there_already_goes_on_with_a_warning(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     (shared / "data").mkdir(parents=True)
     shared.chmod(0o777)
+    (shared / "data").chmod(0o700)
     link = tmp_path / "data"
     link.symlink_to(shared / "data")
-    with pytest.raises(DirectoryRefused, match="everybody"):
-        prepared(link)
+    for path in (shared / "data", link):
+        (warning,) = prepared(path)
+        assert "can be written by everybody" in warning
 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
