@@ -66,6 +66,11 @@ NUMBERS = (
     0.5,
     1e300,
 )
+AUTHORIZATIONS = (
+    "", "Bearer", "Bearer ", "Bearer x", "Bearer a.b.c", "Bearer ☃", "Basic YTpi", "bearer  x y",
+    "Bearer " + "e30." * 3, "Bearer eyJhbGciOiJub25lIn0.e30.", "Bearer " + "a" * 40_000,
+    "Bearer eyJhbGciOiJFUzI1NiIsImtpZCI6IngifQ." + "W1tb" * 5000 + ".AA",
+)  # fmt: skip
 ACCEPTS = (
     "", "application/json", "application/yaml", "*/*", "text/csv", http_messages.PROTOBUF,
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
@@ -307,6 +312,8 @@ class Requests:
             headers["impersonate-user"] = self._random.choice(
                 ("alice", "system:serviceaccount:a:b")
             )
+        if self._happens(0.05):
+            headers["authorization"] = self._random.choice(AUTHORIZATIONS)
         if self._happens(0.01):
             headers["if-none-match"] = '"x"'
         return headers
