@@ -17,6 +17,7 @@ from dray.api.features import Features
 from dray.api.http_messages import User
 from dray.api.remote_command import API_SERVER_NAME
 from dray.apiserver import audit, composition
+from dray.apiserver.access import certificates
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.bound_objects import BoundObjects
@@ -138,7 +139,8 @@ def signer_in(directory: Path) -> TokenSigner:
 
 def identity_in(directory: Path) -> MakeIdentity:
     """Return a function that makes the API server's certificate for node agents."""
-    return lambda: Authority.load_or_create(directory).client_pair(API_SERVER_NAME)
+    lifetime = certificates.COMPONENT_LIFETIME
+    return lambda: Authority.load_or_create(directory).client_pair(API_SERVER_NAME, (), lifetime)
 
 
 def new_uid() -> str:

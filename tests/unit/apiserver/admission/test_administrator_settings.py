@@ -23,7 +23,7 @@ def rule(verbs: list[str], *resources: str) -> JsonObject:
 
 
 def world_of(*rules: JsonObject) -> World:
-    """Return a world in which Bob may write namespaces and config maps, and has some rights more."""
+    """Return a world in which Bob may write namespaces and config maps, and more."""
     world = World()
     verbs = ["create", "update", "patch", "delete", "deletecollection"]
     every = [rule(verbs, "namespaces", "namespaces/status", "configmaps"), *rules]
