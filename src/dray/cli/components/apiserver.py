@@ -16,6 +16,7 @@ from dray.apiserver.https_server import Server
 from dray.apiserver.server import Settings
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground, store_option
+from dray.cli.output import durations
 from dray.client import kubeconfig
 from dray.store import compaction
 
@@ -29,6 +30,14 @@ audit_log_option = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Append a line for every request: who, what, how it ended.",
+)
+event_ttl_option = click.option(
+    "--event-ttl",
+    default="1h",
+    show_default=True,
+    callback=durations.parse,
+    metavar="DURATION",
+    help="How long Events stay after they were last seen; 0 is forever.",
 )
 
 
@@ -52,6 +61,7 @@ audit_log_option = click.option(
     help="Versions that are not served.",
 )
 @audit_log_option
+@event_ttl_option
 def apiserver(
     store: str,
     listen: str,
@@ -59,6 +69,7 @@ def apiserver(
     feature_gates: str,
     runtime_config: str,
     audit_log: Path | None,
+    event_ttl: float,
 ) -> None:
     """Serve the Kubernetes API over HTTPS until told to end.
 
@@ -69,6 +80,7 @@ def apiserver(
         features=features.parse(feature_gates),
         disabled=disabled_versions(runtime_config),
         audit_log=audit_log,
+        event_seconds=event_ttl,
     )
     host, port = foreground.parse_listen(listen, "--listen", DEFAULT_LISTEN)
     directory = Path(data).expanduser()

@@ -76,6 +76,7 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
 @click.option("--keep-pods", is_flag=True, help="Leave containers running, for the next `dray up`.")
 @click.option("--merge-kubeconfig", is_flag=True, help="Also make it the context of your kubectl.")
 @apiserver.audit_log_option
+@apiserver.event_ttl_option
 @click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
 def up(
     fleet: str,
@@ -90,6 +91,7 @@ def up(
     keep_pods: bool,
     merge_kubeconfig: bool,
     audit_log: Path | None,
+    event_ttl: float,
     verbose: bool,
 ) -> None:
     """Run a cluster until told to end: API server, scheduler, controllers and nodes.
@@ -102,7 +104,9 @@ def up(
     started = time.perf_counter()
     has_local_node = not fleet and runtime != simulated.NAME and nvml.is_here()
     plan = ClusterPlan(
-        Settings(features=features.parse(feature_gates), audit_log=audit_log),
+        Settings(
+            features=features.parse(feature_gates), audit_log=audit_log, event_seconds=event_ttl
+        ),
         fleet=None if has_local_node else _loaded(fleet or QUICKSTART, nodes),
         has_local_node=has_local_node,
         runtime=runtime,
