@@ -1,0 +1,1 @@
+"""Who may use a cluster: credentials and their end."""
