@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -18,10 +19,17 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from dray.api import remote_command
+from dray.apiserver import server
 from dray.apiserver.access import certificates
 from dray.apiserver.access.certificates import Authority, KeyPair, Lifetime
+from dray.apiserver.access.renewal import RenewedPair
 from dray.client import rest
 from dray.client.kubeconfig import ClusterConnection
+from dray.clock import utc_now
+from dray.node.endpoint import Endpoint, Identity
+from dray.node.node_status import AgentAddress
+from dray.store import memory
 from tests import waiting
 from tests.wire.serving import Api, listening
 
@@ -215,3 +223,142 @@ def test_all_certificates_of_a_user_from_before_a_time_can_be_revoked(tmp_path: 
         await waiting.until_answered(is_accepted, "the end of the revocation")
 
     on_site(tmp_path, check)
+
+
+class Clock:
+    """A clock that is set forward by hand."""
+
+    def __init__(self) -> None:
+        self.ahead = datetime.timedelta()
+
+    def __call__(self) -> datetime.datetime:
+        return utc_now() + self.ahead
+
+
+def short_lived(authority: Authority, clock: Clock) -> RenewedPair:
+    lifetime = Lifetime(datetime.timedelta(minutes=10))
+    return RenewedPair(lambda: authority.server_pair(["127.0.0.1"], lifetime), clock)
+
+
+class Connection:
+    """One TLS connection, which shows the certificate of its server."""
+
+    def __init__(self, url: str, trusted: bytes, client: KeyPair) -> None:
+        self._url = urlsplit(url)
+        self._context = ssl.create_default_context(cadata=trusted.decode())
+        self._context.check_hostname = False
+        self._context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        rest.load_pair(self._context, client.certificate, client.key)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self) -> tuple[int, bytes]:
+        """Return the status of a request, and the server's certificate."""
+        if self._streams is None:
+            host, port = self._url.hostname, self._url.port
+            self._streams = await asyncio.open_connection(host, port, ssl=self._context)
+        reader, writer = self._streams
+        writer.write(f"GET {self._url.path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
+        await reader.readexactly(length)
+        return int(head.split()[1]), writer.get_extra_info("ssl_object").getpeercert(True)
+
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+
+
+def der(pem: bytes) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pem.decode())
+
+
+def test_the_certificate_of_a_running_api_server_is_replaced(tmp_path: Path) -> None:
+    async def run() -> None:
+        authority, clock = Authority.load_or_create(tmp_path), Clock()
+        pair, admin = short_lived(authority, clock), authority.client_pair("a", ["system:masters"])
+        async with (
+            memory.open() as store,
+            server.open_server(store, signer=server.signer_in(tmp_path)) as opened,
+            opened.server.listening("127.0.0.1", 0, pair, authority.certificate) as url,
+        ):
+            before = pair.certificate
+            trusted = authority.certificate
+            async with (
+                Connection(f"{url}/readyz", trusted, admin) as old,
+                Connection(f"{url}/readyz", trusted, admin) as new,
+            ):
+                assert await old.ask() == (200, der(before))
+                clock.ahead = datetime.timedelta(minutes=8)
+                await pair.renew()
+                assert pair.certificate != before
+                # Open connections go on, new ones get the new certificate.
+                assert await old.ask() == (200, der(before))
+                assert await new.ask() == (200, der(pair.certificate))
+
+    asyncio.run(run())
+
+
+def test_the_certificate_of_a_running_agent_is_replaced_once_its_node_says_so(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        authority, clock = Authority.load_or_create(tmp_path), Clock()
+        pair = short_lived(authority, clock)
+        caller = authority.client_pair(remote_command.API_SERVER_NAME)
+        endpoint = Endpoint(lambda _namespace, _pod: None, Identity(pair, authority.certificate))
+        async with endpoint.listening("127.0.0.1") as port:
+            url = f"https://127.0.0.1:{port}/containerLogs/a/b/c"
+            before = pair.certificate
+            address = AgentAddress("127.0.0.1", port, before)
+            pinned: list[bytes] = []
+
+            async def report() -> None:
+                pinned.append(address.certificate)
+                # Whoever trusts what the Node has by now still reaches the agent.
+                async with Connection(url, address.certificate, caller) as other:
+                    assert await other.ask() == (404, der(before))
+
+            address.reports.append(report)
+            clock.ahead = datetime.timedelta(minutes=8)
+            await pair.renew(address.publish)
+            assert pinned == [pair.certificate + before]
+            async with Connection(url, pinned[0], caller) as connection:
+                assert await connection.ask() == (404, der(pair.certificate))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "who", ["admin", "system:node:a", "kubernetes-admin", "dray-apiserver ", "DRAY-APISERVER"]
+)
+def test_an_agent_answers_api_servers_only(tmp_path: Path, who: str) -> None:
+    async def run() -> None:
+        authority = Authority.load_or_create(tmp_path)
+        pair = short_lived(authority, Clock())
+        endpoint = Endpoint(lambda _namespace, _pod: None, Identity(pair, authority.certificate))
+        async with endpoint.listening("127.0.0.1") as port:
+            url = f"https://127.0.0.1:{port}/exec/a/b/c"
+            client = authority.client_pair(who, ["system:masters"])
+            async with Connection(url, pair.certificate, client) as connection:
+                assert (await connection.ask())[0] == 403
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if name != "for servers"])
+def test_an_agent_refuses_certificates_that_are_not_valid(tmp_path: Path, name: str) -> None:
+    async def run(made: Site) -> None:
+        pair = short_lived(made.authority, Clock())
+        identity = Identity(pair, made.authority.certificate, ("mallory", "alice"))
+        endpoint = Endpoint(lambda _namespace, _pod: None, identity)
+        async with endpoint.listening("127.0.0.1") as port:
+            client = REFUSED[name](made, tmp_path / "other")
+            url = f"https://127.0.0.1:{port}/exec/a/b/c"
+            async with Connection(url, pair.certificate, client) as connection:
+                with pytest.raises((OSError, asyncio.IncompleteReadError)):
+                    await connection.ask()
+
+    on_site(tmp_path, run)

@@ -19,7 +19,8 @@ from dray.apiserver import app as application
 from dray.apiserver.access import impersonation
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.certificates import KeyPair
-from dray.client import rest, websockets
+from dray.apiserver.access.renewal import RenewedPair
+from dray.client import websockets
 from dray.client.websockets import MessageWebSocket
 
 log = logging.getLogger(__name__)
@@ -59,9 +60,12 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def listening(
-        self, host: str, port: int, pair: KeyPair, client_authority: bytes
+        self, host: str, port: int, pair: KeyPair | RenewedPair, client_authority: bytes
     ) -> AsyncIterator[str]:
-        """Serve until the block is left; yields the address. Open requests finish, watches end."""
+        """Serve until the block is left; yields the address. Open requests finish, watches end.
+
+        A RenewedPair is replaced while it is served.
+        """
         # A watch whose client has left must end: without cancellation it waits for an event.
         low_level = web.Server(
             self._serve,
@@ -76,13 +80,16 @@ class Server:
         runner = web.ServerRunner(low_level, shutdown_timeout=self._limits.shutdown_seconds)
         await runner.setup()
         self._is_closing = False
+        renewed = pair if isinstance(pair, RenewedPair) else RenewedPair(lambda: pair)
+        renewing = asyncio.create_task(renewed.run())
         try:
-            site = web.TCPSite(runner, host, port, ssl_context=_tls(pair, client_authority))
+            site = web.TCPSite(runner, host, port, ssl_context=_tls(renewed, client_authority))
             await site.start()
             bound = runner.addresses[0]
             yield f"https://{_host(str(bound[0]))}:{bound[1]}"
         finally:
             self._is_closing = True
+            renewing.cancel()
             for task in tuple(self._streaming):
                 task.cancel()
             transports = [
@@ -233,12 +240,12 @@ def _wants_pretty(headers: Mapping[str, str], parameter: str = "") -> bool:
     return headers.get("User-Agent", "").startswith(PRETTY_AGENTS)
 
 
-def _tls(pair: KeyPair, client_authority: bytes) -> ssl.SSLContext:
+def _tls(pair: RenewedPair, client_authority: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=client_authority.decode())
-    rest.load_pair(context, pair.certificate, pair.key)
+    pair.serve_in(context)
     return context
 
 

@@ -12,6 +12,7 @@ from dray.api import features, kinds
 from dray.apiserver import server, standalone
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.certificates import Authority
+from dray.apiserver.access.renewal import RenewedPair
 from dray.apiserver.https_server import Server
 from dray.apiserver.server import Settings
 from dray.cli.command_errors import DrayCommand, WrongUsage
@@ -141,7 +142,7 @@ async def listen(
     host, port = address
     authority = Authority.load_or_create(directory)
     names = dict.fromkeys((host, standalone.LOOPBACK, "localhost", socket.gethostname()))
-    pair = authority.server_pair(names)
+    pair = RenewedPair(lambda: authority.server_pair(names))
     listening = api_server.listening(host, port, pair, authority.certificate)
     url = await foreground.listen(stack, listening, f"{host}:{port}", advice)
     for everywhere in ("//0.0.0.0:", "//[::]:"):
