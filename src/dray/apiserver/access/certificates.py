@@ -29,7 +29,7 @@ PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class Lifetime(NamedTuple):
-    """How long a certificate is valid, and since how long before it was made.
+    """The time for which a certificate is valid, and a time before it was made.
 
     The second is for machines whose clocks are slow.
     """

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dray.api import errors
+from dray.api.semantics import revocation
 from dray.api.types.meta import JsonObject
 from dray.api.well_known import HOST_USER_ID_ANNOTATION
-from dray.apiserver.access import revocation
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.rbac import Attributes
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule

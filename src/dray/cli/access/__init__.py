@@ -1,1 +1,1 @@
-"""Who may use a cluster: credentials and their end."""
+"""Commands for the credentials of users."""

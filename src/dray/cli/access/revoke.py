@@ -11,8 +11,8 @@ import msgspec
 
 from dray.api import errors, kinds
 from dray.api.formats import gotime
-from dray.apiserver.access import revocation
-from dray.apiserver.access.revocation import Revocation
+from dray.api.semantics import revocation
+from dray.api.semantics.revocation import Revocation
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
