@@ -96,7 +96,7 @@ PATHS = (
     f"{OWN}/mine?name=hidden&namespace=other",
     f"{OWN}/hidden?fieldSelector=metadata.name%3Dmine",
 )
-METHODS = ("GET", "HEAD", "LIST", "WATCH", "get", "CONNECT", "OPTIONS", "TRACE", "PROPFIND")
+METHODS = ("GET", "HEAD", "LIST", "get", "CONNECT", "OPTIONS", "TRACE", "PROPFIND")
 HEADERS = (
     ("X-Remote-User", "boss"),
     ("X-Remote-Group", "system:masters"),
