@@ -29,7 +29,10 @@ def authenticator(now: float) -> Authenticator:
 
 def test_a_certificate_is_its_common_name_with_organizations_as_groups() -> None:
     user = loop.run(authenticator(END).authenticate("", CERTIFICATE))
-    assert (user.name, user.groups) == ("alice", {"team", "system:authenticated"})
+    assert (user.name, user.groups) == (
+        "alice",
+        frozenset({"team", "system:authenticated"}),
+    )
 
 
 def test_a_certificate_that_ends_while_a_connection_is_open_is_unauthorized() -> None:
