@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from dray import clock
 from dray.apiserver.access import certificates
 from dray.apiserver.access.certificates import Authority, KeyFileError
 from dray.apiserver.access.service_account_tokens import TokenSigner, service_account_claims
@@ -80,3 +82,17 @@ def test_token_keys_of_another_kind_are_refused(tmp_path: Path) -> None:
         TokenSigner.from_files(written(tmp_path / "rsa.key", pem))
     with pytest.raises(KeyFileError, match="without a password"):
         TokenSigner.from_files(written(tmp_path / "locked.key", locked))
+
+
+def test_an_authority_that_is_about_to_end_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    Authority.load_or_create(tmp_path)
+    assert not caplog.records
+    nearly_ten_years = datetime.timedelta(days=3600)
+    monkeypatch.setattr(certificates, "utc_now", lambda: clock.utc_now() + nearly_ten_years)
+    Authority.load_or_create(tmp_path)
+    assert "the certificate authority ends on 20" in caplog.text
+    monkeypatch.setattr(certificates, "utc_now", lambda: clock.utc_now() + 2 * nearly_ten_years)
+    with pytest.raises(KeyFileError, match="has expired on 20"):
+        Authority.from_files(tmp_path / "ca.crt", tmp_path / "ca.key")
