@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -66,6 +67,15 @@ def test_an_event_that_was_last_seen_long_ago_is_deleted() -> None:
         )
         await EventExpiry(store, HOUR, lambda: NOON).delete_expired()
         assert await names(store) == {"new", "again", "series"}
+
+    with_store(check)
+
+
+def test_without_a_lifetime_nothing_is_looked_for() -> None:
+    async def check(store: Store) -> None:
+        await put(store, event("old", 1))
+        await asyncio.wait_for(EventExpiry(store, 0, lambda: NOON).run(), 30)
+        assert await names(store) == {"old"}
 
     with_store(check)
 
