@@ -55,6 +55,13 @@ KUBERNETES_VERSION = {
     "platform": "linux/amd64",
 }
 HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
+MEASURED_VERBS = frozenset(
+    {
+        *request_info.VERBS.values(),
+        *("list", "watch", "delete", "deletecollection"),
+        *("head", "post", "put", "options"),
+    }
+)
 
 Subresource = Callable[[Call], Awaitable[Response]]
 
@@ -262,9 +269,10 @@ class App:
         # Not the client's text: every new label value would stay in memory.
         is_known = kinds.by_resource(info.group, info.version, info.resource) is not None
         group, resource = (info.group, info.resource) if is_known else ("", "")
-        self.metrics.requests.add(info.verb, group, resource, str(response.status))
+        verb = info.verb if info.verb in MEASURED_VERBS else "other"
+        self.metrics.requests.add(verb, group, resource, str(response.status))
         if response.stream is None:
-            self.metrics.seconds.observe(seconds, info.verb, resource)
+            self.metrics.seconds.observe(seconds, verb, resource)
 
 
 def _check_acceptable(call: Call) -> None:

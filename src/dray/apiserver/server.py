@@ -30,8 +30,10 @@ from dray.apiserver.bootstrap import bootstrap
 from dray.apiserver.composition import RuleDependencies, SubresourceHandlers
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.event_expiry import EventExpiry
-from dray.apiserver.https_server import DEFAULT_LIMITS, Server, ServerLimits
+from dray.apiserver.https_server import Server
 from dray.apiserver.node_agents import MakeIdentity, NodeAgents
+from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
+from dray.apiserver.storage.device_usage import DeviceUsage
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.verbs.deletion import Deleter
 from dray.apiserver.verbs.writes import Writer
@@ -87,8 +89,9 @@ async def open_server(
     await bootstrap(store, utc_now(), new_uid)
     authorizer = await Authorizer.open(store)
     published = PublishedSlices()
+    usage = DeviceUsage(store)
     revoked = Revocations()
-    followers = [published.follow(store), revoked.follow(store)]
+    followers = [published.follow(store), usage.follower, revoked.follow(store)]
     for follower in followers:
         await follower.load()
     authenticator = Authenticator(
@@ -96,7 +99,7 @@ async def open_server(
     )
     agents = NodeAgents(store, identity)
     dependencies = RuleDependencies(
-        store, features, authorizer, published, utc_now, new_suffix, settings.mounts_tokens
+        store, features, authorizer, published, usage, utc_now, new_suffix, settings.mounts_tokens
     )
     chain = composition.build_admission_chain(dependencies)
     hooks = composition.body_hooks(features)

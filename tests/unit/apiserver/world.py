@@ -23,6 +23,7 @@ from dray.apiserver.access.bound_objects import BoundObjects
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.node_agents import NodeAgents
+from dray.apiserver.storage.device_usage import DeviceUsage
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.verbs.deletion import Deleter
 from dray.apiserver.verbs.writes import Writer
@@ -69,6 +70,7 @@ class World:
             self.signer, BoundObjects(self.store), lambda: datetime.datetime.now().timestamp()
         )
         self._slices = self.published.follow(self.store)
+        self.usage = DeviceUsage(self.store)
         numbers = itertools.count()
         run(bootstrap.bootstrap(self.store, NOW, server.new_uid))
         self.authorizer = run(Authorizer.open(self.store))
@@ -77,6 +79,7 @@ class World:
             gates,
             self.authorizer,
             self.published,
+            self.usage,
             lambda: NOW,
             lambda: f"x{next(numbers)}",
             mounts_tokens,
@@ -140,6 +143,7 @@ class World:
     ) -> Answer:
         await self.authorizer.load()
         await self._slices.load()
+        await self.usage.follower.load()
         pairs = tuple(tuple(part.split("=", 1)) for part in query.split("&") if part)
         request = Request(
             method,
