@@ -141,7 +141,7 @@ def _binds(spec: ContainerSpec) -> Iterator[str]:
     """Mount outer folders first, so that what is mounted inside them stays visible."""
     for bind in sorted(spec.binds, key=lambda bind: len(Path(bind.target).parts)):
         if not _is_shown_anyway(bind):
-            source = os.path.join(bind.source, bind.beneath)
+            source = os.path.join(bind.source, bind.beneath) if bind.beneath else bind.source
             yield from ("--ro-bind" if bind.read_only else "--bind", source, bind.target)
 
 
