@@ -92,6 +92,11 @@ class PodRelations:
     def is_bound(self, node: str, namespace: str, name: str) -> bool:
         return self._node_of.get(store_keys.key(kinds.POD, name, namespace)) == node
 
+    def is_present(self, node: str, namespace: str) -> bool:
+        """Whether a pod of the namespace is bound to the node."""
+        prefix = store_keys.prefix(kinds.POD, namespace)
+        return any(key.startswith(prefix) for key in self._uses.get(node, {}))
+
     def is_used(self, node: str, resource: str, namespace: str, name: str) -> bool:
         """Whether a pod on the node, in the object's namespace, uses the object."""
         used_name, prefix = f"{resource}/{name}", store_keys.prefix(kinds.POD, namespace)
