@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dray.driverkit.cdi import DeviceNode
 from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
@@ -88,6 +89,9 @@ class ContainerSpec:
     """The user of the host that an admin chose for the pod's namespace, where one was chosen."""
     limits: ResourceLimits = ResourceLimits()
     has_host_network: bool = False
+    host_user_id: int | None = None
+    """The user of the host that stands for root of the pod, where an admin has set one for the
+    namespace; None for the choice of the node."""
 
     @property
     def argv(self) -> Argv:
@@ -157,6 +161,10 @@ class Runtime(abc.ABC):
 
         Raises LookupError if the container does not run.
         """
+
+    def end_pod(self, folder: Path) -> None:
+        """End what containers of the pod with this folder have shared. Called after the last."""
+        return None
 
     def discard(self, attempt: ContainerAttempt) -> None:
         """Remove what may be left of a container whose shim was lost."""
