@@ -463,5 +463,24 @@ def test_a_container_cannot_write_what_the_agent_writes() -> None:
     with_node(story)
 
 
+@needs_sandbox
+def test_a_container_reads_its_own_secret() -> None:
+    """Also where nobody else may, and the agent is another user than the container."""
+
+    async def story(here: Site) -> None:
+        document = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+        data = {"k": base64.b64encode(b"value").decode()}
+        await here.world.create({**document, "data": data})
+        mounts = [{"name": "v", "mountPath": "/v"}, {"name": "e", "mountPath": "/v/nested/e"}]
+        script = "cat /v/k; echo; stat -c '%a %u' /v/k; touch /v/nested/e/f && echo written"
+        main = container(f"{script}; exec sleep 100", volumeMounts=mounts)
+        secret = {"name": "v", "secret": {"secretName": "s", "defaultMode": 0o400}}
+        empty = {"name": "e", "emptyDir": {}}
+        await here.world.create(pod("p", main, volumes=[secret, empty]))
+        assert (await here.output("p", lines=3)).splitlines() == ["value", "400 0", "written"]
+
+    with_node(story)
+
+
 def test_all_of_this_as_an_ordinary_user() -> None:
     ordinary_user.run_again(__file__)

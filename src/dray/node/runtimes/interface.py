@@ -129,8 +129,10 @@ class Runtime(abc.ABC):
     caution = ""
     """A warning for the user, recorded in one event of each pod; may be empty."""
 
-    uses_host_user_id = False
-    """Whether the user that an admin chose for a namespace matters to it."""
+    @property
+    def uses_host_user_id(self) -> bool:
+        """Whether the user that an admin chose for a namespace matters to it."""
+        return False
 
     def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
         """Return the ids that a pod's containers have on the host; None for those of the agent."""
