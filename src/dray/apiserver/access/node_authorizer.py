@@ -75,7 +75,7 @@ class NodeAuthorizer:
         if resource == "pods":
             is_related = self.pods.is_bound(node, namespace, name)
         elif resource == "namespaces":
-            is_related = self.pods.is_present(node, name)
+            is_related = self.pods.is_used(node, resource, name, name)
         elif resource == "resourceslices":
             is_related = self.slices.is_of(node, name)
         else:

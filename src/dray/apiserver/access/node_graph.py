@@ -26,6 +26,7 @@ from dray.apiserver.storage.lookup import Reader
 from dray.store.store import Entry
 
 CLAIMS, CONFIG_MAPS, SECRETS = "resourceclaims", "configmaps", "secrets"
+NAMESPACES = "namespaces"
 SERVICE_ACCOUNTS, VOLUME_CLAIMS = "serviceaccounts", "persistentvolumeclaims"
 
 
@@ -92,11 +93,6 @@ class PodRelations:
     def is_bound(self, node: str, namespace: str, name: str) -> bool:
         return self._node_of.get(store_keys.key(kinds.POD, name, namespace)) == node
 
-    def is_present(self, node: str, namespace: str) -> bool:
-        """Whether a pod of the namespace is bound to the node."""
-        prefix = store_keys.prefix(kinds.POD, namespace)
-        return any(key.startswith(prefix) for key in self._uses.get(node, {}))
-
     def is_used(self, node: str, resource: str, namespace: str, name: str) -> bool:
         """Whether a pod on the node, in the object's namespace, uses the object."""
         used_name, prefix = f"{resource}/{name}", store_keys.prefix(kinds.POD, namespace)
@@ -110,7 +106,8 @@ def _rights_of(pod: _Pod) -> tuple[str, ...]:
     """Return what a pod gives its node access to; a mirror pod, which the node made, nothing."""
     if well_known.MIRROR_POD_ANNOTATION in pod.metadata.annotations:
         return ()
-    return tuple(dict.fromkeys(map(sys.intern, _used_by(pod))))
+    used = (f"{NAMESPACES}/{pod.metadata.namespace}", *_used_by(pod))
+    return tuple(dict.fromkeys(map(sys.intern, used)))
 
 
 def used_by(pod: dict[str, Any]) -> list[str]:
