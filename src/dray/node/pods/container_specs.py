@@ -45,7 +45,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         command,
         args,
         env,
-        container.working_dir,
+        _working_directory(container),
         hostname,
         _binds(node, state, container, env, edits),
         tuple(_device_nodes(edits)),
@@ -100,6 +100,14 @@ def _etc_files(pod: Pod, address: str) -> Mapping[str, str]:
         "group": "root:x:0:\nnogroup:x:65534:\n",
         "nsswitch.conf": "hosts: files dns\n",
     }
+
+
+def _working_directory(container: Container) -> str:
+    try:
+        return volumes.container_path(container.working_dir) if container.working_dir else ""
+    except UnsafePath as error:
+        where = f"container {container.name}: workingDir"
+        raise ContainerConfigError(f"{where}: {error}") from error
 
 
 def _hostname(pod: Pod) -> str:

@@ -58,7 +58,7 @@ class SecurityProfile:
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """What a container may use; None means no limit of its own."""
+    """Limits of a container; None means no limit of its own."""
 
     cpus: float | None = None
     cpu_request: float | None = None
@@ -85,8 +85,6 @@ class ContainerSpec:
     stdin_once: bool = False
     tty: bool = False
     security: SecurityProfile = SecurityProfile()
-    host_user_id: int | None = None
-    """The user of the host that an admin chose for the pod's namespace, where one was chosen."""
     limits: ResourceLimits = ResourceLimits()
     has_host_network: bool = False
     host_user_id: int | None = None
