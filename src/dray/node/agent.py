@@ -178,7 +178,7 @@ class Agent:
                 if (attempt := container_attempts.last_attempt(container)) is not None:
                     attempt.kill()
                     await attempt.wait()
-            container_attempts.remove(folder)
+            await asyncio.to_thread(container_attempts.remove, folder)
         while True:
             try:
                 return await self._context.preparation.unprepare_all_but(known)

@@ -83,7 +83,11 @@ def _etc(node: NodeContext, pod: Pod) -> Iterable[Bind]:
     if node.runtime.has_own_etc:
         return
     uid = pod.metadata.uid
-    with SafeFolder.open(node.folder) as pods, pods.enter(f"{uid}/etc", mode=0o755) as folder:
+    with (
+        SafeFolder.open(node.folder) as pods,
+        pods.enter(uid, mode=0o700) as of_pod,
+        of_pod.enter("etc", mode=0o755) as folder,
+    ):
         for file, content in _etc_files(pod, node.address).items():
             if folder.status(file) is None:
                 folder.write(file, content.encode(), mode=0o644)
