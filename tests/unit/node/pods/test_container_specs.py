@@ -34,7 +34,7 @@ def built(
         node.runtime = NoImages()
         cdi.write(folder / "cdi", "d.json", "d/claim", {"0": edits or Edits()})
         context = dataclasses.replace(node.context, cdi_directories=(folder / "cdi",))
-        claims = {"resources": {"claims": [{"name": "mine"}]}}
+        claims: Any = {"resources": {"claims": [{"name": "mine"}]}}
         state = PodState(fakes.pod(fakes.container(**claims, **container), **(spec or {})))
         devices = (DriverDevice("d", ("gpu",), "n1", "gpu-0", ("d/claim=0",)),)
         state.prepared_claims = {"mine": ClaimRecord("ns", "c", "u", ("d",), ("u",), devices, True)}
