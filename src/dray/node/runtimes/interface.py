@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dray.driverkit.cdi import DeviceNode
 from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
@@ -107,6 +106,8 @@ class Runtime(abc.ABC):
     """Whether it runs the image; otherwise the programs of the host run."""
     has_own_etc = True
     """Whether containers have an /etc without one being made for them."""
+    has_own_network = False
+    """Whether pods have a network of their own, unless they want the host's."""
     caution = ""
     """A warning for the user, recorded in one event of each pod; may be empty."""
 
@@ -135,10 +136,6 @@ class Runtime(abc.ABC):
 
         Raises LookupError if the container does not run.
         """
-
-    def end_pod(self, folder: Path) -> None:
-        """End what containers of the pod with this folder have shared. Called after the last."""
-        return None
 
     def discard(self, attempt: ContainerAttempt) -> None:
         """Remove what may be left of a container whose shim was lost."""

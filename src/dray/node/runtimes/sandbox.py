@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from dray.node.containers import container_attempts, pod_sandboxes, seccomp, shim, system_calls
+from dray.node.containers import container_attempts, seccomp, shim, system_calls
 from dray.node.containers.container_attempts import (
     Argv,
     Command,
@@ -58,6 +58,7 @@ class Sandbox(Runtime):
 
     name = NAME
     has_own_etc = False
+    has_own_network = True
     caution = "The sandbox has no images: containers run the programs of the node"
 
     @property
@@ -91,9 +92,6 @@ class Sandbox(Runtime):
         enter = container_attempts.interpreter("dray.node.containers.enter")
         kind = "tty" if tty else "pipes"
         return Command([*enter, str(attempt.folder), kind, *argv])
-
-    def end_pod(self, folder: Path) -> None:
-        pod_sandboxes.end(str(folder))
 
 
 @functools.cache
