@@ -164,6 +164,7 @@ class FakeRuntime:
     name, has_images, has_own_etc = "fake", True, True
     default_environment: Mapping[str, str] = {}
     caution = ""
+    has_own_network = False
 
     def __init__(self) -> None:
         self.failures: list[Exception] = []

@@ -1,0 +1,1 @@
+"""Attacks on dray, and what holds against them."""
