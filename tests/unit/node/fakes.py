@@ -165,6 +165,10 @@ class FakeRuntime:
     default_environment: Mapping[str, str] = {}
     caution = ""
     has_own_network = False
+    uses_host_user_id = False
+
+    def host_ids(self, _pod_folder: str, _host_user_id: int | None) -> None:
+        """Containers have the ids of the agent."""
 
     def __init__(self) -> None:
         self.failures: list[Exception] = []

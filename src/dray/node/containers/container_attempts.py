@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,8 +23,11 @@ import msgspec
 
 import dray
 from dray import durable_files
+from dray.node import host_paths
 from dray.node.containers import pod_sandboxes, processes, shim
 from dray.node.containers.processes import Process
+
+log = logging.getLogger(__name__)
 
 LOST_CODE: Final = 137
 LOST_REASON: Final = "ContainerStatusUnknown"
@@ -212,7 +215,11 @@ def last_attempt(folder: Path) -> ContainerAttempt | None:
 
 
 def remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder; what cannot be removed is left, with a line in the log."""
+    try:
+        host_paths.remove_tree(folder)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", folder, error)
 
 
 class Starter:

@@ -25,6 +25,23 @@ class Bind:
 
 
 @dataclass(frozen=True)
+class HostIds:
+    """The users and groups of the host that those of a pod are: a range from 0 inside."""
+
+    first_user: int
+    first_group: int
+    count: int = 1
+
+    def user(self, inside: int) -> int | None:
+        """Return the user of the host, or None where the pod has no such user."""
+        return self.first_user + inside if 0 <= inside < self.count else None
+
+    def group(self, inside: int) -> int | None:
+        """Return the group of the host, or None where the pod has no such group."""
+        return self.first_group + inside if 0 <= inside < self.count else None
+
+
+@dataclass(frozen=True)
 class SecurityProfile:
     """The rights of a container's processes, as its securityContext has them."""
 
@@ -67,6 +84,8 @@ class ContainerSpec:
     stdin_once: bool = False
     tty: bool = False
     security: SecurityProfile = SecurityProfile()
+    host_user_id: int | None = None
+    """The user of the host that an admin chose for the pod's namespace, where one was chosen."""
     limits: ResourceLimits = ResourceLimits()
     has_host_network: bool = False
     host_user_id: int | None = None
@@ -110,6 +129,15 @@ class Runtime(abc.ABC):
     """Whether pods have a network of their own, unless they want the host's."""
     caution = ""
     """A warning for the user, recorded in one event of each pod; may be empty."""
+
+    @property
+    def uses_host_user_id(self) -> bool:
+        """Whether the user that an admin chose for a namespace matters to it."""
+        return False
+
+    def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
+        """Return the ids that a pod's containers have on the host; None for those of the agent."""
+        return None
 
     @property
     def default_environment(self) -> dict[str, str]:

@@ -34,6 +34,7 @@ from dray.node.runtimes.interface import (
     Bind,
     ContainerConfigError,
     ContainerSpec,
+    HostIds,
     Runtime,
     RuntimeUnusable,
 )
@@ -64,6 +65,18 @@ class Sandbox(Runtime):
     @property
     def default_environment(self) -> dict[str, str]:
         return {"PATH": PATH, "HOME": "/root"}
+
+    @property
+    def uses_host_user_id(self) -> bool:
+        return os.geteuid() == 0
+
+    def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
+        # An ordinary user maps itself: what it makes belongs to root of the pod already.
+        if os.geteuid() != 0:
+            return None
+        users = host_users.mapping(host_user_id)
+        (_, user, users_count), (_, group, groups_count) = users.uids[0], users.gids[0]
+        return HostIds(user, group, min(users_count, groups_count))
 
     def try_out(self) -> None:
         if said := _tried():
