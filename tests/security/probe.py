@@ -2,7 +2,8 @@
 
 It is started by the system's Python without any of dray's modules. Its argument is a JSON object:
 `port` and `abstract`, a TCP port on the host's loopback and the name of an abstract socket, both of
-which somebody outside listens on, and `process`, the id of a process outside.
+which somebody outside listens on, and `process`, the id of a process outside. With `--connect` it
+tries these three alone.
 """
 
 import ctypes
@@ -27,7 +28,7 @@ NAMESPACE_KINDS = {
 }
 SYSTEM = ("/usr/", "/etc/alternatives", "/etc/ssl")
 CALLS = {"add_key": 248, "request_key": 249, "keyctl": 250, "bpf": 321, "perf_event_open": 298}
-PTRACE_ATTACH, KEYCTL_READ_SESSION = 16, 0
+PTRACE_ATTACH = 16
 
 
 def walk(top):
@@ -115,7 +116,13 @@ def connect(family, address):
 
 def readable_outside():
     """Paths of the host that show something of it when they can be opened."""
-    suspects = ["/proc/kcore", "/proc/keys", "/proc/sched_debug", "/proc/timer_list", "/proc/1/environ"]
+    suspects = [
+        "/proc/kcore",
+        "/proc/keys",
+        "/proc/sched_debug",
+        "/proc/timer_list",
+        "/proc/1/environ",
+    ]
     suspects += ["/proc/1/mem", "/proc/1/root", "/proc/1/cwd", "/proc/1/fd", "/proc/1/maps"]
     suspects += ["/etc/shadow", "/etc/ssh", "/root/.ssh", "/var/lib", "/run/docker.sock", "/boot"]
     found = {}
@@ -138,7 +145,9 @@ def mounts():
     for fields in lines:
         kind = fields[fields.index("-") + 1]
         flags = fields[5].split(",")
-        shown = ",".join(flag for flag in flags if flag in ("ro", "rw", "nosuid", "nodev", "noexec"))
+        shown = ",".join(
+            flag for flag in flags if flag in ("ro", "rw", "nosuid", "nodev", "noexec")
+        )
         if not fields[4].startswith("/sys"):
             known = kind if kind in ("tmpfs", "proc", "devpts", "devtmpfs") else "disk"
             found[fields[4]] = f"{known} {shown}"
@@ -152,8 +161,19 @@ def status():
     return {name: fields[name].strip() for name in names}
 
 
+def reached(known):
+    return {
+        "abstract": attempt(connect(socket.AF_UNIX, "\0" + known["abstract"])),
+        "loopback": attempt(connect(socket.AF_INET, ("127.0.0.1", known["port"]))),
+        "outside": attempt(lambda: os.kill(known["process"], 0)),
+    }
+
+
 def main():
     known = json.loads(sys.argv[1])
+    if sys.argv[2:] == ["--connect"]:
+        print(json.dumps(reached(known)))
+        return
     namespaces = {
         name: in_child(lambda kind=kind: checked(LIBC.unshare(kind)))
         for name, kind in NAMESPACE_KINDS.items()
@@ -180,17 +200,11 @@ def main():
         "mount": in_child(lambda: checked(LIBC.mount(b"x", b"/tmp", b"tmpfs", 0, None))),
         "mounts": mounts(),
         "namespaces": namespaces,
-        "network": {
-            "abstract": attempt(connect(socket.AF_UNIX, "\0" + known["abstract"])),
-            "loopback": attempt(connect(socket.AF_INET, ("127.0.0.1", known["port"]))),
-        },
+        "network": reached(known),
         "processes": len([name for name in os.listdir("/proc") if name.isdigit()]),
         "readable": readable_outside(),
         "setuid": in_child(lambda: os.setuid(1)),
-        "signals": {
-            "first": attempt(lambda: os.kill(1, 0)),
-            "outside": attempt(lambda: os.kill(known["process"], 0)),
-        },
+        "signal_to_first": attempt(lambda: os.kill(1, 0)),
         "sockets": sockets,
         "status": status(),
         "trace_first": in_child(lambda: checked(LIBC.ptrace(PTRACE_ATTACH, 1, 0, 0))),
