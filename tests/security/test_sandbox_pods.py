@@ -93,6 +93,27 @@ def test_containers_of_a_pod_meet_on_its_loopback_and_the_agent_can_join(tmp_pat
     with_pod(tmp_path, story)
 
 
+def test_the_only_way_out_leads_to_the_api_server(tmp_path: Path) -> None:
+    ask = (
+        "import socket; s = socket.create_connection(('127.0.0.1', 6443)); s.sendall(b'ping');"
+        "s.shutdown(socket.SHUT_WR); print(s.makefile().read())"
+    )
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"pong to " + await reader.read())
+        writer.close()
+
+    async def story(pod: PodFolder) -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server:
+            address = server.sockets[0].getsockname()
+            spec = ContainerSpec((PYTHON, "-c", ask), env=ENV, api_server=address)
+            assert await pod.ran("c", spec) == (0, "pong to ping")
+            assert await pod.ran("d", spec) == (0, "pong to ping")
+
+    with_pod(tmp_path, story)
+
+
 def test_a_pod_without_a_sandbox_has_no_socket(tmp_path: Path) -> None:
     async def story(pod: PodFolder) -> None:
         with pytest.raises(ConnectionError):

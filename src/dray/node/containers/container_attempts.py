@@ -75,6 +75,8 @@ class SandboxPlan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The seccomp filter in base64; empty for none."""
     has_read_only_root: bool = False
     has_host_network: bool = False
+    api_server: tuple[str, int] | None = None
+    """The address that the pod reaches by a port of its loopback."""
     working_directory: str = "/"
     links: list[tuple[str, str]] = []
     """Symbolic links of the root: their texts and their paths."""

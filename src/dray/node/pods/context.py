@@ -41,6 +41,8 @@ class RuntimeConfig:
     starter: Starter
     allows_host: bool = False
     """Whether pods may mount directories of the host."""
+    api_server: tuple[str, int] | None = None
+    """The address of the API server, which pods with a network of their own can reach."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,6 +88,8 @@ class ContainerSpec:
     """The user of the host that an admin chose for the pod's namespace, where one was chosen."""
     limits: ResourceLimits = ResourceLimits()
     has_host_network: bool = False
+    api_server: tuple[str, int] | None = None
+    """The address of the API server, for pods with a network of their own."""
     host_user_id: int | None = None
     """The user of the host that stands for root of the pod, where an admin has set one for the
     namespace; None for the choice of the node."""

@@ -160,6 +160,7 @@ def _plan(spec: ContainerSpec, pod: str) -> SandboxPlan:
         filter=_filter() if security.is_confined else "",
         has_read_only_root=security.has_read_only_root,
         has_host_network=spec.has_host_network,
+        api_server=spec.api_server,
         working_directory=folder,
         links=[(os.readlink(path), path) for path in _SYSTEM if os.path.islink(path)],
         folders=list(_EMPTY),
