@@ -25,12 +25,11 @@ class ContainerLifecycle:
         self._context = context
         self._container = container
         self._attempt = attempt
-        has_own_network = context.node.runtime.has_own_network and not context.pod.spec.host_network
         self._actions = Actions(
             container,
-            LOOPBACK if has_own_network else context.node.address,
+            LOOPBACK if context.has_own_network else context.node.address,
             self._execute,
-            self._open_socket if has_own_network else None,
+            self._open_socket if context.has_own_network else None,
         )
 
     async def watch(self) -> None:

@@ -133,6 +133,11 @@ class PodWorkerContext:
         from_spec = self.pod.spec.termination_grace_period_seconds
         return DEFAULT_GRACE_SECONDS if from_spec is None else from_spec
 
+    @property
+    def has_own_network(self) -> bool:
+        """Whether the network of the pod is not the host's."""
+        return self.node.runtime.has_own_network and not self.pod.spec.host_network
+
     def container_folder(self, container: str) -> Path:
         return self.folder / "containers" / container
 

@@ -29,6 +29,9 @@ from dray.node.pods.status_reporter import PodStatusReporter
 DEADLINE: Final = PodFailure(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
 )
+NETWORK_CAUTION: Final = (
+    "The containers of the pod share a network of their own, which has a loopback interface alone"
+)
 MAX_NOTE_CHARACTERS: Final = 512
 
 
@@ -70,6 +73,8 @@ class PodWorker:
 
     def report_fault(self, error: BaseException) -> None:
         """Record an error that nobody expected; the pod is run again after a pause."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
         note = f"the node agent failed to run the pod: {type(error).__name__}: {error}"
         self._context.record_warning("FailedSync", note[:MAX_NOTE_CHARACTERS])
 
@@ -128,6 +133,8 @@ class PodWorker:
         """Run the pod up to the end of its last container that is not a sidecar."""
         if caution := self._context.node.runtime.caution:
             self._context.record_event("ImageIgnored", caution)
+        if self._context.has_own_network:
+            self._context.record_event("NetworkIsolated", NETWORK_CAUTION)
         await self._preparation.prepare()
         async with asyncio.TaskGroup() as group:
             sidecars: list[asyncio.Task[Exit]] = []
