@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dray.driverkit.cdi import DeviceNode
 from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
@@ -87,6 +86,8 @@ class ContainerSpec:
     security: SecurityProfile = SecurityProfile()
     limits: ResourceLimits = ResourceLimits()
     has_host_network: bool = False
+    api_server: tuple[str, int] | None = None
+    """The address of the API server, for pods with a network of their own."""
     host_user_id: int | None = None
     """The user of the host that stands for root of the pod, where an admin has set one for the
     namespace; None for the choice of the node."""
@@ -124,6 +125,8 @@ class Runtime(abc.ABC):
     """Whether it runs the image; otherwise the programs of the host run."""
     has_own_etc = True
     """Whether containers have an /etc without one being made for them."""
+    has_own_network = False
+    """Whether pods have a network of their own, unless they want the host's."""
     caution = ""
     """A warning for the user, recorded in one event of each pod; may be empty."""
 
@@ -161,10 +164,6 @@ class Runtime(abc.ABC):
 
         Raises LookupError if the container does not run.
         """
-
-    def end_pod(self, folder: Path) -> None:
-        """End what containers of the pod with this folder have shared. Called after the last."""
-        return None
 
     def discard(self, attempt: ContainerAttempt) -> None:
         """Remove what may be left of a container whose shim was lost."""

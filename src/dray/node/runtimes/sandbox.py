@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from dray.node.containers import container_attempts, pod_sandboxes, seccomp, shim, system_calls
+from dray.node.containers import container_attempts, seccomp, shim, system_calls
 from dray.node.containers.container_attempts import (
     Argv,
     Command,
@@ -59,6 +59,7 @@ class Sandbox(Runtime):
 
     name = NAME
     has_own_etc = False
+    has_own_network = True
     caution = "The sandbox has no images: containers run the programs of the node"
 
     @property
@@ -104,9 +105,6 @@ class Sandbox(Runtime):
         enter = container_attempts.interpreter("dray.node.containers.enter")
         kind = "tty" if tty else "pipes"
         return Command([*enter, str(attempt.folder), kind, *argv])
-
-    def end_pod(self, folder: Path) -> None:
-        pod_sandboxes.end(str(folder))
 
 
 @functools.cache
@@ -162,6 +160,7 @@ def _plan(spec: ContainerSpec, pod: str) -> SandboxPlan:
         filter=_filter() if security.is_confined else "",
         has_read_only_root=security.has_read_only_root,
         has_host_network=spec.has_host_network,
+        api_server=spec.api_server,
         working_directory=folder,
         links=[(os.readlink(path), path) for path in _SYSTEM if os.path.islink(path)],
         folders=list(_EMPTY),
