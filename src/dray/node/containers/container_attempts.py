@@ -43,7 +43,7 @@ class Exit:
     reason: str = ""
 
 
-class Mount(msgspec.Struct, frozen=True, rename="camel"):
+class SandboxMount(msgspec.Struct, frozen=True, rename="camel"):
     """A file or folder of the host in the root of a container."""
 
     source: str
@@ -82,7 +82,7 @@ class SandboxPlan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Symbolic links of the root: their texts and their paths."""
     folders: list[tuple[str, str]] = []
     """Empty folders: their paths and modes."""
-    mounts: list[Mount] = []
+    mounts: list[SandboxMount] = []
     """Outer ones first."""
 
 

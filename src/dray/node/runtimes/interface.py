@@ -57,7 +57,7 @@ class SecurityProfile:
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """Limits of a container; None means no limit of its own."""
+    """The resources that a container may use; None means no limit of its own."""
 
     cpus: float | None = None
     cpu_request: float | None = None

@@ -26,7 +26,7 @@ from dray.node.containers.container_attempts import (
     Argv,
     Command,
     ContainerAttempt,
-    Mount,
+    SandboxMount,
     SandboxPlan,
 )
 from dray.node.runtimes import host_users
@@ -173,26 +173,26 @@ def _filter() -> str:
     return base64.b64encode(seccomp.default_filter(platform.machine())).decode("ascii")
 
 
-def _system_files() -> Iterator[Mount]:
+def _system_files() -> Iterator[SandboxMount]:
     for folder in _SHOWN:
         if os.path.isdir(folder) and not os.path.islink(folder):
-            yield Mount(folder, folder)
+            yield SandboxMount(folder, folder)
     for path in _FROM_ETC:
         if os.path.exists(path):
-            yield Mount(path, path)
+            yield SandboxMount(path, path)
 
 
-def _device_nodes(spec: ContainerSpec) -> Iterator[Mount]:
+def _device_nodes(spec: ContainerSpec) -> Iterator[SandboxMount]:
     for node in spec.device_nodes:
         source = node.host_path or node.path
-        yield Mount(source, _target(node.path), read_only=False, is_device=True)
+        yield SandboxMount(source, _target(node.path), read_only=False, is_device=True)
 
 
-def _binds(spec: ContainerSpec) -> Iterator[Mount]:
+def _binds(spec: ContainerSpec) -> Iterator[SandboxMount]:
     """Mount outer folders first, so that what is mounted inside them stays visible."""
     for bind in sorted(spec.binds, key=lambda bind: len(Path(bind.target).parts)):
         if not _is_shown_anyway(bind):
-            yield Mount(bind.source, _target(bind.target), bind.read_only, bind.beneath)
+            yield SandboxMount(bind.source, _target(bind.target), bind.read_only, bind.beneath)
 
 
 def _target(path: str) -> str:
