@@ -161,6 +161,12 @@ def _own_address(server: str) -> str:
         return str(probe.getsockname()[0])
 
 
+def _host_and_port(server: str) -> tuple[str, int] | None:
+    """Return the address in the URL of an API server, or None where there is none."""
+    url = urlsplit(server)
+    return (url.hostname, url.port or 443) if url.hostname else None
+
+
 async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
     name, folders = settings.name, settings.folders
     authority = Authority.load_or_create(folders.state / "tls")
@@ -170,7 +176,10 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         client = await stack.enter_async_context(foreground.client_of(target, FIELD_MANAGER))
         starter = await stack.enter_async_context(Starter())
         runtime_config = RuntimeConfig(
-            runtime=runtime, starter=starter, allows_host=settings.allows_host
+            runtime=runtime,
+            starter=starter,
+            allows_host=settings.allows_host,
+            api_server=_host_and_port(target.connect().server),
         )
         registry = telemetry.Registry()
         agent = Agent(
