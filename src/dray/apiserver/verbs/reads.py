@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import AsyncIterator, Iterable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import yaml
 
 from dray.api import errors, http_messages, kinds
 from dray.api.conversion import versions
-from dray.api.formats import gotext
+from dray.api.formats import gonumbers, gotext
 from dray.api.http_messages import Request, Response
 from dray.api.ids import GroupKind
 from dray.api.kinds import GroupVersionKind
@@ -307,27 +307,26 @@ def parse_resource_version(text: str) -> int:
     """Return the revision, 0 for an empty text. Raises 400, worded as Go does."""
     if not text:
         return 0
-    if not text.isascii() or not text.isdigit():
+    try:
+        return gonumbers.uint64(text)
+    except gonumbers.NumberError as error:
         raise errors.bad_request(
-            f'invalid resource version: resourceVersion: Invalid value: "{text}": '
-            f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        )
-    return int(text)
+            f'invalid resource version: resourceVersion: Invalid value: "{text[:256]}": {error}'
+        ) from error
 
 
 def integer(request: Request, name: str) -> int:
     """Return a numeric parameter, 0 if it is absent. Raises 400, worded as Go does."""
     text = request.parameter(name)
     try:
-        return int(text) if text else 0
-    except ValueError as error:
-        message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
-        raise errors.bad_request(message) from error
+        return gonumbers.int64(text) if text else 0
+    except gonumbers.NumberError as error:
+        raise errors.bad_request(str(error)) from error
 
 
 class _ContinueToken(msgspec.Struct):
     v: str
-    rv: int
+    rv: Annotated[int, msgspec.Meta(ge=-(2**63), lt=2**63)]
     start: str
 
 
