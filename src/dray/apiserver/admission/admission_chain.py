@@ -67,8 +67,9 @@ class CommitRequirements:
     guards: tuple[Guard, ...] = ()
 
     def transaction(self, change: Operation) -> Transaction:
-        """Return the transaction of the change itself and of what it requires."""
-        return Transaction((change, *self.operations), self.guards)
+        """Return the transaction of the change itself and of what it requires. Raises 413."""
+        with store_keys.translated():
+            return Transaction((change, *self.operations), self.guards)
 
 
 NO_REQUIREMENTS = CommitRequirements()
