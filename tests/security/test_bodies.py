@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -98,3 +100,78 @@ def test_hostile_patches_are_refused(server: ServerProcess, content_type: str) -
     media_type = content_type.partition(";")[0]
     codes = _refusals(server, "PATCH", f"{CONFIG_MAPS}/{NAME}", media_type, bodies)
     assert {name: code for name, code in codes.items() if code not in CODES} == {}
+
+
+LARGE = "x" * 1_600_000
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def test_objects_that_no_store_takes_are_refused(server: ServerProcess) -> None:
+    """By a create and by each way in which an object grows."""
+    container = {"name": "c", "image": "i"}
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    large = {"metadata": {"name": "q"}, "spec": {"containers": [{**container, "args": [LARGE]}]}}
+    status = {"status": {"message": LARGE}}
+    applied = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, **status}
+    replaced = [{"op": "add", "path": "/status/message", "value": LARGE}]
+    assert _code(server, "POST", PODS, http_messages.JSON, pod) == 201
+    assert _code(server, "POST", PODS, http_messages.JSON, large) == 413
+    path = f"{PODS}/p/status"
+    assert _code(server, "PATCH", path, http_messages.MERGE_PATCH, status) == 413
+    assert _code(server, "PATCH", path, http_messages.STRATEGIC_MERGE_PATCH, status) == 413
+    assert _code(server, "PATCH", path, http_messages.JSON_PATCH, replaced) == 413
+    assert _code(server, "PATCH", path, http_messages.APPLY_PATCH, applied) == 413
+    assert _code(server, "PUT", path, http_messages.JSON, {**pod, **status}) == 413
+
+
+def _code(server: ServerProcess, method: str, path: str, content_type: str, body: Any) -> int:
+    return _asked(server, _request(method, path, content_type, json.dumps(body).encode())).status
+
+
+def test_managed_fields_of_a_client_may_be_anything(server: ServerProcess) -> None:
+    """What is no set of fields counts for nothing, in this and in every later write."""
+    entry = {"manager": "m", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+    odd: list[Any] = [
+        [],
+        1,
+        {"f:data": 1},
+        {"f:data": {"f:a": []}},
+        {"k:{": {"v:": {}}},
+        {"": None},
+    ]
+    for number, fields in enumerate(odd):
+        body = hostile_bodies.config_map(data={"a": "b"})
+        body["metadata"] = {"name": f"m{number}", "managedFields": [{**entry, "fieldsV1": fields}]}
+        path = f"{CONFIG_MAPS}/m{number}"
+        assert _code(server, "POST", CONFIG_MAPS, http_messages.JSON, body) == 201, fields
+        change = {
+            "data": {"a": "c"},
+            "metadata": {"managedFields": body["metadata"]["managedFields"]},
+        }
+        assert _code(server, "PATCH", path, http_messages.MERGE_PATCH, change) == 200, fields
+        del body["metadata"]["managedFields"]
+        code = _code(server, "PATCH", path, http_messages.APPLY_PATCH, body)
+        assert code in (200, 409), fields
+
+
+def _token(**changes: Any) -> str:
+    """Return a token of a list's next page that the server never made."""
+    token = {"v": "meta.k8s.io/v1", "rv": 1, "start": "a", **changes}
+    return base64.urlsafe_b64encode(json.dumps(token).encode()).decode().rstrip("=")
+
+
+QUERIES = {
+    "resourceVersion": [hostile_bodies.DIGITS, "-1", "1e3", "x", "\u0661", " 1", "1_0"],
+    "limit": [hostile_bodies.DIGITS, "x", "1.5", "\u0661", "1_0"],
+    "timeoutSeconds": [hostile_bodies.DIGITS, "x", "-" + hostile_bodies.DIGITS],
+    "labelSelector": ["(" * 10_000, "a in (" + "x," * 10_000, "!" * 10_000, "a==b==c", "\0"],
+    "fieldSelector": ["(" * 10_000, "x" * 10_000, "spec.x=1", "metadata.name=" + "a," * 5_000],
+    "continue": ["x", "W10", "bnVsbA", "e30", "A" * 10_000, _token(rv=10**30), _token(rv="x")],
+}
+
+
+@pytest.mark.parametrize("parameter", QUERIES)
+def test_hostile_queries_are_refused(server: ServerProcess, parameter: str) -> None:
+    for value in QUERIES[parameter]:
+        request = Request("GET", CONFIG_MAPS, ((parameter, value),), {}, b"")
+        assert _asked(server, request).status == 400, value[:80]

@@ -154,7 +154,7 @@ def _in_first_order(
 ) -> list[Any]:
     """Return the merged items where the original ones stood, and the new ones behind."""
     waiting = {key: iter(items) for key, items in merged.items()}
-    result = []
+    result: list[Any] = []
     for item in original:
         result += itertools.islice(waiting.get(_key(item, merge_key), iter(())), 1)
     for items in waiting.values():

@@ -39,7 +39,7 @@ def test_more_than_64_bits(text: str) -> None:
 
 def test_numbers_without_a_sign() -> None:
     assert gonumbers.uint64(str(2**64 - 1)) == 2**64 - 1
-    with pytest.raises(gonumbers.NumberError, match="ParseUint.*value out of range"):
+    with pytest.raises(gonumbers.NumberError, match=r"ParseUint.*value out of range"):
         gonumbers.uint64(str(2**64))
     with pytest.raises(gonumbers.NumberError, match="invalid syntax"):
         gonumbers.uint64("-1")
