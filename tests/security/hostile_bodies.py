@@ -27,7 +27,7 @@ def _metadata(**changes: Any) -> dict[str, Any]:
 
 
 OWNER: Final = {"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u"}
-FIELDS: Final = {"f:data": {"f:a": {}}}
+FIELDS: Final[dict[str, Any]] = {"f:data": {"f:a": {}}}
 
 WRONG_PARTS: Final[Mapping[str, dict[str, Any]]] = {
     "labels are a list": _metadata(labels=["a"]),
