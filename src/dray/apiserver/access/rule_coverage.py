@@ -56,7 +56,7 @@ def uncovered(owned: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> lis
 
 
 class _PartCover(NamedTuple):
-    """What a rule covers of one part of a product; `values` if it covers nothing but these."""
+    """The cover of one part of a product by a rule; `values` if it covers nothing but these."""
 
     take: Callable[[Part], Part]
     values: Part | None = None

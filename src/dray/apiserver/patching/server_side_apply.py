@@ -98,7 +98,7 @@ def _check_fields(applied: JsonObject, gvk: GroupVersionKind) -> None:
                 reason="",
             )
     # Repeated fields are reported where the configuration is read.
-    refusal = decoding.refusal([each for each in problems if each.kind != "repeated"])
+    refusal = decoding.refusal([problem for problem in problems if problem.kind != "repeated"])
     if refusal:
         raise bodies.wrong_fields(gvk, refusal)
 
