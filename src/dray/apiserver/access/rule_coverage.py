@@ -1,4 +1,4 @@
-"""What a role grants beyond the rules that a user has, found without listing single permissions.
+"""Permissions that a role grants beyond the rules of a user, found without listing each.
 
 A rule is a product of verbs, groups, resources and names: four lists of a hundred entries are a
 hundred million permissions. So whole products are subtracted from each other.
@@ -34,7 +34,7 @@ class _Product(NamedTuple):
 
 
 def uncovered(owned: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return what `granted` allows and no rule in `owned` does.
+    """Return the part of `granted` that no rule in `owned` covers.
 
     Each returned rule is for one verb and one resource, unless these are more than MAX_LISTED;
     the rules after so many are not looked at. If the rules overlap in more than MAX_PRODUCTS ways,
