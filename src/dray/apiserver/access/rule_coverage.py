@@ -37,7 +37,7 @@ def uncovered(owned: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> lis
     """Return the part of `granted` that no rule in `owned` covers.
 
     Each returned rule is for one verb and one resource, unless these are more than MAX_LISTED;
-    the rules after so many are not looked at. If the rules overlap in more than MAX_PRODUCTS ways,
+    the rules after these are not looked at. If the rules overlap in more than MAX_PRODUCTS ways,
     the rest counts as not covered.
     """
     rules = tuple(owned)
