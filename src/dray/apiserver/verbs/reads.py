@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import AsyncIterator, Iterable
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import yaml
@@ -326,7 +326,7 @@ def integer(request: Request, name: str) -> int:
 
 class _ContinueToken(msgspec.Struct):
     v: str
-    rv: Annotated[int, msgspec.Meta(ge=-(2**63), lt=2**63)]
+    rv: int
     start: str
 
 
@@ -340,6 +340,7 @@ def parse_continue(text: str) -> tuple[str, int]:
     try:
         decoded = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         token = msgspec.json.decode(decoded, type=_ContinueToken)
+        gonumbers.int64(str(token.rv))
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
         raise errors.bad_request(
             f"invalid continue token: continue key is not valid: {error}"
