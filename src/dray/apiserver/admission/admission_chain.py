@@ -68,8 +68,9 @@ class CommitRequirements:
     unheld: tuple[str, ...] = ()
 
     def transaction(self, change: Operation) -> Transaction:
-        """Return the transaction of the change itself and of what it requires."""
-        return Transaction((change, *self.operations), self.guards, self.unheld)
+        """Return the transaction of the change itself and of what it requires. Raises 413."""
+        with store_keys.translated():
+            return Transaction((change, *self.operations), self.guards, self.unheld)
 
 
 NO_REQUIREMENTS = CommitRequirements()

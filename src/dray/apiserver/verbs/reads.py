@@ -12,7 +12,7 @@ import yaml
 
 from dray.api import errors, http_messages, kinds
 from dray.api.conversion import versions
-from dray.api.formats import gotext
+from dray.api.formats import gonumbers, gotext
 from dray.api.http_messages import Request, Response
 from dray.api.ids import GroupKind
 from dray.api.kinds import GroupVersionKind
@@ -307,22 +307,21 @@ def parse_resource_version(text: str) -> int:
     """Return the revision, 0 for an empty text. Raises 400, worded as Go does."""
     if not text:
         return 0
-    if not text.isascii() or not text.isdigit():
+    try:
+        return gonumbers.uint64(text)
+    except gonumbers.NumberError as error:
         raise errors.bad_request(
-            f'invalid resource version: resourceVersion: Invalid value: "{text}": '
-            f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        )
-    return int(text)
+            f'invalid resource version: resourceVersion: Invalid value: "{text[:256]}": {error}'
+        ) from error
 
 
 def integer(request: Request, name: str) -> int:
     """Return a numeric parameter, 0 if it is absent. Raises 400, worded as Go does."""
     text = request.parameter(name)
     try:
-        return int(text) if text else 0
-    except ValueError as error:
-        message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
-        raise errors.bad_request(message) from error
+        return gonumbers.int64(text) if text else 0
+    except gonumbers.NumberError as error:
+        raise errors.bad_request(str(error)) from error
 
 
 class _ContinueToken(msgspec.Struct):
@@ -341,6 +340,7 @@ def parse_continue(text: str) -> tuple[str, int]:
     try:
         decoded = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         token = msgspec.json.decode(decoded, type=_ContinueToken)
+        gonumbers.int64(str(token.rv))
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
         raise errors.bad_request(
             f"invalid continue token: continue key is not valid: {error}"
