@@ -26,8 +26,10 @@ MEMORY = 64 << 20
 class Documents:
     def __init__(self, data: dict[str, bytes]) -> None:
         self._data = data
+        self.reads = 0
 
     async def get(self, _kind: Any, _name: str, _namespace: str) -> Any:
+        self.reads += 1
         return {"data": {key: base64.b64encode(value) for key, value in self._data.items()}}
 
 
@@ -163,6 +165,14 @@ def test_references_take_time_in_proportion_to_their_length(text: str) -> None:
 def test_a_value_may_be_as_long_as_the_kernel_takes() -> None:
     value = "x" * (LIMIT - len("A="))
     assert built(variables(("A", value))) == {"A": value}
+
+
+def test_variables_of_one_object_are_one_read() -> None:
+    client: Any = Documents({"k": b"x"})
+    fields = {"name": "c", **from_secret(*(f"A{number}" for number in range(10_000))), **ALL}
+    env = asyncio.run(environment.build(client, POD, msgspec.convert(fields, Container)))
+    assert len(env) == 10_001
+    assert client.reads == 1
 
 
 @needs_sandbox

@@ -183,7 +183,7 @@ class Agent:
                     attempt.kill()
                     await attempt.wait()
             pod_sandboxes.end(str(folder))
-            container_attempts.remove(folder)
+            await asyncio.to_thread(container_attempts.remove, folder)
         while True:
             try:
                 return await self._context.preparation.unprepare_all_but(known)

@@ -45,7 +45,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         command,
         args,
         env,
-        container.working_dir,
+        _working_directory(container),
         hostname,
         _binds(node, state, container, env, edits),
         tuple(_device_nodes(edits)),
@@ -83,7 +83,11 @@ def _etc(node: NodeContext, pod: Pod) -> Iterable[Bind]:
     if node.runtime.has_own_etc:
         return
     uid = pod.metadata.uid
-    with SafeFolder.open(node.folder) as pods, pods.enter(f"{uid}/etc", mode=0o755) as folder:
+    with (
+        SafeFolder.open(node.folder) as pods,
+        pods.enter(uid, mode=0o700) as of_pod,
+        of_pod.enter("etc", mode=0o755) as folder,
+    ):
         for file, content in _etc_files(pod, node.address).items():
             if folder.status(file) is None:
                 folder.write(file, content.encode(), mode=0o644)
@@ -100,6 +104,14 @@ def _etc_files(pod: Pod, address: str) -> Mapping[str, str]:
         "group": "root:x:0:\nnogroup:x:65534:\n",
         "nsswitch.conf": "hosts: files dns\n",
     }
+
+
+def _working_directory(container: Container) -> str:
+    try:
+        return volumes.container_path(container.working_dir) if container.working_dir else ""
+    except UnsafePath as error:
+        where = f"container {container.name}: workingDir"
+        raise ContainerConfigError(f"{where}: {error}") from error
 
 
 def _hostname(pod: Pod) -> str:

@@ -94,7 +94,8 @@ class PodWorker:
         await self._context.retry(self._confirm_deletion, "FailedDelete")
         # Of a pod that was over when the agent started; otherwise it has ended with the containers.
         pod_sandboxes.end(str(self._context.folder))
-        container_attempts.remove(self._context.folder)
+        # A container may have left millions of files; the other pods do not wait for them.
+        await asyncio.to_thread(container_attempts.remove, self._context.folder)
 
     async def stop(self, at_most_seconds: float | None = None) -> None:
         """Stop the containers within the pod's grace period, or a shorter time."""

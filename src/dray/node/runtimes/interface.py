@@ -84,8 +84,6 @@ class ContainerSpec:
     stdin_once: bool = False
     tty: bool = False
     security: SecurityProfile = SecurityProfile()
-    host_user_id: int | None = None
-    """The user of the host that an admin chose for the pod's namespace, where one was chosen."""
     limits: ResourceLimits = ResourceLimits()
     has_host_network: bool = False
     api_server: tuple[str, int] | None = None

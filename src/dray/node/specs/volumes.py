@@ -73,6 +73,11 @@ class Volumes:
     async def _prepare(self, pod: Pod, volume: Volume, group: int | None) -> PreparedVolume:
         if volume.host_path is not None:
             return PreparedVolume(self._host_path(volume.name, volume.host_path))
+        medium = volume.empty_dir.medium if volume.empty_dir is not None else ""
+        if medium not in ("", "Memory"):
+            raise ContainerConfigError(
+                f"volume {volume.name}: emptyDir.medium {medium} is not supported"
+            )
         owner = _owner(self.ids, group)
         beneath = f"{pod.metadata.uid}/volumes/{volume.name}"
         is_empty = volume.empty_dir is not None

@@ -106,6 +106,7 @@ def test_fields_that_are_refused(context: dict[str, Any], path: str) -> None:
         ({"hostUsers": True}, "spec.hostUsers"),
         ({"shareProcessNamespace": True}, "spec.shareProcessNamespace"),
         ({"os": {"name": "windows"}}, "spec.os.name"),
+        ({"securityContext": {"runAsNonRoot": True}}, "spec.securityContext.runAsNonRoot"),
         (
             {"securityContext": {"sysctls": [{"name": "net.a", "value": "1"}]}},
             "spec.securityContext.sysctls",
