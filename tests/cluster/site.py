@@ -28,7 +28,7 @@ from dray.store import memory
 from dray.store.store import Store
 from tests.cluster.world import CLASS, World, sound
 
-needs_sandbox = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
+needs_sandbox = pytest.mark.skipif(not sandbox.is_usable(), reason="containers cannot be run here")
 
 FORTY = f'device.capacity["{CLASS}"].memory.compareTo(quantity("40Gi")) >= 0'
 LIST = "nvidia-smi -L"

@@ -130,7 +130,10 @@ def _chosen(runtime: str, allows_host: bool) -> Choice:
     except RuntimeUnusable as error:
         raise CommandError(f"--runtime {runtime}: {error}.") from error
     if choice.runtime is None:
-        raise CommandError(f"no runtime works here: {choice.why}.", "Install bubblewrap or podman.")
+        raise CommandError(
+            f"no runtime works here: {choice.why}.",
+            "Allow user namespaces (Linux 5.12 or newer), or install podman.",
+        )
     return choice
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import json
 import os
 import selectors
@@ -42,6 +43,9 @@ INPUT_DESCRIPTOR = 0
 
 def main() -> None:
     """Serve the socket that is the standard input."""
+    # A collection would write to pages that all shims share with this process.
+    gc.disable()
+    gc.freeze()
     serve(socket.socket(fileno=INPUT_DESCRIPTOR))
 
 
