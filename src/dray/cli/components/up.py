@@ -18,7 +18,7 @@ from dray.api.formats import gotime
 from dray.apiserver import standalone
 from dray.apiserver.server import Settings
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
-from dray.cli.components import apiserver, foreground, instance, store_option
+from dray.cli.components import apiserver, foreground, instance, pod_options, store_option
 from dray.cli.components.instance import UpInstance
 from dray.cli.output import durations
 from dray.client import kubeconfig
@@ -73,6 +73,7 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
     is_flag=True,
     help="Let containers see this computer: hostPath volumes and --runtime process.",
 )
+@pod_options.max_pids
 @click.option("--keep-pods", is_flag=True, help="Leave containers running, for the next `dray up`.")
 @click.option("--merge-kubeconfig", is_flag=True, help="Also make it the context of your kubectl.")
 @apiserver.audit_log_option
@@ -87,6 +88,7 @@ def up(
     history_seconds: float,
     runtime: str,
     allow_host_access: bool,
+    pod_max_pids: int,
     keep_pods: bool,
     merge_kubeconfig: bool,
     audit_log: Path | None,
@@ -107,6 +109,7 @@ def up(
         has_local_node=has_local_node,
         runtime=runtime,
         allows_host=allow_host_access,
+        pod_max_pids=pod_max_pids,
         keeps_pods=keep_pods,
     )
     address = foreground.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)

@@ -9,13 +9,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import logging
 import os
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -26,7 +24,7 @@ from dray.node.limits.cgroup_v2 import CgroupV2
 from dray.node.limits.hierarchy import Hierarchy, LimitsUnusable
 from dray.node.runtimes.interface import ContainerConfigError, ResourceLimits
 
-log = logging.getLogger(__name__)
+T = TypeVar("T", int, float)
 
 DEFAULT_POD_MAX_PIDS: Final = 4096
 NOT_ENFORCED: Final = "LimitsNotEnforced"
@@ -100,14 +98,21 @@ class Limits:
             await self.hierarchy.remove(self._pod_group(uid))
             self._remove_if_empty(self.hierarchy)
 
-    async def remove_all_but(self, uids: Collection[str]) -> None:
-        """Remove what an earlier agent left behind of pods that are gone."""
+    def pods(self) -> set[str]:
+        """Return the uids of the pods that have groups, also those of an earlier agent."""
         if self.hierarchy is None:
-            return
-        for name in sorted(self.hierarchy.children(self._group)):
-            if name.removeprefix(_POD) not in uids:
-                await self.hierarchy.remove(f"{self._group}/{name}")
-        self._remove_if_empty(self.hierarchy)
+            return set()
+        return {name.removeprefix(_POD) for name in self.hierarchy.children(self._group)}
+
+    def within_pod(self, pod: Pod, limits: ResourceLimits) -> ResourceLimits:
+        """Return the limits of a container where its pod as a whole cannot be limited."""
+        whole = resources.pod_limits(pod, self.pod_max_pids)
+        return ResourceLimits(
+            cpus=_least(limits.cpus, whole.cpus),
+            cpu_request=limits.cpu_request,
+            memory_bytes=_least(limits.memory_bytes, whole.memory_bytes),
+            pids=_least(limits.pids, whole.pids),
+        )
 
     @functools.cached_property
     def _group(self) -> str:
@@ -175,6 +180,10 @@ def _hierarchy() -> tuple[Hierarchy | None, str]:
     except LimitsUnusable as error:
         failures.append(str(error))
     return None, "; ".join(failures)
+
+
+def _least(*limits: T | None) -> T | None:
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _checked(name: str) -> str:

@@ -9,6 +9,7 @@ from dray.api.types.pods import Pod
 from dray.driverkit import cdi
 from dray.driverkit.cdi import Edits
 from dray.node.devices import preparation
+from dray.node.limits import resources
 from dray.node.pods import environment, volumes
 from dray.node.pods.context import NodeContext, PodState
 from dray.node.runtimes.interface import Bind, ContainerConfigError, ContainerSpec
@@ -47,6 +48,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,
+        limits=resources.resource_limits(container),
     )
 
 

@@ -74,6 +74,8 @@ class PodWorker:
             if not self._state.is_over:
                 await self._live_until_ended(group)
                 await self.stop()
+            else:
+                await self._context.node.limits.remove_pod(self._context.uid)
             await self._preparation.unprepare()
             reporting.cancel()
         # Reported last: the devices of a pod that is over may be allocated to the next.
@@ -86,6 +88,7 @@ class PodWorker:
     async def stop(self, at_most_seconds: float | None = None) -> None:
         """Stop the containers within the pod's grace period, or a shorter time."""
         await self._termination.stop(at_most_seconds)
+        await self._context.node.limits.remove_pod(self._context.uid)
 
     async def _live_until_ended(self, group: asyncio.TaskGroup) -> None:
         """Until the pod is deleted, its time is over, or its containers have ended."""
