@@ -103,10 +103,13 @@ class Runtime(abc.ABC):
     """Whether it runs the image; otherwise the programs of the host run."""
     has_own_etc = True
     """Whether containers have an /etc without one being made for them."""
-    limits_containers = False
-    """Whether it enforces a container's limits itself; otherwise the shim joins control groups."""
     caution = ""
     """A warning for the user, recorded in one event of each pod; may be empty."""
+
+    @property
+    def limits_containers(self) -> bool:
+        """Whether it enforces a container's limits itself; otherwise the shim does."""
+        return False
 
     @property
     def default_environment(self) -> dict[str, str]:
