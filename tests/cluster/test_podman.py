@@ -33,13 +33,15 @@ def why_not() -> str:
     return ""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def image() -> Iterator[None]:
+def made_image() -> Iterator[None]:
     if reason := why_not():
         pytest.skip(f"podman cannot be tried: {reason}")
     subprocess.run(["podman", "import", "-", IMAGE], input=layer(), check=True, capture_output=True)
     yield
     subprocess.run(["podman", "rmi", "--force", IMAGE], check=False, capture_output=True)
+
+
+image = pytest.fixture(scope="module", autouse=True)(made_image)
 
 
 def layer() -> bytes:
