@@ -114,6 +114,35 @@ async def test_racing_claims_for_one_device_have_one_winner(open_store: Opener) 
         assert await keys(target) == [owner]
 
 
+async def test_token_that_has_to_be_unheld_is_refused_while_another_key_holds_it(
+    open_store: Opener,
+) -> None:
+    async with open_store() as target:
+        await put(target, CLAIM, holds=("gpu-0",))
+        share = store.Transaction((store.Put(OTHER, b"", None, ()),), unheld=("gpu-1", "gpu-0"))
+        with pytest.raises(store.TokenAlreadyHeld) as refusal:
+            await target.commit(share)
+        assert (refusal.value.token, refusal.value.owner) == ("gpu-0", CLAIM)
+        assert await target.get(OTHER) is None
+        await delete(target, CLAIM)
+        await target.commit(share)
+
+
+async def test_token_that_has_to_be_unheld_is_not_taken(open_store: Opener) -> None:
+    async with open_store() as target:
+        share = store.Transaction((store.Put(OTHER, b"", None, ()),), unheld=("gpu-0",))
+        await target.commit(share)
+        await put(target, CLAIM, holds=("gpu-0",))
+
+
+async def test_key_that_gives_its_token_up_may_have_held_it(open_store: Opener) -> None:
+    async with open_store() as target:
+        await put(target, CLAIM, holds=("gpu-0",))
+        change = store.Put(CLAIM, b"", None, ())
+        await target.commit(store.Transaction((change,), unheld=("gpu-0",)))
+        await put(target, OTHER, holds=("gpu-0",))
+
+
 async def test_holds_last_as_long_as_their_key(open_lasting: Opener) -> None:
     async with open_lasting() as target:
         await put(target, CLAIM, holds=("gpu-0",))

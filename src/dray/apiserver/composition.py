@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.admission import claim_warnings
 from dray.apiserver.admission.admin_access import AdminAccess
-from dray.apiserver.admission.admission_chain import AdmissionChain
+from dray.apiserver.admission.admission_chain import AdmissionChain, AdmissionRequest
 from dray.apiserver.admission.claim_status_authorization import ClaimStatusAuthorization
 from dray.apiserver.admission.claim_warnings import ClaimWarnings
 from dray.apiserver.admission.creation_defaults import (
@@ -21,6 +22,7 @@ from dray.apiserver.admission.creation_defaults import (
     ProtectPodGroups,
     TaintNewNodes,
 )
+from dray.apiserver.admission.device_guards import DeviceGuards
 from dray.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from dray.apiserver.admission.node_declared_features import NodeAllocatableSlices
 from dray.apiserver.admission.node_restriction import NodeRestriction
@@ -32,6 +34,7 @@ from dray.apiserver.app import Subresource
 from dray.apiserver.node_agents import NodeAgents
 from dray.apiserver.request.bodies import BodyHooks
 from dray.apiserver.request.call import Clock
+from dray.apiserver.storage.device_usage import DeviceUsage
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.subresources.access_reviews import Reviews
 from dray.apiserver.subresources.bindings import Bindings
@@ -57,6 +60,7 @@ class RuleDependencies(NamedTuple):
     features: Features
     authorizer: Authorizer
     published: PublishedSlices
+    usage: DeviceUsage
     now: Clock
     new_suffix: Callable[[], str]
     mounts_tokens: bool = False
@@ -66,6 +70,7 @@ def build_admission_chain(dependencies: RuleDependencies) -> AdmissionChain:
     """Return the rules in the order of pkg/kubeapiserver/options/plugins.go, quotas last."""
     store, features = dependencies.store, dependencies.features
     quotas = Quotas(store, dependencies.now)
+    devices = DeviceGuards(store, dependencies.usage, features)
     rules = (
         NamespaceLifecycle(store),
         PodServiceAccount(store, dependencies.new_suffix, mounts_tokens=dependencies.mounts_tokens),
@@ -80,9 +85,16 @@ def build_admission_chain(dependencies: RuleDependencies) -> AdmissionChain:
         ClaimStatusAuthorization(dependencies.authorizer, features),
         NodeAllocatableSlices(store, features),
         ClaimWarnings(dependencies.published, features),
+        devices,
         quotas,
     )
-    return AdmissionChain(rules, quotas.commit_lock)
+
+    def commit_lock(admission: AdmissionRequest) -> contextlib.AbstractAsyncContextManager[None]:
+        # Quotas count whole objects, devices are in the status: no change concerns both.
+        concerned = devices if devices.concerns(admission) else quotas
+        return concerned.commit_lock(admission)
+
+    return AdmissionChain(rules, commit_lock)
 
 
 def body_hooks(features: Features) -> Mapping[tuple[str, str], BodyHooks]:
@@ -125,7 +137,7 @@ def _changes(handlers: SubresourceHandlers) -> Iterator[tuple[Route, Subresource
     yield ("POST", "pods", "eviction"), evictions.create
     yield ("POST", "serviceaccounts", "token"), tokens.create
     yield ("PUT", "namespaces", "finalize"), Finalization(handlers.store).update
-    access = PodAccess(handlers.store, handlers.agents)
+    access = PodAccess(handlers.store, handlers.agents, handlers.authorizer.refusal)
     yield ("GET", "pods", "log"), access.log
     for subresource in ("exec", "attach"):
         yield ("GET", "pods", subresource), access.connect

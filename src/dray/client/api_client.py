@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -85,6 +85,10 @@ class Client:
     def managed_by(self, field_manager: str) -> Client:
         """Return the same client with another field manager."""
         return Client(self._transport, field_manager=field_manager)
+
+    def wrapped(self, wrap: Callable[[Transport], Transport]) -> Client:
+        """Return the same client over a transport that `wrap` makes of its own."""
+        return Client(wrap(self._transport), field_manager=self._field_manager)
 
     async def get(
         self, kind: Kind, name: str, namespace: str = "", subresource: str = ""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import logging
+import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -14,12 +15,14 @@ from typing import Any
 from dray import supervision
 from dray.api import errors, kinds
 from dray.api.formats import gotime
+from dray.api.http_messages import Request, Response
 from dray.api.types.meta import JsonObject
-from dray.client.api_client import Client
+from dray.client.api_client import Client, Transport
 
 log = logging.getLogger(__name__)
 
 JITTER = 1.2
+_READS = ("GET", "HEAD")
 
 
 class LeadershipLost(Exception):
@@ -28,11 +31,32 @@ class LeadershipLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Durations of a lease; the defaults are those of Kubernetes' components."""
+    """Durations of a lease; the defaults are those of Kubernetes' components.
+
+    Raises ValueError unless a leader that cannot renew stops before its lease ends.
+    """
 
     duration_seconds: float = 15.0
     deadline_seconds: float = 10.0
     retry_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry_seconds < self.deadline_seconds < self.duration_seconds:
+            raise ValueError(f"a lease needs retry < deadline < duration: {self}")
+
+
+class _LeaderTransport:
+    """Sends writes only while the lease lasts."""
+
+    def __init__(self, transport: Transport, election: LeaderElection) -> None:
+        self._transport, self._election = transport, election
+
+    async def send(self, request: Request) -> Response:
+        if request.method not in _READS and not self._election.is_lease_valid:
+            raise errors.service_unavailable(
+                f"this process no longer leads as {self._election.name}: not sent"
+            )
+        return await self._transport.send(request)
 
 
 class LeaderElection:
@@ -57,6 +81,20 @@ class LeaderElection:
         self._jitter = jitter
         self._lease: JsonObject | None = None
         self._seen_at = 0.0
+        self._renewed_at = -math.inf
+
+    @property
+    def is_lease_valid(self) -> bool:
+        """Whether the lease, as it was last renewed, has not ended."""
+        now = asyncio.get_running_loop().time()
+        return self.is_leading and now < self._renewed_at + self._timing.duration_seconds
+
+    def as_leader(self, client: Client) -> Client:
+        """Return a client that sends writes only while this candidate holds the lease.
+
+        Work that was suspended longer than the lease cannot write before it notices.
+        """
+        return client.wrapped(lambda transport: _LeaderTransport(transport, self))
 
     @property
     def is_leading(self) -> bool:
@@ -93,18 +131,15 @@ class LeaderElection:
 
     async def _keep_renewing(self) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timing.deadline_seconds
         while True:
             await asyncio.sleep(self._timing.retry_seconds)
-            started = loop.time()
+            deadline = self._renewed_at + self._timing.deadline_seconds
             try:
                 async with asyncio.timeout_at(deadline):
                     renewed = await self._attempt()
             except TimeoutError:
                 renewed = False
-            if renewed:
-                deadline = started + self._timing.deadline_seconds
-            elif not self.is_leading or loop.time() >= deadline:
+            if not renewed and (not self.is_leading or loop.time() >= deadline):
                 raise LeadershipLost(f"the lease {self.namespace}/{self.name} was lost")
 
     async def _attempt(self) -> bool:
@@ -114,7 +149,10 @@ class LeaderElection:
                 self._observe(await self._read())
             if not self._may_take():
                 return False
+            # Before the request: for others the lease starts when the server has written it.
+            started = asyncio.get_running_loop().time()
             self._observe(await self._write())
+            self._renewed_at = started
         except errors.Conflict:
             # Another candidate wrote between the read and the write; the next attempt sees it.
             with contextlib.suppress(errors.StatusError):
@@ -197,3 +235,17 @@ class LeaderElection:
             except errors.StatusError as error:
                 log.warning("lease %s/%s not released: %s", self.namespace, self.name, error)
                 return
+
+
+async def run_whenever_leading(
+    election: LeaderElection, name: str, work: Callable[[], Awaitable[None]]
+) -> None:
+    """Do the work whenever this process leads. After a lost lease, wait to lead again."""
+
+    async def lead() -> None:
+        await supervision.run_forever(name, work)
+
+    while True:
+        with contextlib.suppress(LeadershipLost):
+            await election.run(lead)
+        log.warning("this process no longer leads as %s", election.name)

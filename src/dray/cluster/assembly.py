@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +21,11 @@ from dray.apiserver import server
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.authentication import AUTHENTICATED
 from dray.apiserver.access.certificates import Authority
+from dray.apiserver.access.server_keys import ServerKeys
 from dray.apiserver.server import RunningServer, Settings
+from dray.client import lease
 from dray.client.api_client import Client, InProcessTransport
+from dray.client.lease import LeaderElection
 from dray.clock import utc_now
 from dray.cluster import gc_tuning
 from dray.controllers import manager
@@ -41,7 +45,7 @@ from dray.store.store import Store
 if TYPE_CHECKING:
     from dray.cluster.local_node import LocalNode
     from dray.cluster.simulated_nodes import SimulatedNodes
-    from dray.node.devices.preparation import HeldClaim
+    from dray.node.devices.preparation import ClaimRecord
 
 FLEET_MANAGER = "dray-fleet"
 CONTROLLERS = User(bootstrap_policy.CONTROLLERS, frozenset({AUTHENTICATED}))
@@ -73,6 +77,8 @@ class ClusterPlan:
     """The processes that each pod may have; zero for no limit."""
     keeps_pods: bool = False
     """Whether containers run on when the cluster ends, for the next one to find."""
+    identity: str = ""
+    """The name of this process in elections, on a store that several share; "" for no elections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ class RunningCluster:
     def client(self, user: User = ADMIN) -> Client:
         return Client(InProcessTransport(self.opened.app.handle, user))
 
-    def prepared_claims(self) -> list[HeldClaim]:
+    def prepared_claims(self) -> list[ClaimRecord]:
         """Return the claims that are prepared on nodes; simulated pods prepare none."""
         return self.nodes.prepared_claims() if self.nodes is not None else []
 
@@ -101,24 +107,30 @@ class RunningCluster:
 
 @contextlib.asynccontextmanager
 async def running(
-    store: Store, directory: Path, plan: ClusterPlan | None = None
+    store: Store,
+    directory: Path,
+    plan: ClusterPlan | None = None,
+    keys: ServerKeys | None = None,
 ) -> AsyncIterator[RunningCluster]:
-    """Run a cluster over a store. `directory` keeps its keys and containers. Ready when yielded.
+    """Run a cluster over a store. Ready when yielded.
 
+    `directory` keeps its containers, and its keys where none are given.
     Raises Unusable for a runtime that does not work here.
     """
     chosen = plan or ClusterPlan()
     registry = telemetry.Registry()
-    signer = server.signer_in(directory)
+    keys = keys or ServerKeys.load(directory)
     found = _chosen_runtime(chosen)
     async with server.open_server(
         store,
-        signer=signer,
+        signer=keys.signer,
         settings=chosen.settings,
         registry=registry,
-        identity=server.identity_in(directory),
+        identity=keys.server_identity,
     ) as opened:
-        cluster = _with_nodes(RunningCluster(opened, registry, found), directory, chosen)
+        cluster = _with_nodes(
+            RunningCluster(opened, registry, found), directory, chosen, keys.authority
+        )
         with gc_tuning.rare_collections():
             async with _supervised(_components(cluster, chosen)):
                 try:
@@ -136,7 +148,9 @@ def _chosen_runtime(plan: ClusterPlan) -> Choice:
     return found
 
 
-def _with_nodes(cluster: RunningCluster, directory: Path, plan: ClusterPlan) -> RunningCluster:
+def _with_nodes(
+    cluster: RunningCluster, directory: Path, plan: ClusterPlan, authority: Authority
+) -> RunningCluster:
     runtime = cluster.choice.runtime
     if runtime is None or not (plan.fleet or plan.has_local_node):
         return cluster
@@ -144,7 +158,6 @@ def _with_nodes(cluster: RunningCluster, directory: Path, plan: ClusterPlan) -> 
     from dray.cluster import simulated_nodes
     from dray.node.endpoint import Identity
 
-    authority = Authority.load_or_create(directory)
     pair = authority.server_pair((simulated_nodes.ADDRESS, "localhost"))
     environment = simulated_nodes.NodeEnvironment(
         client_of=cluster.client,
@@ -168,27 +181,54 @@ def _with_nodes(cluster: RunningCluster, directory: Path, plan: ClusterPlan) -> 
 
 
 def _components(cluster: RunningCluster, plan: ClusterPlan) -> dict[str, Component]:
-    features = plan.settings.features
     found: dict[str, Component] = {}
     if plan.controls:
-        found["controllers"] = lambda: manager.run(
-            cluster.client(CONTROLLERS).managed_by(manager.FIELD_MANAGER),
-            features=features,
-            registry=cluster.registry,
-        )
+        found["controllers"] = _controllers(cluster, plan)
     if plan.schedules:
-        found["scheduler"] = lambda: scheduler.run(
-            cluster.client(SCHEDULER).managed_by(scheduler.FIELD_MANAGER),
-            features=features,
-            policy=plan.policy,
-            registry=cluster.registry,
-            explainer=explanations.sampled,
-        )
+        found["scheduler"] = _scheduler(cluster, plan)
     if plan.fleet is not None:
-        found["fleet"] = lambda: _run_fleet(cluster, plan.fleet)
+        name = f"fleet-{plan.fleet.name}"
+        found["fleet"] = _elected(cluster, plan, name, lambda: _run_fleet(cluster, plan.fleet))
     if cluster.local_node is not None:
-        found["computer"] = cluster.local_node.run
+        name = f"node-{cluster.local_node.name}"
+        found["computer"] = _elected(cluster, plan, name, cluster.local_node.run)
     return found
+
+
+def _controllers(cluster: RunningCluster, plan: ClusterPlan) -> Component:
+    client = cluster.client(CONTROLLERS).managed_by(manager.FIELD_MANAGER)
+    run = functools.partial(manager.run, features=plan.settings.features, registry=cluster.registry)
+    if not plan.identity:
+        return lambda: run(client)
+    election = manager.candidate(client, plan.identity)
+    return lambda: manager.run_elected(election, lambda: run(election.as_leader(client)))
+
+
+def _scheduler(cluster: RunningCluster, plan: ClusterPlan) -> Component:
+    client = cluster.client(SCHEDULER).managed_by(scheduler.FIELD_MANAGER)
+    run = functools.partial(
+        scheduler.run,
+        features=plan.settings.features,
+        policy=plan.policy,
+        registry=cluster.registry,
+        explainer=explanations.sampled,
+    )
+    if not plan.identity:
+        return lambda: run(client)
+    election = scheduler.candidate(client, plan.identity)
+    return lambda: lease.run_whenever_leading(
+        election, "scheduler", lambda: run(election.as_leader(client))
+    )
+
+
+def _elected(cluster: RunningCluster, plan: ClusterPlan, name: str, run: Component) -> Component:
+    """Return nodes that only one of several processes runs: they have the same names in all."""
+    if not plan.identity:
+        return run
+    # With the rights of the controllers: what runs nodes may not write leases of others.
+    client = cluster.client(CONTROLLERS)
+    election = LeaderElection(client, f"dray-{name}", plan.identity, now=utc_now)
+    return lambda: lease.run_whenever_leading(election, name, run)
 
 
 def component_names(plan: ClusterPlan) -> tuple[str, ...]:

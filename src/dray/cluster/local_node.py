@@ -41,12 +41,12 @@ class LocalNode:
     def __init__(self, environment: NodeEnvironment, nodes: SimulatedNodes) -> None:
         self._environment = environment
         self._nodes = nodes
-        self._name = platform.node().lower()
+        self.name = platform.node().lower()
 
     async def run(self) -> None:
         root = sockets_root(self._environment.directory / FOLDER, SOCKETS)
         places = Directories(root / "registry", root / "plugins", root / "cdi")
-        options = Options(Settings(self._name))
+        options = Options(Settings(self.name))
         found = await asyncio.to_thread(drivers.find, places.plugins / devices.DRIVER, options)
         await _create_classes(self._environment.fleet_client)
         async with self._nodes.serving() as served, asyncio.TaskGroup() as group:
@@ -56,7 +56,7 @@ class LocalNode:
     def _parts(
         self, driver: NvidiaDriver, folder: Path, places: Directories, served: Serving
     ) -> Iterator[tuple[str, Part]]:
-        environment, name = self._environment, self._name
+        environment, name = self._environment, self.name
         client = environment.node_client(name)
         registration = Registration(
             client,

@@ -6,16 +6,15 @@ A loop that raises is logged and started again; the others go on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from dray import clock, supervision, telemetry
 from dray.api import features as gates
 from dray.api.features import Features
+from dray.client import lease
 from dray.client.api_client import Client
-from dray.client.lease import LeaderElection, LeadershipLost, Timing
+from dray.client.lease import LeaderElection, Timing
 from dray.controllers import served_kinds
 from dray.controllers.caches import Caches
 from dray.controllers.devices.claims import Claims
@@ -37,8 +36,6 @@ from dray.controllers.workloads.deployments import Deployments
 from dray.controllers.workloads.podgroups import PodGroups
 from dray.controllers.workloads.replicasets import ReplicaSets
 from dray.controllers.workloads.statefulsets import StatefulSets
-
-log = logging.getLogger(__name__)
 
 LEASE_NAME = "dray-controllers"
 FIELD_MANAGER = "dray-controller-manager"
@@ -134,11 +131,4 @@ def candidate(
 
 async def run_elected(election: LeaderElection, work: Callable[[], Awaitable[None]]) -> None:
     """Do the work whenever this process leads. After a lost lease, wait to lead again."""
-
-    async def lead() -> None:
-        await supervision.run_forever("controllers", work)
-
-    while True:
-        with contextlib.suppress(LeadershipLost):
-            await election.run(lead)
-        log.warning("this process no longer leads as %s", election.name)
+    await lease.run_whenever_leading(election, "controllers", work)

@@ -22,6 +22,7 @@ from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client
 from dray.client.events import Recorder
+from dray.client.lease import LeaderElection
 from dray.clock import utc_now
 from dray.scheduler import podgroup_status
 from dray.scheduler.binder import Binder, BindFailure
@@ -42,6 +43,7 @@ from dray.scheduling.unschedulable import Unschedulable
 log = logging.getLogger(__name__)
 
 DEFAULT_NAME = DEFAULT_SCHEDULER_NAME
+LEASE_NAME = "dray-scheduler"
 FIELD_MANAGER = "dray-scheduler"
 """The scheduler's name in `metadata.managedFields`, whatever name its pods use."""
 GANG_SEARCH_SECONDS = 5.0
@@ -78,6 +80,11 @@ async def run(
         explainer=explainer,
     )
     await scheduler.run(started or asyncio.Event())
+
+
+def candidate(client: Client, identity: str) -> LeaderElection:
+    """Return a candidate for the lease whose holder schedules."""
+    return LeaderElection(client, LEASE_NAME, identity, now=utc_now)
 
 
 class Scheduler:

@@ -188,7 +188,7 @@ class PendingCommits:
     def _check_holds(self, transaction: store.Transaction) -> dict[str, str]:
         claimed = transaction.claimed()
         releasing = transaction.releasing()
-        for token in claimed:
+        for token in (*claimed, *transaction.unheld):
             owner = self._owner(token)
             if owner is not None and owner not in releasing:
                 raise store.TokenAlreadyHeld(token, owner)

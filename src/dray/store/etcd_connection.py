@@ -37,9 +37,12 @@ _LOGIN_RAN_OUT = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUM
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """PEM texts: the authority of the servers, and the client's certificate, if it has one."""
+    """PEM texts: the authority of the servers, and the client's certificate, if it has one.
 
-    authority: bytes
+    Without an authority, those that gRPC brings along count.
+    """
+
+    authority: bytes | None = None
     certificate: bytes | None = None
     key: bytes | None = None
 

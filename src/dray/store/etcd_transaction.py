@@ -63,7 +63,8 @@ class Attempt:
         self._held = {key: believed.get(key, Held()) for key in transaction.releasing()}
         self._claimed = transaction.claimed()
         self._own = {token for held in self._held.values() for token in held.tokens}
-        self._foreign = [token for token in self._claimed if token not in self._own]
+        wanted = dict.fromkeys((*self._claimed, *transaction.unheld))
+        self._foreign = [token for token in wanted if token not in self._own]
 
     def request(self) -> Any:
         compared = list(self._compared())

@@ -37,7 +37,10 @@ ABSENT = 0
 """The revision of a key that does not exist."""
 
 MAX_TRANSACTION_PARTS = 64
-"""Operations, guards and tokens of one transaction; etcd's own limit is 128 steps, two for each."""
+"""Operations and tokens of one transaction; etcd's own limit is 128 steps, two for each."""
+
+MAX_TRANSACTION_GUARDS = 120
+"""Everything that one transaction compares; etcd's own limit is 128, and a few are our own."""
 
 MAX_TRANSACTION_BYTES = 1_500_000
 """Values of one transaction, together; etcd takes requests of 1.5 MiB."""
@@ -201,6 +204,8 @@ class Transaction(msgspec.Struct, frozen=True):
 
     operations: tuple[Operation, ...]
     guards: tuple[Guard, ...] = ()
+    unheld: tuple[str, ...] = ()
+    """Tokens that no other key may hold, and that this transaction does not take either."""
 
     def __post_init__(self) -> None:
         keys = [operation.key for operation in self.operations]
@@ -211,13 +216,16 @@ class Transaction(msgspec.Struct, frozen=True):
         self._check_size()
 
     def _check_size(self) -> None:
-        parts, size = len(self.operations) + len(self.guards), 0
+        parts, size = len(self.operations), 0
         for operation in self.operations:
             if isinstance(operation, Put):
                 parts += len(operation.holds or ())
                 size += len(operation.value)
         if parts > MAX_TRANSACTION_PARTS:
             raise TooLarge("parts", parts, MAX_TRANSACTION_PARTS)
+        guards = parts + len(self.guards) + len(self.unheld)
+        if guards > MAX_TRANSACTION_GUARDS:
+            raise TooLarge("guards", guards, MAX_TRANSACTION_GUARDS)
         if size > MAX_TRANSACTION_BYTES:
             raise TooLarge("bytes", size, MAX_TRANSACTION_BYTES)
 

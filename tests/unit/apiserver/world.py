@@ -19,9 +19,11 @@ from dray.apiserver import app as application
 from dray.apiserver import bootstrap, composition, server
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.bound_objects import BoundObjects
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.node_agents import NodeAgents
+from dray.apiserver.storage.device_usage import DeviceUsage
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.verbs.deletion import Deleter
 from dray.apiserver.verbs.writes import Writer
@@ -65,9 +67,10 @@ class World:
         self.published = PublishedSlices()
         self.signer = TokenSigner(ec.generate_private_key(ec.SECP256R1()))
         self.authenticator = Authenticator(
-            self.signer, lambda *_account: True, lambda: datetime.datetime.now().timestamp()
+            self.signer, BoundObjects(self.store), lambda: datetime.datetime.now().timestamp()
         )
         self._slices = self.published.follow(self.store)
+        self.usage = DeviceUsage(self.store)
         numbers = itertools.count()
         run(bootstrap.bootstrap(self.store, NOW, server.new_uid))
         self.authorizer = run(Authorizer.open(self.store))
@@ -76,6 +79,7 @@ class World:
             gates,
             self.authorizer,
             self.published,
+            self.usage,
             lambda: NOW,
             lambda: f"x{next(numbers)}",
             mounts_tokens,
@@ -83,7 +87,13 @@ class World:
         self.chain = composition.build_admission_chain(around)
         hooks = composition.body_hooks(gates)
         self.writer = Writer(
-            self.store, gates, self.chain, server.new_uid, around.new_suffix, hooks
+            self.store,
+            gates,
+            self.chain,
+            self.authorizer.refusal,
+            server.new_uid,
+            around.new_suffix,
+            hooks,
         )
         self.app = self._application()
 
@@ -133,6 +143,7 @@ class World:
     ) -> Answer:
         await self.authorizer.load()
         await self._slices.load()
+        await self.usage.follower.load()
         pairs = tuple(tuple(part.split("=", 1)) for part in query.split("&") if part)
         request = Request(
             method,

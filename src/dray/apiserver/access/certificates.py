@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dray import durable_files
@@ -22,6 +22,13 @@ from dray.clock import utc_now
 AUTHORITY_DAYS = 3650
 LEAF_DAYS = 365
 _BACKDATE = datetime.timedelta(minutes=5)
+_OTHERS = 0o007
+
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
+class KeyFileError(ValueError):
+    """A key or certificate file cannot be used; the text names the file and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,38 @@ class Authority:
         self.certificate = pair.certificate
         self._certificate = x509.load_pem_x509_certificate(pair.certificate)
         self._key = key_from_pem(pair.key)
+
+    @classmethod
+    def from_files(cls, certificate: Path, key: Path) -> Authority:
+        """Return the authority of two PEM files, which several servers may share.
+
+        Raises KeyFileError if they are unreadable, no authority, or not of one pair.
+        """
+        pair = KeyPair(read_file(certificate), read_key_file(key))
+        try:
+            authority = cls(pair)
+        except ValueError as error:
+            message = f"{certificate}, {key}: not a certificate and its key in PEM: {error}"
+            raise KeyFileError(message) from error
+        authority._check(certificate, key)
+        return authority
+
+    def _check(self, certificate: Path, key: Path) -> None:
+        if self._key.public_key() != self._certificate.public_key():
+            raise KeyFileError(f"{key}: not the key of the certificate in {certificate}")
+        try:
+            extensions = self._certificate.extensions
+            basic = extensions.get_extension_for_class(x509.BasicConstraints).value
+        except x509.ExtensionNotFound:
+            basic = None
+        if basic is None or not basic.ca:
+            raise KeyFileError(f"{certificate}: not the certificate of an authority (CA:TRUE)")
+        if self.expires <= utc_now():
+            raise KeyFileError(f"{certificate}: has expired on {self.expires:%Y-%m-%d}")
+
+    @property
+    def expires(self) -> datetime.datetime:
+        return self._certificate.not_valid_after_utc
 
     @classmethod
     def load_or_create(cls, directory: Path) -> Authority:
@@ -130,14 +169,34 @@ def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Key
     return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), key_to_pem(key))
 
 
+def read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise KeyFileError(f"{path}: {error.strerror}") from error
+
+
+def read_key_file(path: Path) -> bytes:
+    """Return the content of a file with a private key, which others may not read or write."""
+    content = read_file(path)
+    if path.stat().st_mode & _OTHERS:
+        raise KeyFileError(f"{path}: a private key that every user can access: chmod 600 {path}")
+    return content
+
+
 def key_to_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     return key.private_bytes(encoding, form, serialization.NoEncryption())
 
 
-def key_from_pem(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    key = serialization.load_pem_private_key(pem, password=None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
+def key_from_pem(pem: bytes) -> PrivateKey:
+    """Return a private key. Raises ValueError unless it is an EC or RSA key without a password."""
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except TypeError as error:
+        raise ValueError("the key is encrypted; write it without a password") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        raise ValueError(f"keys are EC or RSA, not {type(key).__name__}")
     return key
 
 

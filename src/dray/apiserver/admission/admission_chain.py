@@ -61,14 +61,15 @@ class AdmissionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequirements:
-    """Operations and guards that the transaction of a change must contain."""
+    """What the transaction of a change must contain: operations, guards, tokens left unheld."""
 
     operations: tuple[Operation, ...] = ()
     guards: tuple[Guard, ...] = ()
+    unheld: tuple[str, ...] = ()
 
     def transaction(self, change: Operation) -> Transaction:
         """Return the transaction of the change itself and of what it requires."""
-        return Transaction((change, *self.operations), self.guards)
+        return Transaction((change, *self.operations), self.guards, self.unheld)
 
 
 NO_REQUIREMENTS = CommitRequirements()
@@ -153,14 +154,16 @@ class AdmissionChain:
     async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
         operations: list[Operation] = []
         guards: list[Guard] = []
+        unheld: list[str] = []
         for validate in self._of(admission.kind).validate:
             requirements = await validate(admission)
             if requirements is not None:
                 operations += requirements.operations
                 guards += requirements.guards
-        if not operations and not guards:
+                unheld += requirements.unheld
+        if not operations and not guards and not unheld:
             return NO_REQUIREMENTS
-        return CommitRequirements(tuple(operations), tuple(guards))
+        return CommitRequirements(tuple(operations), tuple(guards), tuple(unheld))
 
 
 def _has_own(rule: AdmissionRule, method: str) -> bool:

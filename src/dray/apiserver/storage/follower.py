@@ -39,6 +39,17 @@ class StoreFollower:
         self._copy = copy
         self._keys: set[str] = set()
         self._revision: int | None = None
+        self._moved = asyncio.Event()
+
+    def has_reached(self, revision: int) -> bool:
+        """Return whether the cache has every change up to a revision."""
+        return self._revision is not None and self._revision >= revision
+
+    async def reach(self, revision: int) -> None:
+        """Wait until the cache has every change up to a revision that changed the prefix."""
+        while not self.has_reached(revision):
+            self._moved.clear()
+            await self._moved.wait()
 
     async def load(self) -> None:
         page = await self._store.list(self._prefix)
@@ -47,6 +58,7 @@ class StoreFollower:
         for entry in page.entries:
             self._put(entry)
         self._revision = page.revision
+        self._moved.set()
 
     async def run(self) -> None:
         """Watch until the store is closed."""
@@ -72,6 +84,7 @@ class StoreFollower:
                     else:
                         self._put(event.current)
                 self._revision = watch.revision
+                self._moved.set()
 
     def _put(self, entry: Entry) -> None:
         self._keys.add(entry.key)

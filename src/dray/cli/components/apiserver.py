@@ -12,10 +12,12 @@ from dray.api import features, kinds
 from dray.apiserver import server, standalone
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.certificates import Authority
+from dray.apiserver.access.server_keys import KeyFiles, ServerKeys
 from dray.apiserver.https_server import Server
 from dray.apiserver.server import Settings
 from dray.cli.command_errors import DrayCommand, WrongUsage
-from dray.cli.components import foreground, store_option
+from dray.cli.components import foreground, key_options, store_option
+from dray.cli.components.store_option import StoreChoice
 from dray.client import kubeconfig
 from dray.store import compaction
 
@@ -33,9 +35,7 @@ audit_log_option = click.option(
 
 
 @click.command("apiserver", cls=DrayCommand)
-@click.option(
-    "--store", default="", metavar="STORE", help=f"{store_option.FORMS}; sqlite in --data."
-)
+@store_option.options
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT")
 @click.option(
     "--data",
@@ -51,19 +51,22 @@ audit_log_option = click.option(
     metavar="GROUP/VERSION=false,…",
     help="Versions that are not served.",
 )
+@key_options.options
 @audit_log_option
 def apiserver(
-    store: str,
+    store: StoreChoice,
     listen: str,
     data: str,
     feature_gates: str,
     runtime_config: str,
+    key_files: KeyFiles,
     audit_log: Path | None,
 ) -> None:
     """Serve the Kubernetes API over HTTPS until told to end.
 
     Kubeconfigs are written to the data directory: an administrator's, and one each for `dray
-    scheduler` and `dray controllers`, with their rights alone.
+    scheduler` and `dray controllers`, with their rights alone. Several servers on one etcd need
+    the same keys: give all of them the same files.
     """
     settings = Settings(
         features=features.parse(feature_gates),
@@ -73,7 +76,10 @@ def apiserver(
     host, port = foreground.parse_listen(listen, "--listen", DEFAULT_LISTEN)
     directory = Path(data).expanduser()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    foreground.run(serve(directory, store, host, port, settings))
+    keys = key_options.load(directory, key_files)
+    foreground.run(
+        foreground.until_signalled(lambda: _serve(directory, store, (host, port), settings, keys))
+    )
 
 
 def disabled_versions(text: str) -> tuple[str, ...]:
@@ -96,38 +102,35 @@ def disabled_versions(text: str) -> tuple[str, ...]:
     return tuple(disabled)
 
 
-async def serve(directory: Path, store: str, host: str, port: int, settings: Settings) -> None:
-    """Serve until the process receives SIGTERM or SIGINT."""
-    await foreground.until_signalled(lambda: _serve(directory, store, host, port, settings))
-
-
-async def _serve(directory: Path, store: str, host: str, port: int, settings: Settings) -> None:
+async def _serve(
+    directory: Path,
+    store: StoreChoice,
+    address: tuple[str, int],
+    settings: Settings,
+    keys: ServerKeys,
+) -> None:
     advice = "Choose another address with --listen; port 0 takes any that is free."
     async with contextlib.AsyncExitStack() as stack:
         state = await stack.enter_async_context(store_option.opened(store, directory))
         opened = await stack.enter_async_context(
             server.open_server(
-                state,
-                signer=server.signer_in(directory),
-                settings=settings,
-                identity=server.identity_in(directory),
+                state, signer=keys.signer, settings=settings, identity=keys.server_identity
             )
         )
-        url = await listen(stack, opened.server, directory, (host, port), advice)
-        _announce(directory, url)
+        url = await listen(stack, opened.server, keys.authority, address, advice)
+        _announce(directory, url, keys)
         await compaction.compact_regularly(state)
 
 
 async def listen(
     stack: contextlib.AsyncExitStack,
     api_server: Server,
-    directory: Path,
+    authority: Authority,
     address: tuple[str, int],
     advice: str,
 ) -> str:
     """Serve at an address until the stack closes. Returns a URL that clients can connect to."""
     host, port = address
-    authority = Authority.load_or_create(directory)
     names = dict.fromkeys((host, standalone.LOOPBACK, "localhost", socket.gethostname()))
     pair = authority.server_pair(names)
     listening = api_server.listening(host, port, pair, authority.certificate)
@@ -137,13 +140,11 @@ async def listen(
     return url
 
 
-def _announce(directory: Path, url: str) -> None:
+def _announce(directory: Path, url: str, keys: ServerKeys) -> None:
     path = directory / "kubeconfig"
-    admin = standalone.connection(directory, url, "admin", standalone.ADMIN_GROUP)
-    kubeconfig.write(path, admin)
+    kubeconfig.write(path, keys.connection(url, "admin", standalone.ADMIN_GROUP))
     for name, user in COMPONENTS.items():
-        connection = standalone.connection(directory, url, user)
-        kubeconfig.write(directory / f"{name}.kubeconfig", connection)
+        kubeconfig.write(directory / f"{name}.kubeconfig", keys.connection(url, user))
     click.echo(f"Serving the Kubernetes API at {url}")
     click.echo(f"  export KUBECONFIG={path.resolve()}")
     click.echo("  dray get nodes")

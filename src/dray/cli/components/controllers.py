@@ -46,7 +46,7 @@ def controllers(
                 raise WrongUsage(str(error)) from error
             run = functools.partial(
                 manager.run,
-                client,
+                election.as_leader(client) if election else client,
                 only=names,
                 features=gates,
                 registry=here.registry,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import socket
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -51,8 +51,11 @@ def parse_listen(text: str, option: str, example: str) -> tuple[str, int]:
 
 
 def identity() -> str:
-    """Return the name of this process among the candidates for one lease."""
-    return f"{socket.gethostname()}_{os.getpid()}"
+    """Return a new name for this process among the candidates for one lease.
+
+    Two containers may have the same host name and the same process id.
+    """
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 async def listen(

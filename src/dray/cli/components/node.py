@@ -17,7 +17,8 @@ from dray.api import features
 from dray.api.features import Features
 from dray.apiserver.access.certificates import Authority
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
-from dray.cli.components import foreground, metrics_endpoint, pod_options
+from dray.cli.components import foreground, metrics_endpoint
+from dray.cli.inputs import pod_options
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 from dray.client.api_client import ObjectSelection

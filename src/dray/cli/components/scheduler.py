@@ -16,12 +16,8 @@ from dray.cli.components.metrics_endpoint import LeaderReadiness
 from dray.cli.session import connection, server_version
 from dray.cli.session.connection import Target
 from dray.client.api_client import Client
-from dray.client.lease import LeaderElection
-from dray.clock import utc_now
 from dray.scheduler import explanations
 from dray.scheduler import scheduler as scheduling
-
-LEASE_NAME = "dray-scheduler"
 
 
 @click.command("scheduler", cls=DrayCommand)
@@ -48,14 +44,14 @@ def scheduler(
             client = await stack.enter_async_context(
                 foreground.client_of(target, scheduling.FIELD_MANAGER)
             )
-            election = _election(client) if leader_elect else None
+            election = scheduling.candidate(client, foreground.identity()) if leader_elect else None
             here = LeaderReadiness(election)
             await stack.enter_async_context(
                 metrics_endpoint.shown(metrics_listen, here.registry, here.is_ready)
             )
             schedule = functools.partial(
                 scheduling.run,
-                client,
+                election.as_leader(client) if election else client,
                 name=scheduler_name,
                 features=await allowed_features(client, node_selector, feature_gates),
                 node_selector=node_selector,
@@ -67,10 +63,6 @@ def scheduler(
             await (election.run(schedule) if election else schedule())
 
     foreground.run(foreground.until_signalled(work))
-
-
-def _election(client: Client) -> LeaderElection:
-    return LeaderElection(client, LEASE_NAME, foreground.identity(), now=utc_now)
 
 
 async def allowed_features(client: Client, node_selector: str, gates: str) -> Features:

@@ -16,12 +16,16 @@ import click
 from dray.api import features
 from dray.api.formats import gotime
 from dray.apiserver import standalone
+from dray.apiserver.access.server_keys import KeyFiles, ServerKeys
 from dray.apiserver.server import Settings
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
-from dray.cli.components import apiserver, foreground, instance, pod_options, store_option
+from dray.cli.components import apiserver, foreground, instance, key_options, store_option
 from dray.cli.components.instance import UpInstance
+from dray.cli.components.store_option import StoreChoice
+from dray.cli.inputs import pod_options
 from dray.cli.output import durations
 from dray.client import kubeconfig
+from dray.client.kubeconfig import ClusterConnection
 from dray.clock import utc_now
 from dray.cluster import assembly
 from dray.cluster.assembly import ClusterPlan, RunningCluster
@@ -46,9 +50,7 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
     help=f"The machines: one of {', '.join(fleets.shipped())}, or a file of your own.",
 )
 @click.option("--nodes", type=int, help="How many machines of each kind, instead of the fleet's.")
-@click.option(
-    "--store", default="", metavar="STORE", help=f"{store_option.FORMS}; sqlite in --data."
-)
+@store_option.options
 @click.option("--listen", default=apiserver.DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT")
 @click.option("--data", default=apiserver.DEFAULT_DATA, show_default=True, metavar="DIR")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
@@ -76,12 +78,13 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
 @pod_options.max_pids
 @click.option("--keep-pods", is_flag=True, help="Leave containers running, for the next `dray up`.")
 @click.option("--merge-kubeconfig", is_flag=True, help="Also make it the context of your kubectl.")
+@key_options.options
 @apiserver.audit_log_option
 @click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
 def up(
     fleet: str,
     nodes: int | None,
-    store: str,
+    store: StoreChoice,
     listen: str,
     data: str,
     feature_gates: str,
@@ -91,6 +94,7 @@ def up(
     pod_max_pids: int,
     keep_pods: bool,
     merge_kubeconfig: bool,
+    key_files: KeyFiles,
     audit_log: Path | None,
     verbose: bool,
 ) -> None:
@@ -100,6 +104,8 @@ def up(
     Containers really run, on this computer, for fleets of up to 16 machines. On larger ones, and
     with --runtime none, pods run in name only: they are placed, get their devices, and are reported
     as running. Containers are stopped at the end, unless it comes by SIGUSR1 or with --keep-pods.
+    Of several on one etcd, each serves the API; one runs the scheduler, the controllers and the
+    nodes, and the others stand by. They need the same keys: give all of them the same files.
     """
     started = time.perf_counter()
     has_local_node = not fleet and runtime != simulated.NAME and nvml.is_here()
@@ -111,10 +117,12 @@ def up(
         allows_host=allow_host_access,
         pod_max_pids=pod_max_pids,
         keeps_pods=keep_pods,
+        identity=foreground.identity() if store.is_shared else "",
     )
     address = foreground.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
     directory = Path(data).expanduser()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keys = key_options.load(directory, key_files)
 
     def announce(url: str, cluster: RunningCluster) -> None:
         seconds = time.perf_counter() - started
@@ -123,17 +131,18 @@ def up(
             since=gotime.write(utc_now()),
             url=url,
             fleet=plan.fleet.name if plan.fleet else "",
-            store=store or f"{store_option.SQLITE}{store_option.sqlite_path(store, directory)}",
+            store=store.text or f"{store_option.SQLITE}{store_option.sqlite_path('', directory)}",
             runtime=cluster.choice.name,
             components=("apiserver", *assembly.component_names(plan)),
         )
         instance.write(directory, described)
-        _announce(directory, url, plan, seconds, merge_kubeconfig, cluster.choice)
+        admin = keys.connection(url, "admin", standalone.ADMIN_GROUP)
+        _announce(directory / "kubeconfig", admin, plan, seconds, merge_kubeconfig, cluster.choice)
 
     with instance.locked(directory):
         foreground.run(
             foreground.until_signalled(
-                lambda: _run(directory, store, address, plan, history_seconds, announce)
+                lambda: _run(directory, store, address, plan, keys, history_seconds, announce)
             ),
             logging.INFO if verbose else logging.WARNING,
         )
@@ -148,9 +157,10 @@ def _loaded(name: str, nodes: int | None) -> fleets.Fleet:
 
 async def _run(
     directory: Path,
-    store: str,
+    store: StoreChoice,
     listen: tuple[str, int],
     plan: ClusterPlan,
+    keys: ServerKeys,
     history_seconds: float,
     announce: Callable[[str, RunningCluster], None],
 ) -> None:
@@ -158,12 +168,14 @@ async def _run(
     async with contextlib.AsyncExitStack() as stack:
         state = await stack.enter_async_context(store_option.opened(store, directory))
         try:
-            cluster = await stack.enter_async_context(assembly.running(state, directory, plan))
+            cluster = await stack.enter_async_context(
+                assembly.running(state, directory, plan, keys)
+            )
         except RuntimeUnusable as error:
             raise CommandError(f"--runtime {plan.runtime}: {error}.", RUNTIME_ADVICE) from error
         _keep_pods_on_signal(cluster)
         server = cluster.opened.server
-        announce(await apiserver.listen(stack, server, directory, listen, advice), cluster)
+        announce(await apiserver.listen(stack, server, keys.authority, listen, advice), cluster)
         await compaction.compact_regularly(state, history_seconds)
 
 
@@ -181,14 +193,17 @@ def _keep_pods_on_signal(cluster: RunningCluster) -> None:
 
 
 def _announce(
-    directory: Path, url: str, plan: ClusterPlan, seconds: float, merge: bool, chosen: Choice
+    path: Path,
+    admin: ClusterConnection,
+    plan: ClusterPlan,
+    seconds: float,
+    merge: bool,
+    chosen: Choice,
 ) -> None:
-    path = directory / "kubeconfig"
-    admin = standalone.connection(directory, url, "admin", standalone.ADMIN_GROUP)
     kubeconfig.write(path, admin)
     if merge:
         click.echo(f"{kubeconfig.merge(admin)}: the current context is now {kubeconfig.NAME}")
-    click.echo(f"dray is up after {seconds:.2f} s at {url}")
+    click.echo(f"dray is up after {seconds:.2f} s at {admin.server}")
     if plan.fleet is not None:
         click.echo(f"{plan.fleet.name}: {plan.fleet.description}")
     else:

@@ -17,7 +17,13 @@ from typing import Final
 from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
 from dray.node.containers.processes import Process
 from dray.node.runtimes import podman_arguments
-from dray.node.runtimes.interface import ContainerSpec, ImageError, Runtime, RuntimeUnusable
+from dray.node.runtimes.interface import (
+    ContainerSpec,
+    HostIds,
+    ImageError,
+    Runtime,
+    RuntimeUnusable,
+)
 
 NAME: Final = "podman"
 RUNTIMES: Final = ("", "crun", "runc")
@@ -45,6 +51,12 @@ class Podman(Runtime):
     def limits_containers(self) -> bool:
         """Whether podman has control groups; an ordinary user has none of version 1."""
         return os.geteuid() == 0 or _CGROUP_V2.exists()
+
+    def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
+        if os.geteuid() != 0:
+            return None
+        first = podman_arguments.FIRST_HOST_ID
+        return HostIds(first, first, podman_arguments.HOST_IDS)
 
     def try_out(self) -> None:
         _ = self._program
