@@ -20,12 +20,15 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from dray.api.types.meta import ObjectMeta
+from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.api.types.pods import Pod, PodSpec
+from dray.node.containers import oom_kills
 from dray.node.limits import groups
 from dray.node.limits.groups import LimitedContainer, Limits
 from dray.node.runtimes.interface import ContainerConfigError, ResourceLimits
 from tests import rounds
+from tests.cluster.site import Site, container, needs_sandbox, with_node
+from tests.cluster.site import pod as pod_of
 from tests.waiting import block_until
 
 MI: Final = 2**20
@@ -108,16 +111,6 @@ def ran(
         return process.returncode, printed or errors
 
 
-def oom_kills(limited: LimitedContainer) -> int:
-    """How many processes of the group the kernel killed for memory, by its own count."""
-    for folder in limited.cgroups:
-        for file in ("memory.events", "memory.oom_control"):
-            with contextlib.suppress(FileNotFoundError):
-                counts = (Path(folder) / file).read_text("ascii").splitlines()
-                return sum(int(line.split()[1]) for line in counts if line.startswith("oom_kill "))
-    raise AssertionError(limited)
-
-
 def members(limited: LimitedContainer) -> set[int]:
     found = set()
     for folder in limited.cgroups:
@@ -153,11 +146,11 @@ def test_memory_beyond_the_limit_is_the_end_and_counted(limits: Limits) -> None:
     hundred = ResourceLimits(memory_bytes=100 * MI)
     below = limits.prepare(pod(), "main", 0, hundred)
     assert ran(below, ALLOCATE, 60) == (0, "60\n")
-    assert oom_kills(below) == 0
+    assert oom_kills.count(below.cgroups) == 0
     beyond = limits.prepare(pod(), "main", 1, hundred)
     code, printed = ran(beyond, ALLOCATE, 120)
     assert (code, printed) == (-signal.SIGKILL, "")
-    assert oom_kills(beyond) == 1
+    assert oom_kills.count(beyond.cgroups) == 1
 
 
 def test_memory_of_a_pod_is_limited_as_a_whole(limits: Limits) -> None:
@@ -168,8 +161,8 @@ def test_memory_of_a_pod_is_limited_as_a_whole(limits: Limits) -> None:
         second = limits.prepare(whole, "second", 0, NO_LIMITS)
         ended, _ = ran(second, ALLOCATE, 80)
         first.kill()
-    assert ended == -signal.SIGKILL or oom_kills(held), "140 MiB fit into 100 MiB"
-    assert oom_kills(held) + oom_kills(second) >= 1
+    assert ended == -signal.SIGKILL or oom_kills.count(held.cgroups), "140 MiB fit into 100 MiB"
+    assert oom_kills.count(held.cgroups) + oom_kills.count(second.cgroups) >= 1
 
 
 def test_cpu_time_is_what_the_limit_says(limits: Limits) -> None:
@@ -278,3 +271,48 @@ def test_without_groups_a_process_cannot_take_all_memory(tmp_path: Path) -> None
     assert "MemoryError" in said
     for told in ("container main", "cpu is not limited", "memory", "none for this test", "as root"):
         assert told in limited.warning
+
+
+def limited(script: str, name: str = "main", **limits: str) -> JsonObject:
+    return container(script, name, resources={"limits": limits})
+
+
+def left_behind() -> set[Path]:
+    """The groups of agents on this machine."""
+    return {*Path("/sys/fs/cgroup").glob("dray-*"), *Path("/sys/fs/cgroup").glob("*/dray-*")}
+
+
+@needs_sandbox
+def test_a_container_that_takes_too_much_memory_is_reported_as_killed() -> None:
+    before = left_behind()
+
+    async def story(here: Site) -> None:
+        # It waits for the end of a line that has none, and keeps all of it.
+        taking = "exec tail /dev/zero"
+        await here.world.create(pod_of("p", limited(taking, memory="100Mi"), restartPolicy="Never"))
+        found = await here.world.pod_phase("p", "Failed")
+        (status,) = found["status"]["containerStatuses"]
+        terminated = status["state"]["terminated"]
+        assert (terminated["reason"], terminated["exitCode"]) == ("OOMKilled", 137)
+
+    with_node(story)
+    assert left_behind() <= before
+
+
+@needs_sandbox
+def test_a_fork_bomb_stops_nothing_but_its_own_pod() -> None:
+    before = left_behind()
+
+    async def story(here: Site) -> None:
+        bomb = "b() { b | b & b; }; echo started; b; b; exec sleep 1000"
+        await here.world.create(pod_of("other", container("exec sleep 1000")))
+        await here.world.pod_phase("other", "Running")
+        await here.world.create(pod_of("bomb", container(bomb)))
+        assert "fork" in await here.output("bomb", lines=2)
+        outcome, printed, _ = await here.execute("other", "echo", "still here")
+        assert (outcome.code, printed) == (0, b"still here\n")
+        await here.delete("bomb")
+        await here.gone("bomb")
+
+    with_node(story, pod_max_pids=100)
+    assert left_behind() <= before

@@ -23,7 +23,7 @@ import termios
 import time
 from typing import Any
 
-from dray.node.containers import launch, pod_sandboxes
+from dray.node.containers import launch, oom_kills, pod_sandboxes
 from dray.node.containers.launch import Started
 
 COMMAND, PROCESS, EXIT = "command.json", "process.json", "exit.json"
@@ -107,7 +107,8 @@ class Shim:
         code = process.wait()
         if self._failed:
             return NOT_STARTED_CODE, NOT_STARTED_REASON
-        return (128 - code, "") if code < 0 else (code, "")
+        has_lost_one = code and oom_kills.count(self._command.get("cgroups", ()))
+        return (128 - code if code < 0 else code), (oom_kills.REASON if has_lost_one else "")
 
     def _start(self) -> Started:
         """Start the command with its streams. Raises OSError."""
