@@ -277,15 +277,8 @@ def limited(script: str, name: str = "main", **limits: str) -> JsonObject:
     return container(script, name, resources={"limits": limits})
 
 
-def left_behind() -> set[Path]:
-    """The groups of agents on this machine."""
-    return {*Path("/sys/fs/cgroup").glob("dray-*"), *Path("/sys/fs/cgroup").glob("*/dray-*")}
-
-
 @needs_sandbox
 def test_a_container_that_takes_too_much_memory_is_reported_as_killed() -> None:
-    before = left_behind()
-
     async def story(here: Site) -> None:
         # It waits for the end of a line that has none, and keeps all of it.
         taking = "exec tail /dev/zero"
@@ -296,13 +289,10 @@ def test_a_container_that_takes_too_much_memory_is_reported_as_killed() -> None:
         assert (terminated["reason"], terminated["exitCode"]) == ("OOMKilled", 137)
 
     with_node(story)
-    assert left_behind() <= before
 
 
 @needs_sandbox
 def test_a_fork_bomb_stops_nothing_but_its_own_pod() -> None:
-    before = left_behind()
-
     async def story(here: Site) -> None:
         bomb = "b() { b | b & b; }; echo started; b; b; exec sleep 1000"
         await here.world.create(pod_of("other", container("exec sleep 1000")))
@@ -315,4 +305,31 @@ def test_a_fork_bomb_stops_nothing_but_its_own_pod() -> None:
         await here.gone("bomb")
 
     with_node(story, pod_max_pids=100)
-    assert left_behind() <= before
+
+
+@needs_sandbox
+def test_limits_that_nothing_enforces_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "_hierarchy", lambda: (None, "none for this test"))
+
+    async def story(here: Site) -> None:
+        await here.world.create(pod_of("p", limited("exec sleep 1000", cpu="100m", memory="1Gi")))
+        await here.world.pod_phase("p", "Running")
+        note = await here.event("cpu is not limited")
+        assert "none for this test" in note
+        assert "run the node as root" in note
+
+    with_node(story)
+
+
+@needs_sandbox
+def test_programs_that_are_executed_in_a_container_count_as_its_own() -> None:
+    if groups.open_limits(Path("/")).hierarchy is None:
+        pytest.skip("only root, or who has a group of their own, limits")
+
+    async def story(here: Site) -> None:
+        await here.world.create(pod_of("p", limited("exec sleep 1000", memory="100Mi")))
+        await here.world.pod_phase("p", "Running")
+        outcome, _, _ = await here.execute("p", "tail", "/dev/zero")
+        assert outcome.code == 137
+
+    with_node(story)

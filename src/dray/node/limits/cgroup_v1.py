@@ -35,10 +35,6 @@ class CgroupV1(Hierarchy):
         # Controllers may be mounted together, at one folder.
         return tuple(dict.fromkeys((self.cpu, self.memory, self.pids)))
 
-    @property
-    def parent(self) -> str:
-        return ""
-
     def set_limits(self, group: str, limits: ResourceLimits) -> None:
         self._limit_cpu(self.cpu / group, limits)
         self._limit_memory(self.memory / group, limits.memory_bytes)

@@ -43,8 +43,6 @@ class LimitedContainer:
 
     cgroups: tuple[str, ...] = ()
     """The folders that its first process joins."""
-    pod_group: str = ""
-    """The pod's group, as container engines name it."""
     rlimits: dict[str, int] = dataclasses.field(default_factory=dict)
     warning: str = ""
     """The limits that are not enforced, for an event of the pod; may be empty."""
@@ -81,10 +79,7 @@ class Limits:
                 f"container {container}: its limits cannot be set: "
                 f"{error.filename or group}: {error.strerror or error}"
             ) from error
-        return LimitedContainer(
-            tuple(str(folder) for folder in self.hierarchy.folders(group)),
-            f"{self.hierarchy.parent}/{in_pod}",
-        )
+        return LimitedContainer(tuple(str(folder) for folder in self.hierarchy.folders(group)))
 
     async def remove_container(self, uid: str, container: str, number: int) -> None:
         """Remove the group of a start that has ended, and kill what it left behind."""
