@@ -25,7 +25,7 @@ from dray.node.limits.hierarchy import (
     shares,
     write,
 )
-from dray.node.limits.mounts import MountedFileSystem
+from dray.node.mounts import MountedFileSystem
 from dray.node.runtimes.interface import ResourceLimits
 
 CONTROLLERS: Final = ("cpu", "memory", "pids")

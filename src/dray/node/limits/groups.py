@@ -18,8 +18,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from dray.api.types.pods import Pod
+from dray.node import mounts
 from dray.node.containers.container_attempts import Command
-from dray.node.limits import cgroup_v1, cgroup_v2, mounts, resources, rlimits
+from dray.node.limits import cgroup_v1, cgroup_v2, resources, rlimits
 from dray.node.limits.cgroup_v2 import CgroupV2
 from dray.node.limits.hierarchy import Hierarchy, LimitsUnusable
 from dray.node.runtimes.interface import ContainerConfigError, ResourceLimits

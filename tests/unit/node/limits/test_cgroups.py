@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dray.node.limits import cgroup_v1, cgroup_v2, hierarchy, mounts
+from dray.node import mounts
+from dray.node.limits import cgroup_v1, cgroup_v2, hierarchy
 from dray.node.limits.cgroup_v1 import CgroupV1
 from dray.node.limits.cgroup_v2 import CgroupV2
 from dray.node.limits.hierarchy import LimitsUnusable
-from dray.node.limits.mounts import MountedFileSystem
+from dray.node.mounts import MountedFileSystem
 from dray.node.runtimes.interface import ResourceLimits
 
 ASKED = ResourceLimits(cpus=0.2, cpu_request=0.1, memory_bytes=100 * 2**20, pids=40)
