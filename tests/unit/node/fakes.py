@@ -165,6 +165,7 @@ class FakeRuntime:
     name, has_images, has_own_etc, limits_containers = "fake", True, True, False
     default_environment: Mapping[str, str] = {}
     caution = ""
+    has_own_network = False
     uses_host_user_id = False
 
     def host_ids(self, _pod_folder: str, _host_user_id: int | None) -> None:

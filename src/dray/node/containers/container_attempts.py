@@ -277,6 +277,29 @@ class Starter:
             self._requests.close()
             self._requests = None
 
+    def _request(self, kind: bytes, folder: Path, descriptor: int) -> None:
+        self.prepare()
+        assert self._requests is not None
+        socket.send_fds(self._requests, [kind + b" " + os.fsencode(folder)], [descriptor])
+
+    async def socket_of_pod(self, folder: Path) -> socket.socket:
+        """Return a new TCP socket in the network of the pod with this folder.
+
+        Raises ConnectionError where the pod has no network of its own.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with ours:
+            with theirs:
+                self._request(shim.SOCKET, folder, theirs.fileno())
+            ours.setblocking(False)
+            await processes.ready(ours.fileno())
+            _, descriptors, _, _ = socket.recv_fds(ours, 16, 1)
+        if not descriptors:
+            raise ConnectionError("the network of the pod is not there")
+        found = socket.socket(fileno=descriptors[0])
+        found.setblocking(False)
+        return found
+
     async def start(self, folder: Path, number: int, command: Command) -> ContainerAttempt:
         """Start a container; return when it runs, or has failed to.
 
@@ -293,11 +316,9 @@ class Starter:
         )
         if command.stdin and not attempt.input.exists():
             os.mkfifo(attempt.input, 0o600)
-        self.prepare()
         read_end, write_end = os.pipe()
         try:
-            assert self._requests is not None
-            socket.send_fds(self._requests, [str(attempt.folder).encode()], [write_end])
+            self._request(shim.START, attempt.folder, write_end)
             os.close(write_end)
             started = asyncio.ensure_future(_started(attempt, read_end))
             try:

@@ -108,6 +108,21 @@ def ensure(folder: str, plan: dict[str, Any]) -> PodSandbox:
         os.close(lock)
 
 
+def send_socket(folder: str, descriptor: int) -> None:
+    """Send a new TCP socket of a pod's network over a Unix socket; nothing where that fails.
+
+    The process joins the namespaces of the pod for good.
+    """
+    with socket.socket(fileno=descriptor) as peer, contextlib.suppress(OSError):
+        if (pod := find(folder)) is None:
+            return
+        found = pod.namespaces("user", "net")
+        for name in ("user", "net"):
+            calls.join_namespace(found[name])
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as made:
+            socket.send_fds(peer, [b"socket"], [made.fileno()])
+
+
 def create(plan: dict[str, Any], *, ends_with_parent: bool = False) -> PodSandbox:
     """Start a process in new namespaces; `plan` is that of its first container."""
     ours, theirs = socket.socketpair()

@@ -70,13 +70,10 @@ def _binds(
 ) -> tuple[Bind, ...]:
     """Return every mount of a container. What its volumes cover of /etc is the volume's."""
     of_volumes = volumes.binds(container, state.volumes, env)
-    of_devices = tuple(_mounts(edits))
+    volumes.make_mount_points(state.volumes, of_volumes)
     covered = tuple(bind.target for bind in of_volumes)
     etc = [bind for bind in _etc(node, state.pod) if not _is_in(bind.target, covered)]
-    targets = [bind.target for bind in (*of_volumes, *of_devices)]
-    targets += [device.path for device in _device_nodes(edits)]
-    volumes.make_mount_points(state.volumes, of_volumes, targets)
-    return (*etc, *of_volumes, *of_devices)
+    return (*etc, *of_volumes, *_mounts(edits))
 
 
 def _is_in(target: str, folders: Iterable[str]) -> bool:

@@ -15,7 +15,7 @@ from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.semantics import pod_resources
 from dray.api.types.pods import Pod
-from dray.node.containers import container_attempts
+from dray.node.containers import container_attempts, pod_sandboxes
 from dray.node.containers.container_attempts import Exit
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods import volume_usage
@@ -30,6 +30,7 @@ from dray.node.pods.status_reporter import PodStatusReporter
 DEADLINE: Final = PodFailure(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
 )
+MAX_NOTE_CHARACTERS: Final = 512
 
 
 class PodWorker:
@@ -68,6 +69,11 @@ class PodWorker:
         """Stop the pod, which is already gone from the API."""
         self._deleted.set()
 
+    def report_fault(self, error: BaseException) -> None:
+        """Record an error that nobody expected; the pod is run again after a pause."""
+        note = f"the node agent failed to run the pod: {type(error).__name__}: {error}"
+        self._context.record_warning("FailedSync", note[:MAX_NOTE_CHARACTERS])
+
     async def run(self) -> None:
         """Run the pod, wait for its deletion, and confirm that."""
         async with asyncio.TaskGroup() as group:
@@ -84,6 +90,8 @@ class PodWorker:
         await self._reporter.report()
         await self._deleted.wait()
         await self._context.retry(self._confirm_deletion, "FailedDelete")
+        # Of a pod that was over when the agent started; otherwise it has ended with the containers.
+        pod_sandboxes.end(str(self._context.folder))
         container_attempts.remove(self._context.folder)
 
     async def stop(self, at_most_seconds: float | None = None) -> None:

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from dray.node.containers import container_attempts, pod_sandboxes, seccomp, shim, system_calls
+from dray.node.containers import container_attempts, seccomp, shim, system_calls
 from dray.node.containers.container_attempts import (
     Argv,
     Command,
@@ -34,6 +34,7 @@ from dray.node.runtimes.interface import (
     Bind,
     ContainerConfigError,
     ContainerSpec,
+    HostIds,
     Runtime,
     RuntimeUnusable,
 )
@@ -58,11 +59,24 @@ class Sandbox(Runtime):
 
     name = NAME
     has_own_etc = False
+    has_own_network = True
     caution = "The sandbox has no images: containers run the programs of the node"
 
     @property
     def default_environment(self) -> dict[str, str]:
         return {"PATH": PATH, "HOME": "/root"}
+
+    @property
+    def uses_host_user_id(self) -> bool:
+        return os.geteuid() == 0
+
+    def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
+        # An ordinary user maps itself: what it makes belongs to root of the pod already.
+        if os.geteuid() != 0:
+            return None
+        users = host_users.mapping(host_user_id)
+        (_, user, users_count), (_, group, groups_count) = users.uids[0], users.gids[0]
+        return HostIds(user, group, min(users_count, groups_count))
 
     def try_out(self) -> None:
         if said := _tried():
@@ -91,9 +105,6 @@ class Sandbox(Runtime):
         enter = container_attempts.interpreter("dray.node.containers.enter")
         kind = "tty" if tty else "pipes"
         return Command([*enter, str(attempt.folder), kind, *argv])
-
-    def end_pod(self, folder: Path) -> None:
-        pod_sandboxes.end(str(folder))
 
 
 @functools.cache
