@@ -18,7 +18,10 @@ from tests.cluster.site import LIST, Site, container, from_template, pod, templa
 pytestmark = pytest.mark.xdist_group("podman")
 
 IMAGE = "localhost/dray-test-busybox:latest"
-COMMANDS = ("sh", "sed", "cat", "echo", "sleep", "ls", "grep", "env", "true", "awk", "id", "stat")
+COMMANDS = (
+    *("sh", "sed", "cat", "echo", "sleep", "ls", "grep", "env", "true", "awk", "id", "nc"),
+    "stat",
+)
 BUSYBOX = (Path("/usr/bin/busybox"), Path("/bin/busybox"))
 
 

@@ -115,7 +115,13 @@ def connect(family, address):
 
 def readable_outside():
     """Paths of the host that show something of it when they can be opened."""
-    suspects = ["/proc/kcore", "/proc/keys", "/proc/sched_debug", "/proc/timer_list", "/proc/1/environ"]
+    suspects = [
+        "/proc/kcore",
+        "/proc/keys",
+        "/proc/sched_debug",
+        "/proc/timer_list",
+        "/proc/1/environ",
+    ]
     suspects += ["/proc/1/mem", "/proc/1/root", "/proc/1/cwd", "/proc/1/fd", "/proc/1/maps"]
     suspects += ["/etc/shadow", "/etc/ssh", "/root/.ssh", "/var/lib", "/run/docker.sock", "/boot"]
     found = {}
@@ -138,7 +144,9 @@ def mounts():
     for fields in lines:
         kind = fields[fields.index("-") + 1]
         flags = fields[5].split(",")
-        shown = ",".join(flag for flag in flags if flag in ("ro", "rw", "nosuid", "nodev", "noexec"))
+        shown = ",".join(
+            flag for flag in flags if flag in ("ro", "rw", "nosuid", "nodev", "noexec")
+        )
         if not fields[4].startswith("/sys"):
             known = kind if kind in ("tmpfs", "proc", "devpts", "devtmpfs") else "disk"
             found[fields[4]] = f"{known} {shown}"

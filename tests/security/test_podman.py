@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ from typing import Any, Final
 
 import pytest
 
+from dray.api import kinds
+from dray.api.types.meta import JsonObject
 from dray.driverkit.cdi import DeviceNode
 from dray.node.limits.groups import Limits
 from dray.node.runtimes import podman, podman_arguments
@@ -27,7 +30,7 @@ from dray.node.runtimes.interface import (
 from dray.node.runtimes.podman import Podman
 from tests.cluster import test_podman
 from tests.cluster.site import Site, pod, with_node
-from tests.cluster.test_podman import IMAGE, why_not
+from tests.cluster.test_podman import IMAGE, in_image, why_not
 from tests.waiting import block_until
 
 pytestmark = pytest.mark.xdist_group("podman")
@@ -323,3 +326,29 @@ def test_an_option_as_an_image_is_refused_in_a_cluster(image: None) -> None:
         assert "is not the name of an image" in await here.waiting("p", "InvalidImageName")
 
     with_node(story, runtime=podman.NAME)
+
+
+@needs_podman
+def test_probes_reach_the_container_and_not_the_node(image: None) -> None:
+    async def story(here: Site) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as on_node:
+            port = on_node.getsockname()[1]
+
+            def probed(script: str) -> JsonObject:
+                ready = {"tcpSocket": {"port": port}, "periodSeconds": 1}
+                return {**in_image(script), "readinessProbe": ready}
+
+            await here.world.create(pod("listens", probed(f"exec nc -ll -p {port} -e cat")))
+            await here.world.create(pod("deaf", probed("exec sleep 1000")))
+            await here.world.until(lambda: is_ready(here, "listens"), "the container being ready")
+            assert not await is_ready(here, "deaf")
+            on_node.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                on_node.accept()
+
+    with_node(story, runtime=podman.NAME)
+
+
+async def is_ready(here: Site, name: str) -> bool:
+    status = (await here.world.get(kinds.POD, name))["status"]
+    return any(found["ready"] for found in status.get("containerStatuses", ()))

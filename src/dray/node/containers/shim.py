@@ -178,6 +178,17 @@ class Shim:
         file = self._command.get("startedFile")
         while file and process.poll() is None and not os.path.exists(file):
             time.sleep(LOOK_SECONDS)
+        if file:
+            self._find_namespaces(file)
+
+    def _find_namespaces(self, file: str) -> None:
+        """Write down the first process of a container that its runtime started, by its id in a
+        file. Its namespaces are found by that, as those of a pod are."""
+        with contextlib.suppress(OSError, ValueError):
+            with open(file, encoding="ascii") as written:
+                found = int(written.read())
+            known = {"pid": found, "born": pod_sandboxes.born(found)}
+            _write(os.path.join(self._folder, pod_sandboxes.FILE), known)
 
     def _terminate(self, outer: int) -> None:
         """Send SIGTERM to the container's own processes, not to those of the sandbox."""

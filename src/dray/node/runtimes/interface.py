@@ -84,8 +84,6 @@ class ContainerSpec:
     stdin_once: bool = False
     tty: bool = False
     security: SecurityProfile = SecurityProfile()
-    host_user_id: int | None = None
-    """The user of the host that an admin chose for the pod's namespace, where one was chosen."""
     limits: ResourceLimits = ResourceLimits()
     has_host_network: bool = False
     host_user_id: int | None = None
@@ -127,6 +125,8 @@ class Runtime(abc.ABC):
     """Whether containers have an /etc without one being made for them."""
     has_own_network = False
     """Whether pods have a network of their own, unless they want the host's."""
+    shares_network = True
+    """Whether the containers of a pod share that network; otherwise each has its own."""
     caution = ""
     """A warning for the user, recorded in one event of each pod; may be empty."""
 

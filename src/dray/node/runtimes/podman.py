@@ -46,6 +46,8 @@ _PROBE_SECONDS: Final = 30.0
 class Podman(Runtime):
     name = NAME
     has_images = True
+    has_own_network = True
+    shares_network = False
 
     @property
     def limits_containers(self) -> bool:
