@@ -333,3 +333,24 @@ def test_programs_that_are_executed_in_a_container_count_as_its_own() -> None:
         assert outcome.code == 137
 
     with_node(story)
+
+
+AS_ORDINARY: Final = """
+import os, sys
+from dray.node.limits import groups
+uid = int(sys.argv[1])
+if uid:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+print(*groups._hierarchy())
+"""
+
+
+def test_an_ordinary_user_without_a_group_learns_why() -> None:
+    if os.getuid() != 0 and groups._hierarchy()[0] is not None:
+        pytest.skip("needs root, or a user without a group of their own")
+    argv = [sys.executable, "-c", AS_ORDINARY, str(ordinary())]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said.startswith("None cgroup v2: ")
+    assert "cannot be written to" in said or "delegated" in said
