@@ -338,6 +338,7 @@ def test_programs_that_are_executed_in_a_container_count_as_its_own() -> None:
 AS_ORDINARY: Final = """
 import os, sys
 from dray.node.limits import groups
+b"".decode("ascii")  # Loaded now: the ordinary user may not see where Python is installed.
 uid = int(sys.argv[1])
 if uid:
     os.setgroups([])
