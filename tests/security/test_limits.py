@@ -24,7 +24,7 @@ from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.api.types.pods import Pod, PodSpec
 from dray.node.containers import oom_kills
 from dray.node.limits import groups
-from dray.node.limits.groups import LimitedContainer, Limits
+from dray.node.limits.groups import ContainerLimits, LimitedContainer
 from dray.node.runtimes.interface import ContainerConfigError, ResourceLimits
 from tests import rounds
 from tests.cluster.site import Site, container, needs_sandbox, with_node
@@ -123,7 +123,7 @@ def exist(limited: LimitedContainer) -> list[str]:
     return [folder for folder in limited.cgroups if Path(folder).exists()]
 
 
-def remove_all(limits: Limits) -> None:
+def remove_all(limits: ContainerLimits) -> None:
     async def remove() -> None:
         for uid in limits.pods():
             await limits.remove_pod(uid)
@@ -132,7 +132,7 @@ def remove_all(limits: Limits) -> None:
 
 
 @pytest.fixture
-def limits(tmp_path: Path) -> Iterator[Limits]:
+def limits(tmp_path: Path) -> Iterator[ContainerLimits]:
     """The limits of an agent whose directory is the test's."""
     opened = groups.open_limits(tmp_path)
     if opened.hierarchy is None:
@@ -142,7 +142,7 @@ def limits(tmp_path: Path) -> Iterator[Limits]:
     assert not opened.pods()
 
 
-def test_memory_beyond_the_limit_is_the_end_and_counted(limits: Limits) -> None:
+def test_memory_beyond_the_limit_is_the_end_and_counted(limits: ContainerLimits) -> None:
     hundred = ResourceLimits(memory_bytes=100 * MI)
     below = limits.prepare(pod(), "main", 0, hundred)
     assert ran(below, ALLOCATE, 60) == (0, "60\n")
@@ -153,7 +153,7 @@ def test_memory_beyond_the_limit_is_the_end_and_counted(limits: Limits) -> None:
     assert oom_kills.count(beyond.cgroups) == 1
 
 
-def test_memory_of_a_pod_is_limited_as_a_whole(limits: Limits) -> None:
+def test_memory_of_a_pod_is_limited_as_a_whole(limits: ContainerLimits) -> None:
     whole = pod(resources={"limits": {"memory": "100Mi"}})
     held = limits.prepare(whole, "first", 0, NO_LIMITS)
     with launch(held, ALLOCATE + HOLD, 60) as first:
@@ -165,7 +165,7 @@ def test_memory_of_a_pod_is_limited_as_a_whole(limits: Limits) -> None:
     assert oom_kills.count(held.cgroups) + oom_kills.count(second.cgroups) >= 1
 
 
-def test_cpu_time_is_what_the_limit_says(limits: Limits) -> None:
+def test_cpu_time_is_what_the_limit_says(limits: ContainerLimits) -> None:
     limited = limits.prepare(pod(), "main", 0, ResourceLimits(cpus=0.2))
     seconds = rounds.count(6, long=20)
     code, used = ran(limited, SPIN, seconds)
@@ -173,8 +173,10 @@ def test_cpu_time_is_what_the_limit_says(limits: Limits) -> None:
     assert float(used) == pytest.approx(0.2 * seconds, rel=0.15)
 
 
-def test_ten_thousand_forks_stop_and_the_rest_goes_on(tmp_path: Path, limits: Limits) -> None:
-    few = Limits(limits.state, limits.hierarchy, pod_max_pids=200)
+def test_ten_thousand_forks_stop_and_the_rest_goes_on(
+    tmp_path: Path, limits: ContainerLimits
+) -> None:
+    few = ContainerLimits(limits.state, limits.hierarchy, pod_max_pids=200)
     attacked = few.prepare(pod("attacker"), "main", 0, NO_LIMITS)
     with launch(attacked, FORK, 10_000) as attacker:
         made = int(attacker.stdout.readline())
@@ -188,8 +190,8 @@ def test_ten_thousand_forks_stop_and_the_rest_goes_on(tmp_path: Path, limits: Li
     assert not exist(attacked)
 
 
-def test_removal_ends_a_fork_bomb(limits: Limits) -> None:
-    few = Limits(limits.state, limits.hierarchy, pod_max_pids=100)
+def test_removal_ends_a_fork_bomb(limits: ContainerLimits) -> None:
+    few = ContainerLimits(limits.state, limits.hierarchy, pod_max_pids=100)
     limited = few.prepare(pod(), "main", 0, NO_LIMITS)
     with launch(limited, BOMB) as bomb:
         assert bomb.stdout.readline() == "started\n"
@@ -199,7 +201,9 @@ def test_removal_ends_a_fork_bomb(limits: Limits) -> None:
     assert not exist(limited)
 
 
-def test_the_next_agent_removes_what_is_left_and_no_other(tmp_path: Path, limits: Limits) -> None:
+def test_the_next_agent_removes_what_is_left_and_no_other(
+    tmp_path: Path, limits: ContainerLimits
+) -> None:
     neighbour = groups.open_limits(tmp_path / "neighbour")
     kept = limits.prepare(pod("kept"), "main", 0, NO_LIMITS)
     lost = limits.prepare(pod("lost"), "main", 0, NO_LIMITS)
@@ -218,7 +222,7 @@ def test_the_next_agent_removes_what_is_left_and_no_other(tmp_path: Path, limits
         remove_all(neighbour)
 
 
-def test_a_group_shows_what_the_limits_ask(limits: Limits) -> None:
+def test_a_group_shows_what_the_limits_ask(limits: ContainerLimits) -> None:
     asked = ResourceLimits(cpus=0.5, cpu_request=0.25, memory_bytes=64 * MI, pids=33)
     limited = limits.prepare(pod(), "main", 0, asked)
     written = {
@@ -234,7 +238,7 @@ def test_a_group_shows_what_the_limits_ask(limits: Limits) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "../../x", "/x", "a\n", "a\0b", "-a"])
-def test_names_do_not_leave_the_group_of_the_agent(limits: Limits, name: str) -> None:
+def test_names_do_not_leave_the_group_of_the_agent(limits: ContainerLimits, name: str) -> None:
     with pytest.raises(ContainerConfigError, match="cannot name a control group"):
         limits.prepare(pod(name or " "), "main", 0, NO_LIMITS)
     with pytest.raises(ContainerConfigError, match="cannot name a control group"):
@@ -251,7 +255,7 @@ def ordinary() -> int:
 
 
 def test_without_groups_rlimits_stop_forks(tmp_path: Path) -> None:
-    fallback = Limits(tmp_path, None, "none for this test", pod_max_pids=100)
+    fallback = ContainerLimits(tmp_path, None, "none for this test", pod_max_pids=100)
     limited = fallback.prepare(pod(), "main", 0, NO_LIMITS)
     assert limited.warning == ""
     with launch(limited, FORK, 10_000, uid=ordinary()) as attacker:
@@ -262,7 +266,7 @@ def test_without_groups_rlimits_stop_forks(tmp_path: Path) -> None:
 
 
 def test_without_groups_a_process_cannot_take_all_memory(tmp_path: Path) -> None:
-    fallback = Limits(tmp_path, None, "none for this test")
+    fallback = ContainerLimits(tmp_path, None, "none for this test")
     asked = ResourceLimits(cpus=1.0, memory_bytes=100 * MI)
     limited = fallback.prepare(pod(), "main", 0, asked)
     assert ran(limited, ALLOCATE, 60) == (0, "60\n")
@@ -336,9 +340,9 @@ def test_programs_that_are_executed_in_a_container_count_as_its_own() -> None:
 
 
 AS_ORDINARY: Final = """
-import os, sys
+import codecs, os, sys
 from dray.node.limits import groups
-b"".decode("ascii")  # Loaded now: the ordinary user may not see where Python is installed.
+codecs.lookup("ascii")  # Loaded now: the ordinary user may not see where Python is installed.
 uid = int(sys.argv[1])
 if uid:
     os.setgroups([])

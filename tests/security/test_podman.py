@@ -17,7 +17,7 @@ import pytest
 from dray.api import kinds
 from dray.api.types.meta import JsonObject
 from dray.driverkit.cdi import DeviceNode
-from dray.node.limits.groups import Limits
+from dray.node.limits.groups import ContainerLimits
 from dray.node.runtimes import podman, podman_arguments
 from dray.node.runtimes.interface import (
     Bind,
@@ -304,7 +304,7 @@ def test_a_container_has_no_more_than_its_pod(tmp_path: Path) -> None:
     from tests.security.test_limits import pod as pod_of
 
     whole = pod_of(resources={"limits": {"cpu": "1", "memory": "10Mi"}})
-    limits = Limits(tmp_path, None, pod_max_pids=9)
+    limits = ContainerLimits(tmp_path, None, pod_max_pids=9)
     found = limits.within_pod(whole, ResourceLimits(cpus=2.0, memory_bytes=MI))
     spec = ContainerSpec(("x",), image="busybox", limits=found)
     arguments = podman_arguments.of(spec, str(tmp_path))

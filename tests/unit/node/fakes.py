@@ -18,7 +18,7 @@ from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.node.containers.container_attempts import Command, ContainerAttempt, Exit, Starter
 from dray.node.devices.preparation import ClaimsOfPod
-from dray.node.limits.groups import Limits
+from dray.node.limits.groups import ContainerLimits
 from dray.node.pods.context import NodeContext, RuntimeConfig
 from dray.node.pods.worker import PodWorker
 from dray.node.runtimes.interface import ContainerSpec
@@ -303,7 +303,7 @@ class FakeNode:
             cdi_directories=(),
             now=self.now,
             runtime_config=RuntimeConfig(runtime=runtime, starter=self.starter),
-            limits=Limits(self.folder, None, "not in tests"),
+            limits=ContainerLimits(self.folder, None, "not in tests"),
             **fakes,
         )
 

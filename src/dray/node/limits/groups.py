@@ -54,7 +54,7 @@ class LimitedContainer:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ContainerLimits:
     """Limits the containers of one agent; `state` is the agent's own directory."""
 
     state: Path
@@ -153,13 +153,13 @@ class Limits:
                 return
 
 
-def open_limits(state: Path, pod_max_pids: int = DEFAULT_POD_MAX_PIDS) -> Limits:
+def open_limits(state: Path, pod_max_pids: int = DEFAULT_POD_MAX_PIDS) -> ContainerLimits:
     """Return the limits of an agent, by what this process may do on this machine.
 
     Where a group is delegated to the process, it moves to a group below that one.
     """
     hierarchy, reason = _hierarchy()
-    return Limits(state, hierarchy, reason, pod_max_pids)
+    return ContainerLimits(state, hierarchy, reason, pod_max_pids)
 
 
 @functools.cache

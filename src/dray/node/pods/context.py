@@ -22,7 +22,7 @@ from dray.node.devices.drivers import DriverDevice, DriverError, Drivers
 from dray.node.devices.health import HealthStatus
 from dray.node.devices.preparation import ClaimsOfPod, Preparation
 from dray.node.limits import groups
-from dray.node.limits.groups import Limits
+from dray.node.limits.groups import ContainerLimits
 from dray.node.pods.pod_status import Containers, ObservedContainer, PodFailure
 from dray.node.runtimes.interface import ContainerConfigError, Runtime
 from dray.node.specs.volumes import PreparedVolume
@@ -63,7 +63,7 @@ class NodeContext:
     health_of: Callable[[DriverDevice], HealthStatus]
     now: Callable[[], datetime.datetime]
     runtime_config: RuntimeConfig
-    limits: Limits
+    limits: ContainerLimits
 
     @property
     def runtime(self) -> Runtime:
