@@ -34,6 +34,7 @@ from dray.drivers.simulated import scaling
 from dray.drivers.simulated.fleet import Fleet
 from dray.drivers.simulated.publisher import SimulatedDriver
 from dray.node import registration
+from dray.node.limits import groups
 from dray.node.registration import Registration
 from dray.node.runtimes import selection, simulated
 from dray.node.runtimes.interface import RuntimeUnusable
@@ -73,6 +74,8 @@ class ClusterPlan:
     """The runtime of their containers: one of `dray.node.runtimes.selection.NAMES`."""
     allows_host: bool = False
     """Whether containers may see the files of the local host, with hostPath and otherwise."""
+    pod_max_pids: int = groups.DEFAULT_POD_MAX_PIDS
+    """The processes that each pod may have; zero for no limit."""
     keeps_pods: bool = False
     """Whether containers run on when the cluster ends, for the next one to find."""
     identity: str = ""
@@ -166,6 +169,7 @@ def _with_nodes(
         features=plan.settings.features,
         now=utc_now,
         allows_host=plan.allows_host,
+        pod_max_pids=plan.pod_max_pids,
     )
     nodes = simulated_nodes.SimulatedNodes(environment)
     nodes.keeps_pods = plan.keeps_pods
