@@ -20,10 +20,10 @@ from typing import Any, Final
 import msgspec
 
 from dray import metrics_http, telemetry
-from dray.api import kinds
+from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.ids import PoolId
-from dray.api.types.dra import CounterSet, Device, DeviceTaint
+from dray.api.types.dra import CounterSet, Device, DeviceTaint, ResourceSlice
 from dray.api.types.meta import OwnerReference
 from dray.client import kubeconfig
 from dray.client.api_client import Client, ObjectSelection
@@ -84,6 +84,8 @@ class Plugin:
         self._now = now
         self._pool_id = PoolId(name, node)
         self._inventory: _Inventory | None = None
+        self._taints: Mapping[str, DeviceTaint] = {}
+        """The taints of unhealthy devices as published last, by device."""
         self._feed = HealthFeed(node)
         self._changed = asyncio.Event()
         self.claims = PreparedClaims(driver, where.plugins / name, where.cdi, self._now)
@@ -93,9 +95,14 @@ class Plugin:
         self.server = PluginServer(
             name, mine, self.claims, self._feed, sockets, self._metrics, self._reports.refresh
         )
-        ours = ObjectSelection(field_selector=f"spec.driver={name},spec.nodeName={node}")
+        self._client = mine
+        self._slices = ObjectSelection(field_selector=f"spec.driver={name},spec.nodeName={node}")
         self._publisher = Publisher(
-            mine, self._describe, selection=ours, labels=labels, is_paused=self._leaves_alone
+            mine,
+            self._describe,
+            selection=self._slices,
+            labels=labels,
+            is_paused=self._leaves_alone,
         )
         self._nodes: Cache[HasMetadata] = Cache(
             mine, kinds.NODE, HasMetadata, ObjectSelection(field_selector=f"metadata.name={node}")
@@ -114,6 +121,7 @@ class Plugin:
             group.create_task(self._nodes.run(), name=f"{self._driver.name}-node")
             group.create_task(self._reports.run(), name=f"{self._driver.name}-status")
             await self._nodes.synced.wait()
+            self._taints = await self._published_taints()
             group.create_task(self._publisher.run(), name=f"{self._driver.name}-publisher")
             while True:
                 self._changed.clear()
@@ -170,7 +178,7 @@ class Plugin:
             log.info(
                 "%s has %d devices on %s", self._driver.name, len(inventory.devices), self._node
             )
-        self._inventory = inventory
+        self._inventory, self._taints = inventory, inventory.taints
         names = [device.name for device in inventory.devices]
         current = [inventory.health.get(name, DeviceHealth(name, Health.HEALTHY)) for name in names]
         self._feed.set(current)
@@ -191,7 +199,7 @@ class Plugin:
         return _Inventory(devices, counters, health, taints)
 
     def _taint(self, report: DeviceHealth) -> DeviceTaint:
-        previous = self._inventory.taints.get(report.device) if self._inventory else None
+        previous = self._taints.get(report.device)
         if previous is not None and (previous.effect, previous.value) == (
             report.effect,
             report.reason,
@@ -203,6 +211,26 @@ class Plugin:
             effect=report.effect or "",
             time_added=gotime.write(self._now()),
         )
+
+    async def _published_taints(self) -> Mapping[str, DeviceTaint]:
+        """Return the taints that an earlier process of the driver published, by device.
+
+        A taint keeps the time at which it was added: pods that tolerate it for a while would
+        otherwise run on after every restart of the driver.
+        """
+        try:
+            page = await self._client.list(kinds.RESOURCE_SLICE, self._slices)
+        except errors.StatusError as error:
+            log.warning("the taints of %s cannot be read: %s", self._driver.name, error)
+            return {}
+        key = unhealthy_key(self._driver.name)
+        return {
+            device.name: taint
+            for raw in page.items
+            for device in msgspec.json.decode(raw, type=ResourceSlice).spec.devices
+            for taint in device.taints
+            if taint.key == key
+        }
 
     def _leaves_alone(self) -> bool:
         """Whether slices stay as they are: before the driver has described its devices, and while a
