@@ -1,0 +1,274 @@
+"""Two API servers on one etcd: they trust each other's keys, and give nothing out twice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dray.allocator import verifier
+from dray.api import errors, features, kinds
+from dray.api.ids import PoolId
+from dray.api.types.dra import ResourceClaim, ResourceSlice
+from dray.api.types.meta import JsonObject
+from dray.apiserver.storage import store_keys
+from dray.client.api_client import Client
+from dray.client.kubeconfig import ClusterConnection
+from dray.client.rest import RestTransport
+from dray.store import etcd as etcd_store
+from dray.store import store
+from tests import loop, rounds, waiting
+from tests.security import two_servers
+from tests.security.two_servers import PREFIX, Site
+
+NAMESPACE = "default"
+DRIVER = "gpu.example.com"
+EXCLUSIVE, SHARES, HALVES, QUARTERS = 8, 10, 1, 1
+"""Pods for each node, by what they ask for: as many as there is of the first two."""
+REVIEW = kinds.served("authentication.k8s.io", "SelfSubjectReview")
+AT_ONCE = 16
+PLACED_SECONDS = 600.0
+
+
+@contextlib.asynccontextmanager
+async def connected(connection: ClusterConnection) -> AsyncIterator[Client]:
+    async with RestTransport(connection) as transport:
+        yield Client(transport)
+
+
+@contextlib.asynccontextmanager
+async def both(site: Site) -> AsyncIterator[tuple[Client, Client]]:
+    async with (
+        connected(site.connection("left")) as left,
+        connected(site.connection("right")) as right,
+    ):
+        yield left, right
+
+
+def device(name: str, **fields: object) -> JsonObject:
+    return {"name": name, "attributes": {"kind": {"string": name.partition("-")[0]}}, **fields}
+
+
+def slice_of(node: str, pool: str, **fields: object) -> JsonObject:
+    pools = {"name": f"{node}-{pool}", "generation": 1, "resourceSliceCount": 1}
+    return {
+        **kinds.RESOURCE_SLICE.type_meta,
+        "metadata": {"name": f"{node}-{pool}-{'counters' if 'sharedCounters' in fields else 0}"},
+        "spec": {"driver": DRIVER, "nodeName": node, "pool": pools, **fields},
+    }
+
+
+def partition(name: str, amount: str) -> JsonObject:
+    drawn = {"counterSet": "gpu", "counters": {"memory": {"value": amount}}}
+    return device(name, consumesCounters=[drawn])
+
+
+def slices(node: str) -> Iterator[JsonObject]:
+    """Whole devices, a device for shares, and a device that is cut, on one node."""
+    yield slice_of(node, "whole", devices=[device(f"whole-{n}") for n in range(EXCLUSIVE)])
+    capacity = {"memory": {"value": f"{SHARES}Gi"}}
+    shared = device("shared-0", allowMultipleAllocations=True, capacity=capacity)
+    yield slice_of(node, "shared", devices=[shared])
+    counters = [{"name": "gpu", "counters": {"memory": {"value": "40Gi"}}}]
+    cut = [
+        partition("all-0", "40Gi"),
+        *(partition(f"half-{n}", "20Gi") for n in range(2)),
+        *(partition(f"quarter-{n}", "10Gi") for n in range(4)),
+    ]
+    for part in ({"sharedCounters": counters}, {"devices": cut}):
+        made = slice_of(node, "cut", **part)
+        made["spec"]["pool"]["resourceSliceCount"] = 2
+        yield made
+
+
+def requests(nodes: int) -> Iterator[JsonObject]:
+    """What each pod asks for, mixed so that all kinds are scheduled at once."""
+    for _ in range(nodes):
+        for kind, count in (
+            ("whole", EXCLUSIVE),
+            ("shared", SHARES),
+            ("half", HALVES),
+            ("quarter", QUARTERS),
+        ):
+            selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].kind == '{kind}'"}}
+            exactly: JsonObject = {"deviceClassName": DRIVER, "selectors": [selector]}
+            if kind == "shared":
+                exactly["capacity"] = {"requests": {"memory": "1Gi"}}
+            for _ in range(count):
+                yield exactly
+
+
+async def in_parallel(jobs: Iterator[Awaitable[object]]) -> None:
+    async def work() -> None:
+        for job in jobs:
+            await job
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(work())
+
+
+async def populate(client: Client, nodes: int) -> None:
+    await client.create(
+        kinds.DEVICE_CLASS,
+        {**kinds.DEVICE_CLASS.type_meta, "metadata": {"name": DRIVER}, "spec": {}},
+    )
+    names = [f"node-{number}" for number in range(nodes)]
+    await in_parallel(client.create(kinds.NODE, node(name)) for name in names)
+    await in_parallel(
+        client.create(kinds.RESOURCE_SLICE, made) for name in names for made in slices(name)
+    )
+    await in_parallel(
+        make_pod(client, number, exactly) for number, exactly in enumerate(requests(nodes))
+    )
+
+
+def node(name: str) -> JsonObject:
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+    return {
+        **kinds.NODE.type_meta,
+        "metadata": {"name": name},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+async def make_pod(client: Client, number: int, exactly: JsonObject) -> None:
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    claim = {"metadata": {"name": f"claim-{number}"}, "spec": spec}
+    await client.create(kinds.RESOURCE_CLAIM, claim, NAMESPACE)
+    container = {"name": "c", "image": "x", "resources": {"claims": [{"name": "gpu"}]}}
+    pod = {
+        "containers": [container],
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": f"claim-{number}"}],
+        "tolerations": [{"operator": "Exists"}],
+    }
+    await client.create(kinds.POD, {"metadata": {"name": f"pod-{number}"}, "spec": pod}, NAMESPACE)
+
+
+async def are_all_placed(client: Client) -> bool:
+    pods = [msgspec.json.decode(item) for item in (await client.list(kinds.POD)).items]
+    return all(pod["spec"].get("nodeName") for pod in pods)
+
+
+class History:
+    """Every state of the claims that etcd has had, one revision after the other."""
+
+    def __init__(self, published: list[ResourceSlice]) -> None:
+        self._slices: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
+        for item in published:
+            self._slices[item.pool_id].append(item)
+        self._claims: dict[str, ResourceClaim] = {}
+        self._in_pool: dict[PoolId, set[str]] = defaultdict(set)
+        self.allocations = 0
+
+    def apply(self, event: store.Event) -> list[verifier.Violation]:
+        """What is wrong, after an event, in the pools of its claim."""
+        pools = set(_pools(self._claims.pop(event.key, None)))
+        for pool in pools:
+            self._in_pool[pool].discard(event.key)
+        if event.current is not None:
+            claim = msgspec.json.decode(event.current.value, type=ResourceClaim)
+            self._claims[event.key] = claim
+            allocated = set(_pools(claim))
+            self.allocations += bool(allocated and not pools)
+            for pool in allocated:
+                self._in_pool[pool].add(event.key)
+            pools |= allocated
+        return [violation for pool in pools for violation in self._violations(pool)]
+
+    def _violations(self, pool: PoolId) -> list[verifier.Violation]:
+        claims = [self._claims[key] for key in self._in_pool[pool]]
+        return verifier.find_violations(self._slices[pool], claims, features.DEFAULT)
+
+
+def _pools(claim: ResourceClaim | None) -> Iterator[PoolId]:
+    if claim is not None and claim.status.allocation is not None:
+        for result in claim.status.allocation.devices.results:
+            yield result.pool_id
+
+
+async def check_history(site: Site, first: int) -> int:
+    """Look at each revision of etcd since the first. Returns how often a claim was allocated."""
+    async with etcd_store.open(site.access, root=PREFIX) as opened:
+        page = await opened.list(store_keys.prefix(kinds.RESOURCE_SLICE))
+        published = [msgspec.json.decode(entry.value, type=ResourceSlice) for entry in page.entries]
+        history, last = History(published), await opened.revision()
+        claims = await opened.list(store_keys.prefix(kinds.RESOURCE_CLAIM))
+        newest = max(entry.revision for entry in claims.entries)
+        with await opened.watch(store_keys.prefix(kinds.RESOURCE_CLAIM), first) as watch:
+            async for event in watch:
+                assert history.apply(event) == [], f"at revision {event.revision} of {last}"
+                if event.revision >= newest:
+                    return history.allocations
+    raise AssertionError("the history has ended before the newest claim")
+
+
+def run(test: Callable[[Site], Awaitable[None]], folder: Path) -> None:
+    with two_servers.site(folder) as site:
+        loop.run(test(site))
+
+
+@pytest.mark.slow
+def test_two_schedulers_that_both_lead_give_nothing_out_twice(tmp_path: Path) -> None:
+    nodes = rounds.count(4, long=100)
+
+    async def race(site: Site) -> None:
+        for name in ("left", "right"):
+            await asyncio.to_thread(site.server, name)
+        async with both(site) as (left, right):
+            async with etcd_store.open(site.access, root=PREFIX) as opened:
+                first = await opened.revision()
+            await populate(left, nodes)
+            for name in ("left", "right"):
+                await asyncio.to_thread(site.scheduler, name)
+            await waiting.until_answered(
+                lambda: are_all_placed(right), "all pods to be placed", seconds=PLACED_SECONDS
+            )
+        pods = nodes * (EXCLUSIVE + SHARES + HALVES + QUARTERS)
+        assert await check_history(site, first) >= pods
+
+    run(race, tmp_path)
+
+
+def test_tokens_and_certificates_of_one_server_are_valid_on_the_other(tmp_path: Path) -> None:
+    async def exchange(site: Site) -> None:
+        for name in ("left", "right"):
+            await asyncio.to_thread(site.server, name)
+        there = site.connection("right").server
+        foreign = dataclasses.replace(site.connection("left"), server=there)
+        async with both(site) as (left, _), connected(foreign) as admin:
+            assert await whoami(admin) == "admin"
+            account = {"metadata": {"name": "robot"}}
+            await left.create(kinds.SERVICE_ACCOUNT, account, NAMESPACE)
+            made = await left.create_subresource(
+                kinds.SERVICE_ACCOUNT, "robot", "token", {"spec": {}}, NAMESPACE
+            )
+            bearer = ClusterConnection(
+                there,
+                certificate_authority=foreign.certificate_authority,
+                token=made["status"]["token"],
+            )
+            async with connected(bearer) as robot:
+                await waiting.until_answered(lambda: is_known(robot), "the account to be known")
+                assert await whoami(robot) == f"system:serviceaccount:{NAMESPACE}:robot"
+
+    run(exchange, tmp_path)
+
+
+async def whoami(client: Client) -> str:
+    review = await client.create(REVIEW, REVIEW.type_meta)
+    name: str = review["status"]["userInfo"]["username"]
+    return name
+
+
+async def is_known(client: Client) -> bool:
+    try:
+        return bool(await whoami(client))
+    except errors.Unauthorized:
+        return False
