@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from dray.api.ids import PoolId
 from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.meta import JsonObject
 from dray.apiserver.storage import store_keys
-from dray.client.api_client import Client
+from dray.client.api_client import Client, ObjectSelection
 from dray.client.kubeconfig import ClusterConnection
 from dray.client.rest import RestTransport
 from dray.store import etcd as etcd_store
@@ -272,3 +273,120 @@ async def is_known(client: Client) -> bool:
         return bool(await whoami(client))
     except errors.Unauthorized:
         return False
+
+
+def test_one_of_two_clusters_leads_and_the_other_takes_over_when_it_is_killed(
+    tmp_path: Path,
+) -> None:
+    async def succession(site: Site) -> None:
+        options = ("up", "--fleet", "quickstart", "--runtime", "none")
+        first = await asyncio.to_thread(site.server, "left", *options)
+        async with connected(site.connection("left")) as left:
+            await waiting.until_answered(lambda: holders(left), "the first to lead")
+            leaders = await holders(left)
+            assert leaders.keys() >= LEASES
+            assert len(set(leaders.values())) == 1
+            await asyncio.to_thread(site.server, "right", *options)
+            assert await holders(left) == leaders
+        async with connected(site.connection("right")) as right:
+            await asyncio.to_thread(first.kill)
+            await waiting.until_answered(
+                lambda: has_changed(right, leaders), "the second to lead", seconds=120.0
+            )
+            await make_pod(right, 0, {"deviceClassName": await any_class(right)})
+            await waiting.until_answered(lambda: are_all_placed(right), "a pod to be placed")
+
+    run(succession, tmp_path)
+
+
+LEASES = {"dray-scheduler", "dray-controllers", "dray-fleet-quickstart"}
+
+
+async def holders(client: Client) -> dict[str, str]:
+    """Who holds the leases of components; empty until all are held."""
+    selection = ObjectSelection(namespace="kube-system")
+    page = await client.list(kinds.LEASE, selection)
+    leases = [msgspec.json.decode(item) for item in page.items]
+    found = {
+        lease["metadata"]["name"]: lease["spec"].get("holderIdentity", "")
+        for lease in leases
+        if lease["metadata"]["name"] in LEASES
+    }
+    return found if len(found) == len(LEASES) else {}
+
+
+async def has_changed(client: Client, before: dict[str, str]) -> bool:
+    now = await holders(client)
+    return all(now.get(name) not in ("", None, holder) for name, holder in before.items())
+
+
+async def any_class(client: Client) -> str:
+    page = await client.list(kinds.DEVICE_CLASS)
+    name: str = msgspec.json.decode(page.items[0])["metadata"]["name"]
+    return name
+
+
+def test_no_acknowledged_write_is_lost_when_a_server_or_etcd_is_killed(tmp_path: Path) -> None:
+    async def crashes(site: Site) -> None:
+        server = await asyncio.to_thread(site.server, "left")
+        await asyncio.to_thread(site.server, "right")
+        async with both(site) as clients, asyncio.TaskGroup() as group:
+            writers = [Writer(client, name) for client, name in zip(clients, "lr", strict=True)]
+            tasks = [group.create_task(writer.run()) for writer in writers]
+            for crash, restart in (
+                (server.kill, server.start),
+                (site.etcd.kill, site.etcd.start),
+                (server.kill, server.start),
+            ):
+                await both_go_on(writers)
+                await asyncio.to_thread(crash)
+                await waiting.until(lambda: any(writer.is_failing for writer in writers))
+                await asyncio.to_thread(restart)
+            await both_go_on(writers)
+            for task in tasks:
+                task.cancel()
+            stored = await names(clients[1])
+        acknowledged = {name for writer in writers for name in writer.acknowledged}
+        assert acknowledged <= stored
+        assert {code for writer in writers for code in writer.codes} <= {500, 503, 504}
+
+    run(crashes, tmp_path)
+
+
+class Writer:
+    """Creates one object after the other, and remembers which the server has acknowledged."""
+
+    def __init__(self, client: Client, prefix: str) -> None:
+        self._client, self._prefix = client, prefix
+        self.acknowledged: list[str] = []
+        self.codes: set[int] = set()
+        self.is_failing = False
+
+    async def run(self) -> None:
+        for number in itertools.count():
+            name = f"{self._prefix}-{number}"
+            try:
+                body = {"metadata": {"name": name}}
+                await self._client.create(kinds.CONFIG_MAP, body, NAMESPACE)
+            except errors.StatusError as error:
+                self.codes.add(error.code)
+                self.is_failing = True
+                await asyncio.sleep(waiting.PAUSE_SECONDS)
+            else:
+                self.acknowledged.append(name)
+                self.is_failing = False
+
+
+async def both_go_on(writers: list[Writer]) -> None:
+    counts = [len(writer.acknowledged) + 20 for writer in writers]
+    await waiting.until(
+        lambda: all(
+            len(writer.acknowledged) > count for writer, count in zip(writers, counts, strict=True)
+        ),
+        "both servers to acknowledge writes",
+    )
+
+
+async def names(client: Client) -> set[str]:
+    page = await client.list(kinds.CONFIG_MAP, ObjectSelection(namespace=NAMESPACE))
+    return {msgspec.json.decode(item)["metadata"]["name"] for item in page.items}
