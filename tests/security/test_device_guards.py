@@ -238,3 +238,27 @@ async def test_other_changes_of_an_allocated_claim_are_not_checked_again(world: 
     patch = {"status": {"reservedFor": [consumer]}}
     changed = await world.second.patch(CLAIM, "claim-0", patch, NAMESPACE, subresource="status")
     assert changed["status"]["reservedFor"] == [consumer]
+
+
+@on_every_store
+async def test_a_claim_of_as_many_devices_as_there_may_be_is_taken(world: World) -> None:
+    names = [f"gpu-{number}" for number in range(32)]
+    counters = [{"name": name, "counters": {"memory": {"value": "10Gi"}}} for name in names]
+    parts: list[JsonObject] = [{"sharedCounters": counters[i : i + 8]} for i in range(0, 32, 8)]
+    parts.append({"devices": [_drawing(name) for name in names]})
+    for number, part in enumerate(parts):
+        made = slice_of("node", "many", **part)
+        made["metadata"]["name"] += f"-{number}"
+        made["spec"]["pool"]["resourceSliceCount"] = len(parts)
+        await world.first.create(SLICE, made)
+    await make_claims(world.first, 2)
+    results = [result("node-many", name) for name in names]
+    assert await allocate(world.second, 0, *results) == ""
+    assert "is already allocated" in await allocate(world.first, 1, results[-1])
+    await release(world.first, 0)
+    assert await allocate(world.second, 1, *results) == ""
+
+
+def _drawing(name: str) -> JsonObject:
+    drawn = {"counterSet": name, "counters": {"memory": {"value": "10Gi"}}}
+    return device(name, consumesCounters=[drawn])
