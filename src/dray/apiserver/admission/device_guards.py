@@ -25,7 +25,7 @@ from dray.apiserver.admission.admission_chain import (
 )
 from dray.apiserver.storage import device_limits, device_usage, store_keys
 from dray.apiserver.storage.device_limits import Overuse
-from dray.apiserver.storage.device_usage import DeviceUsage, Use
+from dray.apiserver.storage.device_usage import DeviceUsage, DeviceUse
 from dray.store.store import Guard, Put, Store
 
 CATCH_UP_SECONDS = 5.0
@@ -84,7 +84,7 @@ class DeviceGuards(AdmissionRule):
             raise _conflict(admission, overuse)
         return self._requirements(claim, uses)
 
-    def _keys(self, uses: Iterable[Use]) -> _UsageKeys:
+    def _keys(self, uses: Iterable[DeviceUse]) -> _UsageKeys:
         written: set[str] = set()
         compared: set[str] = set()
         for use in uses:
@@ -97,7 +97,7 @@ class DeviceGuards(AdmissionRule):
                 compared.add(device_usage.device_key(use.device))
         return _UsageKeys(frozenset(written), frozenset(compared - written))
 
-    def _counter_sets(self, use: Use) -> list[tuple[PoolId, str]]:
+    def _counter_sets(self, use: DeviceUse) -> list[tuple[PoolId, str]]:
         published = self._usage.published.device(use.device)
         if published is None or not self._features.partitionable_devices:
             return []
@@ -121,7 +121,7 @@ class DeviceGuards(AdmissionRule):
                 "the watch of allocated devices lags behind the store; try again"
             ) from error
 
-    async def _confirmed_overuse(self, claim: str, uses: tuple[Use, ...]) -> Overuse | None:
+    async def _confirmed_overuse(self, claim: str, uses: tuple[DeviceUse, ...]) -> Overuse | None:
         """Return what would be used up by claims that really have it; a release may be unseen."""
         overuse = None
         for _ in range(MAX_LOOKS):
@@ -143,7 +143,7 @@ class DeviceGuards(AdmissionRule):
                 has_changed = True
         return has_changed
 
-    def _requirements(self, claim: str, uses: tuple[Use, ...]) -> CommitRequirements:
+    def _requirements(self, claim: str, uses: tuple[DeviceUse, ...]) -> CommitRequirements:
         keys = self._keys(uses)
         guards = {Guard(key, self._usage.revision(key)) for key in keys.compared}
         for use in uses:

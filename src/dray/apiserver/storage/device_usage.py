@@ -1,4 +1,4 @@
-"""What claims use of devices that several of them may use: shares and counters.
+"""Usage of devices by claims: shares of them, and counters that they have in common.
 
 Claims are the only record of it. Each shared device and each counter set has a key besides, its
 usage key, which every allocation that uses it up writes in its own transaction. An allocation that
@@ -60,7 +60,7 @@ class _Claim(Wire, frozen=True):
 _READER = Reader(_Claim)
 
 
-class Use(NamedTuple):
+class DeviceUse(NamedTuple):
     """A device, or a share of it, that a claim has."""
 
     device: DeviceId
@@ -69,10 +69,10 @@ class Use(NamedTuple):
 
 
 class CachedClaim(NamedTuple):
-    """What a claim uses as of a revision."""
+    """The devices that a claim uses as of a revision."""
 
     revision: int
-    uses: tuple[Use, ...]
+    uses: tuple[DeviceUse, ...]
 
 
 def device_key(id: DeviceId) -> str:
@@ -83,7 +83,7 @@ def counters_key(pool: PoolId, name: str) -> str:
     return f"{USAGE}{pool}/counters/{name}"
 
 
-def uses_of(document: JsonObject | None) -> tuple[Use, ...]:
+def uses_of(document: JsonObject | None) -> tuple[DeviceUse, ...]:
     """Return what a claim uses; admin access uses nothing."""
     status = (document or {}).get("status") or {}
     if not status.get("allocation"):
@@ -91,11 +91,11 @@ def uses_of(document: JsonObject | None) -> tuple[Use, ...]:
     return _uses(_READER.convert({"status": {"allocation": status["allocation"]}}))
 
 
-def _uses(claim: _Claim) -> tuple[Use, ...]:
+def _uses(claim: _Claim) -> tuple[DeviceUse, ...]:
     if claim.status.allocation is None:
         return ()
     return tuple(
-        Use(
+        DeviceUse(
             DeviceId(result.driver, result.pool, result.device),
             result.share_id is not None,
             result.consumed_capacity,
@@ -112,7 +112,7 @@ class DeviceUsage:
         self.published = PublishedPools()
         self.follower = StoreFollower(store, PREFIX, self)
         self._claims: dict[str, CachedClaim] = {}
-        self._users: dict[PoolId, dict[str, dict[str, tuple[Use, ...]]]] = {}
+        self._users: dict[PoolId, dict[str, dict[str, tuple[DeviceUse, ...]]]] = {}
         """By pool, device and key of the claim."""
         self._revisions: dict[str, int] = {}
 
@@ -156,7 +156,7 @@ class DeviceUsage:
         claim = self._claims.get(key)
         return claim.revision if claim else ABSENT
 
-    def users(self, device: DeviceId, except_claim: str) -> dict[str, tuple[Use, ...]]:
+    def users(self, device: DeviceId, except_claim: str) -> dict[str, tuple[DeviceUse, ...]]:
         """Return what other claims have of a device, by their keys."""
         users = self._users.get(device.pool_id, {}).get(device.device, {})
         return {key: uses for key, uses in users.items() if key != except_claim}
@@ -169,7 +169,7 @@ class DeviceUsage:
                 yield DeviceId(*pool, name), others
 
 
-def _by_device(uses: tuple[Use, ...]) -> Iterator[tuple[DeviceId, tuple[Use, ...]]]:
+def _by_device(uses: tuple[DeviceUse, ...]) -> Iterator[tuple[DeviceId, tuple[DeviceUse, ...]]]:
     if len(uses) == 1:
         yield uses[0].device, uses
         return
