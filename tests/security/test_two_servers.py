@@ -10,14 +10,18 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
+import grpc
 import msgspec
 import pytest
+from aetcd import rpc
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from dray.allocator import verifier
 from dray.api import errors, features, kinds
 from dray.api.ids import PoolId
 from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.meta import JsonObject
+from dray.apiserver.access import certificates
 from dray.apiserver.storage import store_keys
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.kubeconfig import ClusterConnection
@@ -390,3 +394,71 @@ async def both_go_on(writers: list[Writer]) -> None:
 async def names(client: Client) -> set[str]:
     page = await client.list(kinds.CONFIG_MAP, ObjectSelection(namespace=NAMESPACE))
     return {msgspec.json.decode(item)["metadata"]["name"] for item in page.items}
+
+
+def test_the_password_of_etcd_is_in_a_file_and_nowhere_else(tmp_path: Path) -> None:
+    password = "correct-horse"
+
+    async def log_in(site: Site) -> None:
+        await require_login(site, "keeper", password)
+        path = site.folder / "password"
+        path.touch(mode=0o600)
+        path.write_text(f"{password}\n")
+        store = f"etcds://keeper@{site.etcd.endpoint}{PREFIX}"
+        options = ("--store", store, "--etcd-password-file", str(path))
+        server = await asyncio.to_thread(site.server, "left", "apiserver", *options)
+        async with connected(site.connection("left")) as client:
+            assert await whoami(client) == "admin"
+        assert server.process is not None
+        process = Path(f"/proc/{server.process.pid}")
+        for name in ("cmdline", "environ"):
+            assert password.encode() not in (process / name).read_bytes()
+        await asyncio.to_thread(server.stop)
+        path.write_text("wrong\n")
+        with pytest.raises(AssertionError, match="the store does not answer"):
+            await asyncio.to_thread(server.start)
+
+    run(log_in, tmp_path)
+
+
+async def require_login(site: Site, user: str, password: str) -> None:
+    tls = site.access.tls
+    assert tls is not None
+    credentials = grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
+    async with grpc.aio.secure_channel(site.etcd.endpoint, credentials) as channel:
+        users = rpc.AuthStub(channel)
+        await users.RoleAdd(rpc.AuthRoleAddRequest(name="root"))
+        for name in ("root", user):
+            await users.UserAdd(rpc.AuthUserAddRequest(name=name, password=password))
+            await users.UserGrantRole(rpc.AuthUserGrantRoleRequest(user=name, role="root"))
+        await users.AuthEnable(rpc.AuthEnableRequest())
+
+
+def test_servers_with_other_keys_are_strangers_to_each_other(tmp_path: Path) -> None:
+    """The keys are what makes a token valid, not the store that the servers have in common."""
+
+    async def refuse(site: Site) -> None:
+        await asyncio.to_thread(site.server, "left")
+        strange = site.folder / "strange.key"
+        strange.touch(mode=0o600)
+        strange.write_bytes(certificates.key_to_pem(ec.generate_private_key(ec.SECP256R1())))
+        options = ("apiserver", "--service-account-signing-key-file", str(strange))
+        await asyncio.to_thread(site.server, "right", *options)
+        async with both(site) as (left, _):
+            await left.create(kinds.SERVICE_ACCOUNT, {"metadata": {"name": "robot"}}, NAMESPACE)
+            made = await left.create_subresource(
+                kinds.SERVICE_ACCOUNT, "robot", "token", {"spec": {}}, NAMESPACE
+            )
+        here = site.connection("left")
+        bearer = ClusterConnection(
+            here.server,
+            certificate_authority=here.certificate_authority,
+            token=made["status"]["token"],
+        )
+        async with connected(bearer) as robot:
+            await waiting.until_answered(lambda: is_known(robot), "the account to be known")
+        there = dataclasses.replace(bearer, server=site.connection("right").server)
+        async with connected(there) as stranger:
+            assert not await is_known(stranger)
+
+    run(refuse, tmp_path)
