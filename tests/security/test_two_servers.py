@@ -7,8 +7,9 @@ import contextlib
 import dataclasses
 import itertools
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import msgspec
@@ -198,23 +199,41 @@ def _pools(claim: ResourceClaim | None) -> Iterator[PoolId]:
             yield result.pool_id
 
 
-async def check_history(site: Site, first: int) -> int:
-    """Look at each revision of etcd since the first. Returns how often a claim was allocated."""
-    async with etcd_store.open(site.access, root=PREFIX) as opened:
-        page = await opened.list(store_keys.prefix(kinds.RESOURCE_SLICE))
+class Recorder:
+    """Follows the claims in etcd from now on, besides the servers, so that no revision is lost."""
+
+    def __init__(self, opened: store.Store, watch: store.Watch) -> None:
+        self._store, self._watch = opened, watch
+        self._events: list[store.Event] = []
+
+    async def run(self) -> None:
+        while events := await self._watch.read():
+            self._events += events
+
+    async def check(self) -> int:
+        """Look at each revision so far. Returns how often a claim was allocated."""
+        page = await self._store.list(store_keys.prefix(kinds.RESOURCE_SLICE))
         published = [msgspec.json.decode(entry.value, type=ResourceSlice) for entry in page.entries]
-        history, last = History(published), await opened.revision()
-        claims = await opened.list(store_keys.prefix(kinds.RESOURCE_CLAIM))
+        claims = await self._store.list(store_keys.prefix(kinds.RESOURCE_CLAIM))
         newest = max(entry.revision for entry in claims.entries)
-        with await opened.watch(store_keys.prefix(kinds.RESOURCE_CLAIM), first) as watch:
-            async for event in watch:
-                assert history.apply(event) == [], f"at revision {event.revision} of {last}"
-                if event.revision >= newest:
-                    return history.allocations
-    raise AssertionError("the history has ended before the newest claim")
+        await waiting.until(lambda: self._events and self._events[-1].revision >= newest)
+        history = History(published)
+        for event in self._events:
+            assert history.apply(event) == [], f"at revision {event.revision}"
+        return history.allocations
 
 
-def run(test: Callable[[Site], Awaitable[None]], folder: Path) -> None:
+@contextlib.asynccontextmanager
+async def recording(site: Site) -> AsyncIterator[Recorder]:
+    async with etcd_store.open(site.access, root=PREFIX) as opened, asyncio.TaskGroup() as group:
+        prefix = store_keys.prefix(kinds.RESOURCE_CLAIM)
+        with await opened.watch(prefix, await opened.revision()) as watch:
+            recorder = Recorder(opened, watch)
+            group.create_task(recorder.run())
+            yield recorder
+
+
+def run(test: Callable[[Site], Coroutine[Any, Any, None]], folder: Path) -> None:
     with two_servers.site(folder) as site:
         loop.run(test(site))
 
@@ -226,17 +245,15 @@ def test_two_schedulers_that_both_lead_give_nothing_out_twice(tmp_path: Path) ->
     async def race(site: Site) -> None:
         for name in ("left", "right"):
             await asyncio.to_thread(site.server, name)
-        async with both(site) as (left, right):
-            async with etcd_store.open(site.access, root=PREFIX) as opened:
-                first = await opened.revision()
+        async with both(site) as (left, right), recording(site) as recorder:
             await populate(left, nodes)
             for name in ("left", "right"):
                 await asyncio.to_thread(site.scheduler, name)
             await waiting.until_answered(
                 lambda: are_all_placed(right), "all pods to be placed", seconds=PLACED_SECONDS
             )
-        pods = nodes * (EXCLUSIVE + SHARES + HALVES + QUARTERS)
-        assert await check_history(site, first) >= pods
+            pods = nodes * (EXCLUSIVE + SHARES + HALVES + QUARTERS)
+            assert await recorder.check() >= pods
 
     run(race, tmp_path)
 
