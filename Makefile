@@ -8,7 +8,7 @@ TOOLS  := .tools
 PYTHON ?= python3
 RUN    := $(VENV)/bin
 
-# uv comes from PATH, or from PyPI into the project's own folder.
+# uv comes from PATH, or from PyPI into the project's own folder, in the version of tools/uv.txt.
 UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/bin/uv)
 
 help:  ## list the targets
@@ -37,8 +37,10 @@ bench: $(VENV)/.dev  ## the benchmarks that need no scenario file
 	$(RUN)/dray bench cel
 	$(RUN)/dray bench churn
 
-fuzz: $(VENV)/.dev  ## five minutes of hostile CEL; FUZZ_SECONDS=n for another length
-	$(RUN)/python -m tools.fuzz_cel --seconds $(or $(FUZZ_SECONDS),300)
+fuzz: $(VENV)/.dev  ## random requests and CEL, five minutes each; FUZZ_SECONDS=n for another length
+	$(RUN)/python -m tests.security.fuzz_cel --seconds $(or $(FUZZ_SECONDS),300)
+	$(RUN)/python -m tests.security.fuzz_api --seconds $(or $(FUZZ_SECONDS),300)
+	$(RUN)/python -m tests.security.fuzz_socket --seconds $(or $(FUZZ_SECONDS),300)
 
 generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, protocol, parts of docs
 	$(RUN)/python -m tools.make_schema
@@ -46,8 +48,13 @@ generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, proto
 	$(RUN)/python -m tools.make_map
 	$(RUN)/python -m tools.make_reference
 
-pin: | $(UV)  ## write constraints.txt anew: the versions `make` installs
-	$(UV) pip compile -q --universal --upgrade --group dev pyproject.toml --no-annotate --no-header -o constraints.txt
+# --universal: for every platform and Python that dray runs on, each file with its hash.
+PIN := pip compile -q --universal --generate-hashes --no-annotate --no-header --python-version 3.11
+
+pin: | $(UV)  ## write the pinned versions and hashes anew: constraints.txt, the image's, uv's
+	$(UV) $(PIN) --upgrade --group dev pyproject.toml -o constraints.txt
+	$(UV) $(PIN) --group build --extra nvidia pyproject.toml -c constraints.txt -o deploy/requirements.txt
+	echo uv | $(UV) $(PIN) --upgrade - -o tools/uv.txt
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(TOOLS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
@@ -55,18 +62,23 @@ clean:  ## remove what the other targets made
 $(TOOLS)/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "dray needs Python 3.11 or newer; this is $$($(PYTHON) --version). Set PYTHON=/path/to/python3."; exit 1; }
-	@$(PYTHON) -m venv $(TOOLS) 2>/dev/null && $(TOOLS)/bin/pip -q install uv \
-	  || { rm -rf $(TOOLS); $(PYTHON) -m pip -q install --prefix $(TOOLS) uv; } \
+	@$(PYTHON) -m venv $(TOOLS) 2>/dev/null && $(TOOLS)/bin/pip -q install --require-hashes -r tools/uv.txt \
+	  || { rm -rf $(TOOLS); $(PYTHON) -m pip -q install --prefix $(TOOLS) --require-hashes -r tools/uv.txt; } \
 	  || { echo "No way to install uv: this Python has neither venv nor pip (Debian: apt install python3-venv)."; exit 1; }
 
 $(VENV)/bin/python: | $(UV)
 	@$(UV) venv -q --allow-existing --python $(PYTHON) $(VENV)
 
-# constraints.txt pins every version; `make pin` writes it anew.
+# constraints.txt pins every version and the hashes of its files; `make pin` writes it anew. What dray
+# is built with has the same hashes (-b). dray itself has none, so it comes alone.
+INSTALL := $(UV) pip install -q --python $(VENV)
+
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@$(UV) pip install -q --python $(VENV) -c constraints.txt -e .
+	@$(INSTALL) --require-hashes -c constraints.txt -r pyproject.toml
+	@$(INSTALL) --no-deps -b constraints.txt -e .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@$(UV) pip install -q --python $(VENV) -c constraints.txt -e . --group dev
+	@$(INSTALL) --require-hashes -c constraints.txt -r pyproject.toml --group dev
+	@$(INSTALL) --no-deps -b constraints.txt -e .
 	@touch $@ $(VENV)/.runtime

@@ -28,7 +28,8 @@ def replace_file(
     writer = "" if single_writer else f".{os.getpid()}"
     temporary = path.with_name(f"{path.name}{writer}.new")
     # The mode is set when the file is created: a key is never readable by others, not even briefly.
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), mode)

@@ -1,1 +1,1 @@
-"""Attacks on a running dray, and that each of them fails."""
+"""Attacks on dray, and what holds against them."""

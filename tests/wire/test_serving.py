@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from dray.apiserver.https_server import ServerLimits
 from dray.apiserver.server import RunningServer, Settings
+from dray.apiserver.serving.limits import ServerLimits
 from dray.client import rest
 from dray.client.kubeconfig import ClusterConnection
 from tests.waiting import until

@@ -31,5 +31,6 @@ FAILED_PREPARE_REASON: Final = "FailedPrepareDynamicResources"
 OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
 
 # dray's own.
+HOST_USER_ID_ANNOTATION: Final = "dray.dev/host-user-id"
 LEASE_ANNOTATION: Final = "dray.dev/lease"
 PARTITIONS_OF_ANNOTATION: Final = "dray.dev/partitions-of"

@@ -55,6 +55,13 @@ KUBERNETES_VERSION = {
     "platform": "linux/amd64",
 }
 HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
+MEASURED_VERBS = frozenset(
+    {
+        *request_info.VERBS.values(),
+        *("list", "watch", "delete", "deletecollection"),
+        *("head", "post", "put", "options"),
+    }
+)
 
 Subresource = Callable[[Call], Awaitable[Response]]
 
@@ -148,7 +155,7 @@ class App:
         if info.subresource not in ("", "status"):
             raise _not_allowed()
         _check_verb(call)
-        if call.request.flag("watch") and method == "GET":
+        if info.verb == "watch" and method == "GET":
             return self._counted(call, await watches.watch(call, self.store, self.encodings))
         return await self._verb(call)
 
@@ -262,9 +269,10 @@ class App:
         # Not the client's text: every new label value would stay in memory.
         is_known = kinds.by_resource(info.group, info.version, info.resource) is not None
         group, resource = (info.group, info.resource) if is_known else ("", "")
-        self.metrics.requests.add(info.verb, group, resource, str(response.status))
+        verb = info.verb if info.verb in MEASURED_VERBS else "other"
+        self.metrics.requests.add(verb, group, resource, str(response.status))
         if response.stream is None:
-            self.metrics.seconds.observe(seconds, info.verb, resource)
+            self.metrics.seconds.observe(seconds, verb, resource)
 
 
 def _check_acceptable(call: Call) -> None:
@@ -279,7 +287,9 @@ def _check_verb(call: Call) -> None:
     allowed = subresource.verbs if subresource else call.kind.verbs
     is_nowhere = call.kind.namespaced and not info.namespace
     if (
-        info.verb not in allowed
+        # `LIST /…/secrets/a`: the right to list one object would be the right to list all.
+        call.request.method not in request_info.METHODS
+        or info.verb not in allowed
         or (info.verb == "create" and info.name)
         or (info.verb in ("update", "patch") and not info.name)
         or (info.verb in ("create", "deletecollection") and is_nowhere)

@@ -137,7 +137,7 @@ def _changes(handlers: SubresourceHandlers) -> Iterator[tuple[Route, Subresource
     yield ("POST", "pods", "eviction"), evictions.create
     yield ("POST", "serviceaccounts", "token"), tokens.create
     yield ("PUT", "namespaces", "finalize"), Finalization(handlers.store).update
-    access = PodAccess(handlers.store, handlers.agents)
+    access = PodAccess(handlers.store, handlers.agents, handlers.authorizer.refusal)
     yield ("GET", "pods", "log"), access.log
     for subresource in ("exec", "attach"):
         yield ("GET", "pods", subresource), access.connect

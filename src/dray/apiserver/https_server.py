@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -17,8 +16,14 @@ from dray.api import errors, http_messages
 from dray.api.http_messages import Request, Response, Upgrade, User
 from dray.apiserver import app as application
 from dray.apiserver.access import impersonation
-from dray.apiserver.access.authentication import Authenticator
+from dray.apiserver.access.authentication import ANONYMOUS, Authenticator
 from dray.apiserver.access.certificates import KeyPair
+from dray.apiserver.serving import limits as serving_limits
+from dray.apiserver.serving import listener
+from dray.apiserver.serving.fairness import Dispatcher, Flow
+from dray.apiserver.serving.http_protocol import HttpProtocol, HttpServer
+from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
+from dray.apiserver.serving.listener import Connections
 from dray.client import rest, websockets
 from dray.client.websockets import MessageWebSocket
 
@@ -26,22 +31,13 @@ log = logging.getLogger(__name__)
 # A client that sends no valid HTTP gets an error response; the log is not for it.
 log.addFilter(lambda record: not _is_about(record, http_exceptions.HttpProcessingError))
 
-MAX_BODY_BYTES = 3 * 2**20
-MAX_LINE_BYTES = 2**16
-"""Limit of the request line and of each header: selectors and tokens may be long."""
 PRETTY_AGENTS = ("curl/", "Wget/", "Mozilla/")
-
-
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    body_bytes: int = MAX_BODY_BYTES
-    watches: int = 20_000
-    slow_client_seconds: float = 60.0
-    """The time in which a client must send a body, or read a chunk."""
-    shutdown_seconds: float = 10.0
-
-
-DEFAULT_LIMITS = ServerLimits()
+UNLIMITED_PATHS = application.HEALTH_PATHS | {"/version"}
+PROBES = User("system:anonymous probes")
+"""Health checks without credentials have limits of their own: others cannot use them up."""
+SMALL_BODY_BYTES = 2**14
+PIECE_BYTES = 2**18
+LINGERING_SECONDS = 2.0
 
 
 class Server:
@@ -56,40 +52,50 @@ class Server:
         self._open_watches = 0
         self._is_closing = False
         self._streaming: set[asyncio.Task[Any]] = set()
+        self._dispatcher = Dispatcher(self._limits)
+        self._connections = Connections(self._limits, self._limits.connections)
 
     @contextlib.asynccontextmanager
     async def listening(
         self, host: str, port: int, pair: KeyPair, client_authority: bytes
     ) -> AsyncIterator[str]:
         """Serve until the block is left; yields the address. Open requests finish, watches end."""
+        self._connections = connections = listener.new_connections(self._limits)
+        low_level = self._http_server(connections)
+        runner = web.ServerRunner(low_level, shutdown_timeout=self._limits.shutdown_seconds)
+        await runner.setup()
+        self._is_closing = False
+        context = _tls(pair, client_authority)
+        try:
+            async with listener.listening(
+                host, port, context, low_level.protocol, connections, self._limits
+            ) as (bound, bound_port):
+                yield f"https://{_host(bound)}:{bound_port}"
+        finally:
+            self._is_closing = True
+            for task in tuple(self._streaming):
+                task.cancel()
+            await runner.cleanup()
+            # Those whose clients do not complete the closing handshake of TLS.
+            connections.abort_all()
+            await asyncio.sleep(0)
+
+    def _http_server(self, connections: Connections) -> HttpServer:
         # A watch whose client has left must end: without cancellation it waits for an event.
-        low_level = web.Server(
+        return HttpServer(
             self._serve,
+            connections,
             request_factory=self._incoming,
             handler_cancellation=True,
             access_log=None,
             logger=log,
             auto_decompress=False,
-            max_line_size=MAX_LINE_BYTES,
-            max_field_size=MAX_LINE_BYTES,
+            max_line_size=serving_limits.MAX_LINE_BYTES,
+            max_field_size=serving_limits.MAX_LINE_BYTES,
+            max_headers=serving_limits.MAX_HEADERS,
+            keepalive_timeout=self._limits.idle_seconds,
+            lingering_time=LINGERING_SECONDS,
         )
-        runner = web.ServerRunner(low_level, shutdown_timeout=self._limits.shutdown_seconds)
-        await runner.setup()
-        self._is_closing = False
-        try:
-            site = web.TCPSite(runner, host, port, ssl_context=_tls(pair, client_authority))
-            await site.start()
-            bound = runner.addresses[0]
-            yield f"https://{_host(str(bound[0]))}:{bound[1]}"
-        finally:
-            self._is_closing = True
-            for task in tuple(self._streaming):
-                task.cancel()
-            transports = [
-                connection.transport for connection in low_level.connections if connection.transport
-            ]
-            await runner.cleanup()
-            await _hang_up(transports)
 
     def _incoming(
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any
@@ -101,22 +107,79 @@ class Server:
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:
-            user = self._acting(self._authenticate(incoming), incoming)
-            request = _request(incoming, await self._body(incoming))
+            user = self._acting(await self._authenticate(incoming), incoming)
+            flow = self._flow(incoming, user)
+            self._count_connection(incoming, flow)
+            await self._dispatcher.enter(flow)
         except errors.StatusError as error:
-            self._app.note_refusal(_request(incoming), error)
-            return _plain(application.status_response(error), _wants_pretty(incoming.headers))
-        response = await self._app.handle(request, user)
-        if response.upgrade is not None:
-            return await self._converse(incoming, response.upgrade)
-        if response.stream is not None:
-            return await self._stream(incoming, response)
-        return _plain(response, _wants_pretty(incoming.headers, request.parameter("pretty")))
+            return self._refused(incoming, error)
+        try:
+            response = await self._answered(incoming, user, flow)
+            if response.stream is None and response.upgrade is None:
+                return await self._sent(incoming, response, flow)
+        except errors.StatusError as error:
+            return self._refused(incoming, error)
+        finally:
+            self._dispatcher.leave(flow)
+        try:
+            if response.upgrade is not None:
+                return await self._converse(incoming, response.upgrade, flow)
+            return await self._stream(incoming, response, flow)
+        except errors.StatusError as error:
+            return self._refused(incoming, error)
 
-    def _authenticate(self, incoming: web.BaseRequest) -> User:
+    def _flow(self, incoming: web.BaseRequest, user: User) -> Flow:
+        is_probe = user.name == ANONYMOUS.name and incoming.rel_url.raw_path in UNLIMITED_PATHS
+        return self._dispatcher.flow_of(PROBES if is_probe else user)
+
+    def _count_connection(self, incoming: web.BaseRequest, flow: Flow) -> None:
+        protocol = incoming.protocol
+        assert isinstance(protocol, HttpProtocol)
+        limit = None if flow.is_exempt else flow.limits.connections
+        if not self._connections.assign(protocol.connection, flow.name, limit):
+            protocol.close()
+            raise self._dispatcher.refusal("too many connections, please try again later")
+
+    def _refused(self, incoming: web.BaseRequest, error: errors.StatusError) -> web.Response:
+        request = _request(incoming)
+        self._app.note_refusal(request, error)
+        return _plain(_pretty(application.status_response(error), request.headers))
+
+    async def _answered(self, incoming: web.BaseRequest, user: User, flow: Flow) -> Response:
+        request = _request(incoming, await self._body(incoming))
+        return await self._dispatcher.run(flow, self._formatted(request, user))
+
+    async def _formatted(self, request: Request, user: User) -> Response:
+        response = await self._app.handle(request, user)
+        return _pretty(response, request.headers, request.parameter("pretty"))
+
+    async def _sent(
+        self, incoming: web.BaseRequest, response: Response, flow: Flow
+    ) -> web.StreamResponse:
+        """Return a small response; send a large one in pieces, as fast as the client reads."""
+        size = len(response.body)
+        if size <= SMALL_BODY_BYTES or incoming.method == "HEAD":
+            return _plain(response)
+        body, headers = _framed(response)
+        outgoing = web.StreamResponse(status=response.status, headers=headers)
+        outgoing.content_length = len(body)
+        flow.unsent_bytes += size
+        try:
+            await outgoing.prepare(incoming)
+            pieces = memoryview(body)
+            for start in range(0, len(body), PIECE_BYTES):
+                async with asyncio.timeout(self._limits.slow_client_seconds):
+                    await outgoing.write(pieces[start : start + PIECE_BYTES])
+        except TimeoutError:
+            _hang_up(incoming)
+        finally:
+            self._dispatcher.sent(flow, size)
+        return outgoing
+
+    async def _authenticate(self, incoming: web.BaseRequest) -> User:
         transport = incoming.transport
         certificate = transport.get_extra_info("peercert") if transport else None
-        return self._authenticator.authenticate(
+        return await self._authenticator.authenticate(
             incoming.headers.get("Authorization", ""), certificate
         )
 
@@ -144,43 +207,72 @@ class Server:
         except web.RequestPayloadError as error:
             raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
 
-    async def _stream(self, incoming: web.BaseRequest, response: Response) -> web.StreamResponse:
+    async def _stream(
+        self, incoming: web.BaseRequest, response: Response, flow: Flow
+    ) -> web.StreamResponse:
+        """Send events, or a log that is followed."""
         assert response.stream is not None
-        if self._open_watches >= self._limits.watches:
-            error = errors.too_many_requests("too many open watches, please try again later", 1)
-            return _plain(application.status_response(error), False)
-        outgoing = web.StreamResponse(status=response.status, headers=dict(response.headers))
-        outgoing.enable_chunked_encoding()
-        self._open_watches += 1
-        try:
+        is_watch = response.headers.get("content-type") == http_messages.JSON
+        with self._watching(flow) if is_watch else self._in_session(flow):
+            outgoing = web.StreamResponse(status=response.status, headers=dict(response.headers))
+            outgoing.enable_chunked_encoding()
             await outgoing.prepare(incoming)
-            await self._copy(response.stream, outgoing)
-        finally:
-            self._open_watches -= 1
-        return outgoing
+            if not await self._copy(response.stream, outgoing, flow):
+                _hang_up(incoming)
+            return outgoing
 
-    async def _converse(self, incoming: web.BaseRequest, upgrade: Upgrade) -> web.StreamResponse:
+    async def _converse(
+        self, incoming: web.BaseRequest, upgrade: Upgrade, flow: Flow
+    ) -> web.StreamResponse:
         """Exchange messages until either side ends or the server closes."""
         outgoing = web.WebSocketResponse(
             protocols=(upgrade.protocol,), max_msg_size=websockets.MAX_MESSAGE_BYTES
         )
-        with self._until_closing():
+        with self._in_session(flow), self._until_closing():
             await outgoing.prepare(incoming)
             await upgrade.converse(MessageWebSocket(outgoing))
             await outgoing.close()
         return outgoing
 
-    async def _copy(self, stream: AsyncIterator[bytes], outgoing: web.StreamResponse) -> None:
-        """Write until the stream ends, the client leaves or the server closes."""
+    @contextlib.contextmanager
+    def _watching(self, flow: Flow) -> Iterator[None]:
+        is_over = not flow.is_exempt and flow.watches >= flow.limits.watches
+        if is_over or self._open_watches >= self._limits.watches:
+            raise self._dispatcher.refusal("too many open watches, please try again later")
+        self._open_watches += 1
+        flow.watches += 1
+        try:
+            yield
+        finally:
+            flow.watches -= 1
+            self._open_watches -= 1
+
+    @contextlib.contextmanager
+    def _in_session(self, flow: Flow) -> Iterator[None]:
+        if not flow.is_exempt and flow.sessions >= flow.limits.sessions:
+            raise self._dispatcher.refusal("too many open sessions, please try again later")
+        flow.sessions += 1
+        try:
+            yield
+        finally:
+            flow.sessions -= 1
+
+    async def _copy(
+        self, stream: AsyncIterator[bytes], outgoing: web.StreamResponse, flow: Flow
+    ) -> bool:
+        """Write until the stream ends, the client leaves or the server closes.
+
+        Returns False for a client that does not read: it can resume from its last event.
+        """
         with self._until_closing():
-            try:
-                async with contextlib.aclosing(stream) as chunks:  # type: ignore[type-var]
-                    async for chunk in chunks:
+            async with contextlib.aclosing(stream) as chunks:  # type: ignore[type-var]
+                while chunk := await self._dispatcher.run(flow, _next_chunk(chunks)):
+                    try:
                         async with asyncio.timeout(self._limits.slow_client_seconds):
                             await outgoing.write(chunk)
-            except TimeoutError:
-                # A client that does not read is disconnected, and can resume from its last event.
-                outgoing.force_close()
+                    except TimeoutError:
+                        return False
+        return True
 
     @contextlib.contextmanager
     def _until_closing(self) -> Iterator[None]:
@@ -199,13 +291,18 @@ class Server:
             self._streaming.discard(task)
 
 
-async def _hang_up(transports: Iterable[asyncio.Transport]) -> None:
-    """Abort connections whose clients do not complete the closing handshake of TLS."""
-    for transport in transports:
-        # Python 3.11.2, which Debian 12 has, fails on a closed connection; later ones do not.
-        with contextlib.suppress(AttributeError):
-            transport.abort()
-    await asyncio.sleep(0)
+async def _next_chunk(chunks: AsyncIterator[bytes]) -> bytes:
+    """Return the next chunk, which is empty only at the end."""
+    async for chunk in chunks:
+        if chunk:
+            return chunk
+    return b""
+
+
+def _hang_up(incoming: web.BaseRequest) -> None:
+    """Abort the connection: what its client has not read is dropped."""
+    if incoming.transport is not None:
+        incoming.transport.abort()
 
 
 def _request(incoming: web.BaseRequest, body: bytes = b"") -> Request:
@@ -219,23 +316,37 @@ def _is_about(record: logging.LogRecord, kind: type[BaseException]) -> bool:
     return record.exc_info is not None and isinstance(record.exc_info[1], kind)
 
 
-def _plain(response: Response, pretty: bool) -> web.Response:
-    body = response.body
-    if body and response.headers.get("content-type") == http_messages.JSON:
-        body = (msgspec.json.format(body, indent=2) if pretty else body) + b"\n"
-    headers = {"cache-control": "no-cache, private", **response.headers}
+def _plain(response: Response) -> web.Response:
+    body, headers = _framed(response)
     return web.Response(status=response.status, body=body, headers=headers)
 
 
-def _wants_pretty(headers: Mapping[str, str], parameter: str = "") -> bool:
+def _framed(response: Response) -> tuple[bytes, dict[str, str]]:
+    """Return the body as it is sent, and all headers."""
+    body = response.body
+    if body and response.headers.get("content-type") == http_messages.JSON:
+        body += b"\n"
+    return body, {"cache-control": "no-cache, private", **response.headers}
+
+
+def _pretty(response: Response, headers: Mapping[str, str], parameter: str = "") -> Response:
+    """Return the response, indented if it is for a person."""
     if parameter:
-        return parameter not in ("false", "0")
-    return headers.get("User-Agent", "").startswith(PRETTY_AGENTS)
+        is_wanted = parameter not in ("false", "0")
+    else:
+        is_wanted = headers.get("user-agent", "").startswith(PRETTY_AGENTS)
+    if not is_wanted or response.headers.get("content-type") != http_messages.JSON:
+        return response
+    if not response.body:
+        return response
+    return msgspec.structs.replace(response, body=msgspec.json.format(response.body, indent=2))
 
 
 def _tls(pair: KeyPair, client_authority: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(["http/1.1"])
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=client_authority.decode())
     rest.load_pair(context, pair.certificate, pair.key)

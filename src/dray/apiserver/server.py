@@ -13,31 +13,30 @@ from pathlib import Path
 
 from dray import telemetry
 from dray.api import features as gates
-from dray.api import kinds
 from dray.api.features import Features
 from dray.api.http_messages import User
 from dray.api.remote_command import API_SERVER_NAME
 from dray.apiserver import audit, composition
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.bound_objects import BoundObjects
 from dray.apiserver.access.certificates import Authority
+from dray.apiserver.access.revocation import Revocations
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.app import App, Metrics
 from dray.apiserver.bootstrap import bootstrap
 from dray.apiserver.composition import RuleDependencies, SubresourceHandlers
 from dray.apiserver.discovery import Discovery
-from dray.apiserver.https_server import DEFAULT_LIMITS, Server, ServerLimits
+from dray.apiserver.https_server import Server
 from dray.apiserver.node_agents import MakeIdentity, NodeAgents
-from dray.apiserver.storage import store_keys
+from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
 from dray.apiserver.storage.device_usage import DeviceUsage
 from dray.apiserver.storage.follower import StoreFollower
-from dray.apiserver.storage.lookup import Reader
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.verbs.deletion import Deleter
 from dray.apiserver.verbs.writes import Writer
-from dray.client.cache import HasMetadata
 from dray.clock import utc_now
-from dray.store.store import Entry, Store
+from dray.store.store import Store
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """No vowels: generated names spell no words, as in apimachinery."""
@@ -87,17 +86,20 @@ async def open_server(
     authorizer = await Authorizer.open(store)
     published = PublishedSlices()
     usage = DeviceUsage(store)
-    accounts = ServiceAccounts()
-    followers = [published.follow(store), usage.follower, accounts.follow(store)]
+    revoked = Revocations()
+    followers = [published.follow(store), usage.follower, revoked.follow(store)]
     for follower in followers:
         await follower.load()
-    authenticator = Authenticator(signer, accounts.has, time.time, settings.static_tokens)
+    authenticator = Authenticator(
+        signer, BoundObjects(store), time.time, settings.static_tokens, revoked
+    )
     agents = NodeAgents(store, identity)
     dependencies = RuleDependencies(
         store, features, authorizer, published, usage, utc_now, new_suffix, settings.mounts_tokens
     )
     chain = composition.build_admission_chain(dependencies)
-    writer = Writer(store, features, chain, new_uid, new_suffix, composition.body_hooks(features))
+    hooks = composition.body_hooks(features)
+    writer = Writer(store, features, chain, authorizer.refusal, new_uid, new_suffix, hooks)
     deleter = Deleter(store, chain)
     handlers = SubresourceHandlers(
         store, chain, writer, deleter, authorizer, authenticator, signer, new_uid, agents
@@ -131,27 +133,6 @@ async def _running(
         finally:
             for task in tasks:
                 task.cancel()
-
-
-class ServiceAccounts:
-    """The uids of existing service accounts: tokens of deleted ones are invalid."""
-
-    def __init__(self) -> None:
-        self._kind = kinds.SERVICE_ACCOUNT
-        self._reader = Reader(HasMetadata)
-        self._uids: dict[str, str] = {}
-
-    def follow(self, store: Store) -> StoreFollower:
-        return StoreFollower(store, store_keys.prefix(self._kind), self)
-
-    def has(self, namespace: str, name: str, uid: str) -> bool:
-        return self._uids.get(store_keys.key(self._kind, name, namespace)) == uid
-
-    def put(self, entry: Entry) -> None:
-        self._uids[entry.key] = self._reader.read(entry).metadata.uid
-
-    def remove(self, key: str) -> None:
-        self._uids.pop(key, None)
 
 
 def signer_in(directory: Path) -> TokenSigner:

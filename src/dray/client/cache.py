@@ -130,14 +130,20 @@ class Cache(Generic[T]):
     async def run(self) -> None:
         """Keep the copy current until cancelled; errors of the server are retried with back-off."""
         delay = RETRY_SECONDS
+        has_expired = False
         while True:
             try:
                 if not self.resource_version:
                     await self._relist()
                 await self._follow()
-                delay = RETRY_SECONDS
+                delay, has_expired = RETRY_SECONDS, False
             except (errors.Expired, errors.Gone):
                 self.resource_version = ""
+                if has_expired:
+                    # A server that expires each revision at once would be listed without pause.
+                    await asyncio.sleep(delay)
+                    delay = min(delay * 2, MAX_RETRY_SECONDS)
+                has_expired = True
             except errors.StatusError as error:
                 log.warning("cannot follow %s: %s", self._kind.plural, error)
                 await asyncio.sleep(delay)

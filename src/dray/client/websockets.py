@@ -14,7 +14,7 @@ from dray.api.http_messages import MessageSocket, Upgrade
 if TYPE_CHECKING:
     from aiohttp import web
 
-MAX_MESSAGE_BYTES = 16 * 2**20
+MAX_MESSAGE_BYTES = 4 * 2**20
 
 
 class UpgradeRefused(Exception):

@@ -44,7 +44,7 @@ from dray.store.store import Store
 if TYPE_CHECKING:
     from dray.cluster.local_node import LocalNode
     from dray.cluster.simulated_nodes import SimulatedNodes
-    from dray.node.devices.preparation import HeldClaim
+    from dray.node.devices.preparation import ClaimRecord
 
 FLEET_MANAGER = "dray-fleet"
 CONTROLLERS = User(bootstrap_policy.CONTROLLERS, frozenset({AUTHENTICATED}))
@@ -93,7 +93,7 @@ class RunningCluster:
     def client(self, user: User = ADMIN) -> Client:
         return Client(InProcessTransport(self.opened.app.handle, user))
 
-    def prepared_claims(self) -> list[HeldClaim]:
+    def prepared_claims(self) -> list[ClaimRecord]:
         """Return the claims that are prepared on nodes; simulated pods prepare none."""
         return self.nodes.prepared_claims() if self.nodes is not None else []
 

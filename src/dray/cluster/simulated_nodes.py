@@ -29,7 +29,7 @@ from dray.node import registration
 from dray.node.agent import Agent, AgentDirectories
 from dray.node.containers import container_attempts
 from dray.node.containers.container_attempts import Starter
-from dray.node.devices.preparation import HeldClaim
+from dray.node.devices.preparation import ClaimRecord
 from dray.node.endpoint import Endpoint, Identity
 from dray.node.node_status import AgentAddress, NodeStatusUpdater
 from dray.node.pods.container_access import ContainerAccess
@@ -78,7 +78,7 @@ class SimulatedNodes:
         """Return the running agent of a node. Raises LookupError where it does not run."""
         return self._agents[node]
 
-    def prepared_claims(self) -> list[HeldClaim]:
+    def prepared_claims(self) -> list[ClaimRecord]:
         """Return the claims that are prepared on any of the nodes."""
         return [claim for agent in self._agents.values() for claim in agent.prepared_claims]
 

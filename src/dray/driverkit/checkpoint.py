@@ -78,21 +78,21 @@ class Checkpoint(Generic[T]):
         try:
             return self._decode(self._path)
         except _UNREADABLE as error:
-            found = self._instead(previous, error)
+            content = self._instead(previous, error)
         os.replace(self._path, _beside(self._path, BROKEN))
         self._seen = None
-        return found
+        return content
 
     def _instead(self, previous: Path, why: Exception) -> T:
         try:
-            found = self._decode(previous)
+            content = self._decode(previous)
         except _UNREADABLE as error:
             raise CheckpointError(
                 f"checkpoint {self._path} cannot be read ({why}), nor the one before it ({error}); "
                 "remove it if no pod on this node uses devices"
             ) from error
         log.error("checkpoint %s cannot be read (%s): using the one before", self._path, why)
-        return found
+        return content
 
     def write(self, value: T, *, durable: bool = True) -> None:
         """Replace the value on disk; a failure leaves the one before.
@@ -139,10 +139,10 @@ _NOTHING_SEEN: Final[_Stamp] = (0, 0)
 def _stamp(path: Path) -> _Stamp | None:
     """Return a value that differs between versions of a file, or None where it is missing."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def _try_lock(descriptor: int) -> bool:

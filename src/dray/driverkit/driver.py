@@ -94,8 +94,8 @@ class Allocated:
 
     def attribute(self, name: str) -> Any:
         """Return the value of one of the device's attributes, or None where it is missing."""
-        found = self.device.attributes.get(name)
-        return next(iter(msgspec.to_builtins(found).values()), None) if found else None
+        value = self.device.attributes.get(name)
+        return next(iter(msgspec.to_builtins(value).values()), None) if value else None
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ class MetadataFiles:
             if device.network is not None:
                 described["networkData"] = msgspec.to_builtins(device.network)
             requests.setdefault(device.request, []).append(described)
-        return [{"name": name, "devices": found} for name, found in requests.items()]
+        return [{"name": name, "devices": listed} for name, listed in requests.items()]
 
     def _claim_folder(self, namespace: str, name: str) -> Path:
         return self._folder / f"{namespace}_{name}"

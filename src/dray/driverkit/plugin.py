@@ -20,10 +20,10 @@ from typing import Any, Final
 import msgspec
 
 from dray import metrics_http, telemetry
-from dray.api import kinds
+from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.ids import PoolId
-from dray.api.types.dra import CounterSet, Device, DeviceTaint
+from dray.api.types.dra import CounterSet, Device, DeviceTaint, ResourceSlice
 from dray.api.types.meta import OwnerReference
 from dray.client import kubeconfig
 from dray.client.api_client import Client, ObjectSelection
@@ -83,7 +83,9 @@ class Plugin:
         self._sockets = sockets
         self._now = now
         self._pool_id = PoolId(name, node)
-        self._seen: _Seen | None = None
+        self._inventory: _Inventory | None = None
+        self._taints: dict[str, DeviceTaint] = {}
+        """The taints of unhealthy devices as published last, by device."""
         self._feed = HealthFeed(node)
         self._changed = asyncio.Event()
         self.claims = PreparedClaims(driver, where.plugins / name, where.cdi, self._now)
@@ -93,9 +95,14 @@ class Plugin:
         self.server = PluginServer(
             name, mine, self.claims, self._feed, sockets, self._metrics, self._reports.refresh
         )
-        ours = ObjectSelection(field_selector=f"spec.driver={name},spec.nodeName={node}")
+        self._client = mine
+        self._slices = ObjectSelection(field_selector=f"spec.driver={name},spec.nodeName={node}")
         self._publisher = Publisher(
-            mine, self._describe, selection=ours, labels=labels, is_paused=self._leaves_alone
+            mine,
+            self._describe,
+            selection=self._slices,
+            labels=labels,
+            is_paused=self._leaves_alone,
         )
         self._nodes: Cache[HasMetadata] = Cache(
             mine, kinds.NODE, HasMetadata, ObjectSelection(field_selector=f"metadata.name={node}")
@@ -105,7 +112,7 @@ class Plugin:
     @property
     def is_published(self) -> bool:
         """Whether the API shows the devices that the driver described last."""
-        is_known = self._seen is not None and self._owner is not None
+        is_known = self._inventory is not None and self._owner is not None
         return is_known and self._publisher.is_settled
 
     async def run(self) -> None:
@@ -114,6 +121,7 @@ class Plugin:
             group.create_task(self._nodes.run(), name=f"{self._driver.name}-node")
             group.create_task(self._reports.run(), name=f"{self._driver.name}-status")
             await self._nodes.synced.wait()
+            self._taints = await self._published_taints()
             group.create_task(self._publisher.run(), name=f"{self._driver.name}-publisher")
             while True:
                 self._changed.clear()
@@ -161,21 +169,23 @@ class Plugin:
     async def _look(self) -> None:
         """Publish the driver's devices; retry later where the driver fails to describe them."""
         try:
-            said = await self._ask()
+            inventory = await self._take_inventory()
         except Exception:
             log.exception("%s cannot say what devices there are", self._driver.name)
             self._metrics.faults.add(self._driver.name)
             return
-        if self._seen is None or len(said.devices) != len(self._seen.devices):
-            log.info("%s has %d devices on %s", self._driver.name, len(said.devices), self._node)
-        self._seen = said
-        names = [device.name for device in said.devices]
-        current = [said.health.get(name, DeviceHealth(name, Health.HEALTHY)) for name in names]
+        if self._inventory is None or len(inventory.devices) != len(self._inventory.devices):
+            log.info(
+                "%s has %d devices on %s", self._driver.name, len(inventory.devices), self._node
+            )
+        self._inventory, self._taints = inventory, inventory.taints
+        names = [device.name for device in inventory.devices]
+        current = [inventory.health.get(name, DeviceHealth(name, Health.HEALTHY)) for name in names]
         self._feed.set(current)
         self._metrics.count_devices(Counter(report.health.name.lower() for report in current))
         self._publisher.refresh(self._pool_id)
 
-    async def _ask(self) -> _Seen:
+    async def _take_inventory(self) -> _Inventory:
         devices = tuple(self._driver.devices())
         counters = tuple(self._driver.shared_counters())
         reported = self._driver.health()
@@ -186,12 +196,15 @@ class Plugin:
             for report in health.values()
             if report.health is Health.UNHEALTHY and report.effect
         }
-        return _Seen(devices, counters, health, taints)
+        return _Inventory(devices, counters, health, taints)
 
     def _taint(self, report: DeviceHealth) -> DeviceTaint:
-        known = self._seen.taints.get(report.device) if self._seen else None
-        if known is not None and (known.effect, known.value) == (report.effect, report.reason):
-            return known
+        previous = self._taints.get(report.device)
+        if previous is not None and (previous.effect, previous.value) == (
+            report.effect,
+            report.reason,
+        ):
+            return previous
         return DeviceTaint(
             key=unhealthy_key(self._driver.name),
             value=report.reason,
@@ -199,23 +212,43 @@ class Plugin:
             time_added=gotime.write(self._now()),
         )
 
+    async def _published_taints(self) -> dict[str, DeviceTaint]:
+        """Return the taints that an earlier process of the driver published, by device.
+
+        A taint keeps the time at which it was added: pods that tolerate it for a while would
+        otherwise run on after every restart of the driver.
+        """
+        try:
+            page = await self._client.list(kinds.RESOURCE_SLICE, self._slices)
+        except errors.StatusError as error:
+            log.warning("the taints of %s cannot be read: %s", self._driver.name, error)
+            return {}
+        key = unhealthy_key(self._driver.name)
+        return {
+            device.name: taint
+            for raw in page.items
+            for device in msgspec.json.decode(raw, type=ResourceSlice).spec.devices
+            for taint in device.taints
+            if taint.key == key
+        }
+
     def _leaves_alone(self) -> bool:
         """Whether slices stay as they are: before the driver has described its devices, and while a
         younger process of the same driver publishes them."""
-        return self._seen is None or self._sockets.has_successor()
+        return self._inventory is None or self._sockets.has_successor()
 
     def _describe(self, pool_id: PoolId) -> PoolToPublish | None:
-        owner, seen = self._owner, self._seen
-        if pool_id != self._pool_id or owner is None or seen is None:
+        owner, inventory = self._owner, self._inventory
+        if pool_id != self._pool_id or owner is None or inventory is None:
             return None
-        if not seen.devices and self._driver.devices_elsewhere():
+        if not inventory.devices and self._driver.devices_elsewhere():
             # Only what something else publishes is prepared here.
             return None
         pool = PublishedPool(
             self._driver.name,
             self._node,
-            tuple(map(seen.published, seen.devices)),
-            seen.counters,
+            tuple(map(inventory.published, inventory.devices)),
+            inventory.counters,
             node_name=self._node,
             skip_node_operations=self._driver.skip_node_operations,
         )
@@ -223,7 +256,7 @@ class Plugin:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Inventory:
     """The devices, counters and health that the driver reported last."""
 
     devices: tuple[Device, ...]

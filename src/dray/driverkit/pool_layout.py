@@ -55,12 +55,14 @@ def lay_out(
     )
     owners = (owner,) if owner else ()
     replace = msgspec.structs.replace
-    made = []
+    slices = []
     for name, chunk in zip(_names(pool, len(devices)), devices, strict=True):
-        made.append(ResourceSlice(_metadata(name, owners), replace(template, devices=chunk)))
+        slices.append(ResourceSlice(_metadata(name, owners), replace(template, devices=chunk)))
     for name, sets in zip(_names(pool, len(counters), COUNTERS), counters, strict=True):
-        made.append(ResourceSlice(_metadata(name, owners), replace(template, shared_counters=sets)))
-    return tuple(made)
+        slices.append(
+            ResourceSlice(_metadata(name, owners), replace(template, shared_counters=sets))
+        )
+    return tuple(slices)
 
 
 Slices = tuple[ResourceSlice, ...]

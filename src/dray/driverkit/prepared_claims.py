@@ -87,18 +87,18 @@ class PreparedClaims:
 
     async def prepare(self, claim: ResourceClaim) -> tuple[PreparedDevice, ...]:
         async with self._turn():
-            known = self._claims.get(claim.metadata.uid)
-            if known is not None and known.is_complete and self._has_files(known):
-                return known.devices
-            if known is not None:
-                await self._undo(known)
+            record = self._claims.get(claim.metadata.uid)
+            if record is not None and record.is_complete and self._has_files(record):
+                return record.devices
+            if record is not None:
+                await self._undo(record)
             return await self._prepare(claim)
 
     async def unprepare(self, uid: str) -> None:
         async with self._turn():
-            known = self._claims.get(uid)
-            if known is not None:
-                await self._undo(known)
+            record = self._claims.get(uid)
+            if record is not None:
+                await self._undo(record)
 
     async def report(self, uid: str, device: str, status: DeviceStatus) -> None:
         """Keep a status that a driver reports after `prepare`.
@@ -106,21 +106,21 @@ class PreparedClaims:
         Raises TypeError where it cannot be encoded as JSON.
         """
         async with self._turn():
-            known = self._claims.get(uid)
-            if known is None:
+            record = self._claims.get(uid)
+            if record is None:
                 return
             msgspec.json.encode(status)
             devices = tuple(
                 msgspec.structs.replace(prepared, status=self._dated(status, prepared.status))
                 if prepared.device == device
                 else prepared
-                for prepared in known.devices
+                for prepared in record.devices
             )
-            if devices == known.devices:
+            if devices == record.devices:
                 return
-            self._remember(msgspec.structs.replace(known, devices=devices))
+            self._remember(msgspec.structs.replace(record, devices=devices))
             if status.network is not None:
-                self._metadata.set_network(known.namespace, known.name, device, status.network)
+                self._metadata.set_network(record.namespace, record.name, device, status.network)
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -216,14 +216,14 @@ class PreparedClaims:
             specs = {name: outcome.edits for name, outcome in zip(names, outcomes, strict=True)}
             cdi.write(self._cdi_directory, self._cdi_file(uid), kind, specs)
         mounts = self._metadata.write(claim, list(map(_described, allocated, outcomes)))
-        made = []
+        files = []
         for device, name, outcome in zip(begun, names, outcomes, strict=True):
             # One device of each request carries the mount of that request's metadata.
             extra = [mounts.pop(request) for request in device.requests if request in mounts]
             ids = (cdi.qualified_name(kind, name), *extra)
             status = self._dated(outcome.status) if outcome.status else None
-            made.append(msgspec.structs.replace(device, cdi_ids=ids, status=status))
-        return tuple(made)
+            files.append(msgspec.structs.replace(device, cdi_ids=ids, status=status))
+        return tuple(files)
 
     async def _undo(self, claim: PreparedClaim) -> None:
         """Unprepare a claim; recorded as half done first, so that a crash repeats the work."""
@@ -243,11 +243,11 @@ class PreparedClaims:
     def _dated(self, status: DeviceStatus, before: DeviceStatus | None = None) -> DeviceStatus:
         """Return the status with the time at which each condition changed last."""
         old = before.conditions if before else ()
-        known = {(condition.type, condition.status): condition for condition in old}
+        previous = {(condition.type, condition.status): condition for condition in old}
         now = gotime.write(self._now())
         conditions = []
         for condition in status.conditions:
-            same = known.get((condition.type, condition.status))
+            same = previous.get((condition.type, condition.status))
             since = condition.last_transition_time or (same.last_transition_time if same else now)
             conditions.append(msgspec.structs.replace(condition, last_transition_time=since))
         return msgspec.structs.replace(status, conditions=tuple(conditions))

@@ -124,37 +124,37 @@ class Publisher:
         elif not self._is_ours(change.new):
             self.refresh(change.new.pool_id)
 
-    def _is_ours(self, found: _Summary) -> bool:
-        written = self._written.get(found.metadata.name)
-        return written is not None and written.object_generation == found.metadata.generation
+    def _is_ours(self, summary: _Summary) -> bool:
+        written = self._written.get(summary.metadata.name)
+        return written is not None and written.object_generation == summary.metadata.generation
 
     async def _reconcile(self, pool_id: PoolId) -> None:
         if self._is_paused():
             return
-        found = self._slices.find(_BY_POOL, pool_id)
-        existing = {summary.metadata.name: summary for summary in found}
+        published = self._slices.find(_BY_POOL, pool_id)
+        existing = {summary.metadata.name: summary for summary in published}
         offer = self._describe(pool_id)
         slices = pool_layout.lay_out(offer.pool, 0, offer.owner) if offer else ()
-        wanted = {one.metadata.name: one for one in slices}
+        desired = {one.metadata.name: one for one in slices}
         marks = {name: await self._mark_of(summary) for name, summary in existing.items()}
-        generation = _generation(existing.values(), marks, wanted)
+        generation = _generation(existing.values(), marks, desired)
         # A slice that exists though the cache does not show it yet is an error here: the pool is
         # looked at again, because those written before it may have got a newer generation.
-        for name, one in wanted.items():
-            made = _with_generation(one, generation)
+        for name, one in desired.items():
+            resource_slice = _with_generation(one, generation)
             current = existing.get(name)
             if current is None:
-                await self._create(made)
-            elif marks[name] != _mark(one.spec) or current.spec.pool != made.spec.pool:
-                await self._replace(made)
-        for name in existing.keys() - wanted.keys():
+                await self._create(resource_slice)
+            elif marks[name] != _mark(one.spec) or current.spec.pool != resource_slice.spec.pool:
+                await self._replace(resource_slice)
+        for name in existing.keys() - desired.keys():
             with contextlib.suppress(errors.NotFound):
                 await self._client.delete(kinds.RESOURCE_SLICE, name)
 
-    async def _mark_of(self, found: _Summary) -> _Mark | None:
+    async def _mark_of(self, summary: _Summary) -> _Mark | None:
         """Return the mark of a slice: cached for its revision, else read from the server."""
-        name = found.metadata.name
-        if self._is_ours(found):
+        name = summary.metadata.name
+        if self._is_ours(summary):
             return self._written[name].mark
         try:
             document = await self._client.get(kinds.RESOURCE_SLICE, name)
@@ -169,16 +169,16 @@ class Publisher:
         if self._labels:
             body["metadata"]["labels"] = self._labels
         client = self._client.managed_by(one.spec.driver)
-        made = await client.create(kinds.RESOURCE_SLICE, body)
-        self._remember(made, one.spec)
+        created = await client.create(kinds.RESOURCE_SLICE, body)
+        self._remember(created, one.spec)
 
     async def _replace(self, one: ResourceSlice) -> None:
         """Replace the spec and keep the metadata that other clients wrote."""
         body = await self._client.get(kinds.RESOURCE_SLICE, one.metadata.name)
         body["spec"] = _body(one)["spec"]
         client = self._client.managed_by(one.spec.driver)
-        made = await client.replace(kinds.RESOURCE_SLICE, body)
-        self._remember(made, one.spec)
+        replaced = await client.replace(kinds.RESOURCE_SLICE, body)
+        self._remember(replaced, one.spec)
 
     def _remember(self, document: JsonObject, spec: ResourceSliceSpec | None = None) -> None:
         """Cache the mark of what was sent: a server may leave out fields that it does not know."""
@@ -190,15 +190,15 @@ class Publisher:
 def _generation(
     existing: Iterable[_Summary],
     marks: Mapping[str, _Mark | None],
-    wanted: Mapping[str, ResourceSlice],
+    desired: Mapping[str, ResourceSlice],
 ) -> int:
     current = max((summary.spec.pool.generation for summary in existing), default=0)
     if not current:
         return 1
-    if len(marks) == len(wanted) == 1 and marks.keys() == wanted.keys():
+    if len(marks) == len(desired) == 1 and marks.keys() == desired.keys():
         return current
     before = {name: mark.arrangement if mark else None for name, mark in marks.items()}
-    after = {name: _mark(one.spec).arrangement for name, one in wanted.items()}
+    after = {name: _mark(one.spec).arrangement for name, one in desired.items()}
     return current if before == after else current + 1
 
 

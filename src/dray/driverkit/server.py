@@ -118,27 +118,27 @@ class PluginServer:
         async def prepare(request: Any, _context: Any) -> Any:
             response = messages.NodePrepareResourcesResponse()
             for claim in request.claims:
-                answer = response.claims[claim.uid]
-                devices, answer.error = await self._outcome("prepare", self._prepare(claim))
-                answer.devices.extend(_device(messages, device) for device in devices or ())
+                claim_response = response.claims[claim.uid]
+                devices, claim_response.error = await self._outcome("prepare", self._prepare(claim))
+                claim_response.devices.extend(_device(messages, device) for device in devices or ())
             return response
 
         async def unprepare(request: Any, _context: Any) -> Any:
             response = messages.NodeUnprepareResourcesResponse()
             for claim in request.claims:
-                answer = response.claims[claim.uid]
+                claim_response = response.claims[claim.uid]
                 work = self.claims.unprepare(claim.uid)
-                _, answer.error = await self._outcome("unprepare", work)
+                _, claim_response.error = await self._outcome("unprepare", work)
             return response
 
         return {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare}
 
-    async def _prepare(self, asked: Any) -> Sequence[PreparedDevice]:
+    async def _prepare(self, request: Any) -> Sequence[PreparedDevice]:
         """Read the claim from the API server; the node agent sends only its name."""
-        document = await self.client.get(kinds.RESOURCE_CLAIM, asked.name, asked.namespace)
+        document = await self.client.get(kinds.RESOURCE_CLAIM, request.name, request.namespace)
         claim = msgspec.convert(canonical.prune_nulls(document), ResourceClaim)
-        if claim.metadata.uid != asked.uid:
-            raise PrepareError(f"claim {asked.namespace}/{asked.name} was replaced by another")
+        if claim.metadata.uid != request.uid:
+            raise PrepareError(f"claim {request.namespace}/{request.name} was replaced by another")
         devices = await self.claims.prepare(claim)
         self.prepared(claim.metadata.uid)
         return devices
@@ -170,15 +170,15 @@ _HEALTH = (services.HEALTH_V1, services.HEALTH_V1ALPHA1)
 
 
 def _device(messages: Any, device: PreparedDevice) -> Any:
-    made = messages.Device(
+    message = messages.Device(
         request_names=device.requests,
         pool_name=device.pool,
         device_name=device.device,
         cdi_device_ids=device.cdi_ids,
     )
     if device.share_id is not None and "share_id" in messages.Device.DESCRIPTOR.fields_by_name:
-        made.share_id = device.share_id
-    return made
+        message.share_id = device.share_id
+    return message
 
 
 def _health(messages: Any, pool: str, device: DeviceHealth, now: int) -> Any:

@@ -25,7 +25,7 @@ from dray.node.devices import pod_resources_api
 from dray.node.devices.drivers import DriverError, Drivers
 from dray.node.devices.health import DeviceHealthMonitor
 from dray.node.devices.pod_resources_api import Holder
-from dray.node.devices.preparation import HeldClaim, Preparation
+from dray.node.devices.preparation import ClaimRecord, Preparation
 from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.context import NodeContext, RuntimeConfig
 from dray.node.pods.worker import PodWorker
@@ -95,9 +95,9 @@ class Agent:
             )
 
     @property
-    def prepared_claims(self) -> Collection[HeldClaim]:
+    def prepared_claims(self) -> Collection[ClaimRecord]:
         """The claims that are prepared on this node, or about to be."""
-        return self._context.preparation.held
+        return self._context.preparation.records
 
     @property
     def is_ready(self) -> bool:

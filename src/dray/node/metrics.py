@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from dray import telemetry
-from dray.node.devices.preparation import HeldClaim
+from dray.node.devices.preparation import ClaimRecord
 
 ANY_DRIVER = "<any>"
 """As pkg/kubelet/cm/dra, claimsInUse: the claims of all drivers together."""
@@ -19,7 +19,7 @@ def register(
     *,
     pods: Callable[[], int],
     drivers: Callable[[], Iterable[str]],
-    claims: Callable[[], Collection[HeldClaim]],
+    claims: Callable[[], Collection[ClaimRecord]],
 ) -> None:
     """Register gauges, which are computed when the metrics are read."""
     registry.register(
@@ -41,7 +41,7 @@ def register(
     )
 
 
-def _claims_in_use(claims: Collection[HeldClaim]) -> Values:
+def _claims_in_use(claims: Collection[ClaimRecord]) -> Values:
     counts = Counter(driver for claim in claims for driver in claim.drivers)
     yield (ANY_DRIVER,), len(claims)
     for driver, count in counts.items():

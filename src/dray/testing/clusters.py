@@ -27,8 +27,8 @@ from dray.api import features, http_messages, kinds
 from dray.api.http_messages import Request, Response, User
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.apiserver.https_server import ServerLimits
 from dray.apiserver.server import Settings
+from dray.apiserver.serving.limits import ServerLimits
 from dray.client import kubeconfig
 from dray.client.api_client import Client, InProcessTransport, ObjectSelection
 from dray.cluster import assembly

@@ -18,13 +18,13 @@ from dray.api.types.pods import Pod
 from dray.client.api_client import Client
 
 if TYPE_CHECKING:
-    from dray.node.devices.preparation import HeldClaim
+    from dray.node.devices.preparation import ClaimRecord
 
 T = TypeVar("T")
 
 
 async def violations(
-    client: Client, gates: Features = features.DEFAULT, prepared: Iterable[HeldClaim] = ()
+    client: Client, gates: Features = features.DEFAULT, prepared: Iterable[ClaimRecord] = ()
 ) -> list[str]:
     """Return every violation in the state that the API shows now.
 
@@ -73,7 +73,7 @@ def _reserved_for_nobody(claims: Iterable[ResourceClaim], alive: set[str]) -> li
     ]
 
 
-def _prepared_for_nobody(prepared: Iterable[HeldClaim], alive: set[str]) -> list[str]:
+def _prepared_for_nobody(prepared: Iterable[ClaimRecord], alive: set[str]) -> list[str]:
     """Find claims that are prepared on a node for pods that are gone or have ended."""
     return [
         f"{claim.namespace}/{claim.name} is prepared for pod {uid}, which is gone"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 
+from dray.api.formats import remembered
 from dray.validation import fields
 
 _IPV4_BITS = 32
 _IPV6_BITS = 128
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered.for_short_texts(1024)
 def parse(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Parse an address; IPv4 may be written as IPv6 (::ffff:10.0.0.1)."""
     if "%" in text:

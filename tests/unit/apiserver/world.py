@@ -19,6 +19,7 @@ from dray.apiserver import app as application
 from dray.apiserver import bootstrap, composition, server
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.bound_objects import BoundObjects
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.node_agents import NodeAgents
@@ -66,7 +67,7 @@ class World:
         self.published = PublishedSlices()
         self.signer = TokenSigner(ec.generate_private_key(ec.SECP256R1()))
         self.authenticator = Authenticator(
-            self.signer, lambda *_account: True, lambda: datetime.datetime.now().timestamp()
+            self.signer, BoundObjects(self.store), lambda: datetime.datetime.now().timestamp()
         )
         self._slices = self.published.follow(self.store)
         self.usage = DeviceUsage(self.store)
@@ -86,7 +87,13 @@ class World:
         self.chain = composition.build_admission_chain(around)
         hooks = composition.body_hooks(gates)
         self.writer = Writer(
-            self.store, gates, self.chain, server.new_uid, around.new_suffix, hooks
+            self.store,
+            gates,
+            self.chain,
+            self.authorizer.refusal,
+            server.new_uid,
+            around.new_suffix,
+            hooks,
         )
         self.app = self._application()
 

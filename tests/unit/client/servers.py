@@ -21,7 +21,15 @@ def open_to_all(store: Store) -> App:
         store=store,
         discovery=Discovery(),
         authorize=lambda _user, _attributes: None,
-        writer=Writer(store, gates, chain, server.new_uid, server.new_suffix, hooks),
+        writer=Writer(
+            store,
+            gates,
+            chain,
+            lambda _user, _attributes: None,
+            server.new_uid,
+            server.new_suffix,
+            hooks,
+        ),
         deleter=Deleter(store, chain),
         metrics=Metrics(telemetry.Registry()),
     )

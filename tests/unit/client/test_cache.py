@@ -368,6 +368,19 @@ async def test_it_backs_off_from_a_server_that_fails(here: Fixture) -> None:
     assert here.api.times[1] - here.api.times[0] == pytest.approx(RETRY_SECONDS)
 
 
+@with_cache("a")
+async def test_it_backs_off_from_a_server_that_expires_every_revision(here: Fixture) -> None:
+    here.api.times.clear()
+    here.api.failures = [expired() for _ in range(10)]
+    here.api.disconnect()
+    await asyncio.sleep(120)
+    waits = [b - a for a, b in zip(here.api.times, here.api.times[1:], strict=False)]
+    backoffs = [min(RETRY_SECONDS * 2**count, MAX_RETRY_SECONDS) for count in range(9)]
+    assert waits == pytest.approx([0, *backoffs, 0]), "the first expiry is answered at once"
+    assert here.api.lists == 2
+    assert here.names == {"a"}
+
+
 def test_it_waits_for_a_server_that_is_not_there_yet(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         here = Fixture()

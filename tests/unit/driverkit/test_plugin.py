@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from dray import devicemetadata, driverkit
 from dray.api import features
 from dray.api.types.dra import Device, NetworkDeviceData
 from dray.api.types.meta import JsonObject, ObjectMeta
+from dray.clock import utc_now
 from dray.driverkit import cdi
 from dray.driverkit.driver import DeviceHealth, DeviceStatus, Health, condition
 from dray.driverkit.plugin import Directories, Plugin
@@ -223,6 +225,55 @@ def test_health_is_told_and_an_unhealthy_device_is_tainted(service: Service) -> 
             return taints[0] is None and bool(taints[1]) and taints[1][0]["effect"] == "NoExecute"
 
         await kubelet.here.until(tainted)
+
+    with_driver(test)
+
+
+def test_a_taint_keeps_its_time_when_the_driver_is_restarted() -> None:
+    async def test(kubelet: Kubelet) -> None:
+        async def taints() -> list[JsonObject]:
+            (published,) = await kubelet.here.list("resourceslices")
+            return [
+                taint
+                for device in published["spec"]["devices"]
+                for taint in device.get("taints", ())
+            ]
+
+        async def is_tainted() -> bool:
+            return len(await taints()) == 1
+
+        async def is_clean() -> bool:
+            return not await taints()
+
+        kubelet.driver.broken = ("hello-1",)
+        kubelet.driver.changed()
+        await kubelet.here.until(is_tainted)
+        (before,) = await taints()
+        restarted = Fragile()
+        restarted.broken = ("hello-1",)
+        later = utc_now() + datetime.timedelta(hours=1)
+        plugin = Plugin(
+            restarted,
+            kubelet.here.client,
+            "n1",
+            directories=kubelet.directories,
+            instance="restarted",
+            now=lambda: later,
+        )
+        task = asyncio.ensure_future(plugin.run())
+        await kubelet.here.until_true(lambda: plugin.is_published)
+        assert await taints() == [before]
+        # The device recovers and fails again: that is a new taint.
+        restarted.broken = ()
+        restarted.changed()
+        await kubelet.here.until(is_clean)
+        restarted.broken = ("hello-1",)
+        restarted.changed()
+        await kubelet.here.until(is_tainted)
+        (after,) = await taints()
+        assert after["timeAdded"] > before["timeAdded"]
+        task.cancel()
+        await asyncio.wait({task})
 
     with_driver(test)
 

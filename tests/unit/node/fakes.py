@@ -164,6 +164,10 @@ class FakeRuntime:
     name, has_images, has_own_etc = "fake", True, True
     default_environment: Mapping[str, str] = {}
     caution = ""
+    uses_host_user_id = False
+
+    def host_ids(self, _pod_folder: str, _host_user_id: int | None) -> None:
+        """Containers have the ids of the agent."""
 
     def __init__(self) -> None:
         self.failures: list[Exception] = []

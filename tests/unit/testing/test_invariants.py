@@ -14,7 +14,7 @@ from dray.api import kinds
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.client.api_client import ListPage, WatchEvent
-from dray.node.devices.preparation import HeldClaim
+from dray.node.devices.preparation import ClaimRecord
 from dray.testing import invariants
 from dray.testing.revisions import RevisionChecker, RevisionWatch
 
@@ -44,11 +44,11 @@ def claim(*uids: str, **status: Any) -> JsonObject:
     }
 
 
-def prepared(*pods: str) -> HeldClaim:
-    return HeldClaim("ns", "c", "c", ("d",), pods)
+def prepared(*pods: str) -> ClaimRecord:
+    return ClaimRecord("ns", "c", "c", ("d",), pods)
 
 
-def violations(*on_nodes: HeldClaim, **objects: list[JsonObject]) -> list[str]:
+def violations(*on_nodes: ClaimRecord, **objects: list[JsonObject]) -> list[str]:
     client: Any = FakeClient(**objects)
     return asyncio.run(invariants.violations(client, prepared=on_nodes))
 

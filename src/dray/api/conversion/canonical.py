@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dray.api.formats import gotime, quantity
+from dray.api.formats import gotime, quantity, remembered
 from dray.api.schema import field_types
 from dray.api.schema.field_types import Omission, SchemaField, Type, WireForm
 
@@ -214,12 +214,12 @@ def _quantity_text(value: Any) -> str:
     return _canonical_quantity(value if isinstance(value, str) else json.dumps(value))
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered.for_short_texts(4096)
 def _canonical_quantity(text: str) -> str:
     return str(quantity.parse(text.strip()))
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered.for_short_texts(4096)
 def _time_text(value: str, layout: str) -> str | None:
     """Return the time in UTC; Go's zero time is written as null."""
     time = gotime.parse(value, layout)

@@ -16,7 +16,7 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from dray.api.formats import gojson, gotext, gotime, quantity
+from dray.api.formats import gojson, gotext, gotime, quantity, remembered
 from dray.api.schema import field_types
 from dray.api.schema.field_types import Type, WireForm
 
@@ -351,7 +351,7 @@ def _time_checker(layout: str) -> Checker:
     return check_time
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered.for_short_texts(4096)
 def _time_complaint(text: str, layout: str) -> str:
     try:
         gotime.parse(text, layout)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import json
+import math
+import re
 from typing import Any, NoReturn
 
 import msgspec
@@ -11,6 +13,13 @@ import msgspec
 _ESCAPED_BY_GO = tuple(
     (character.encode(), f"\\u{ord(character):04x}".encode()) for character in "<>&\u2028\u2029"
 )
+
+
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+"""An escape in a string of JSON; half of a surrogate pair alone is a `half`."""
 
 
 class JsonSyntaxError(ValueError):
@@ -54,8 +63,9 @@ def _decode_with_care(data: bytes, error: Exception | None = None) -> Any:
     It finds repeated keys, and accepts what Go does and msgspec does not: invalid UTF-8, halves of
     surrogate pairs. `error` is msgspec's.
     """
+    text = _without_half_pairs(data.decode("utf-8", "replace"))
     try:
-        return _decoder.decode(data.decode("utf-8", "replace"))
+        return _decoder.decode(text)
     except RecursionError:
         raise JsonSyntaxError("exceeded max depth") from None
     except ValueError as failure:
@@ -67,12 +77,28 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return plain if len(plain) == len(pairs) else ObjectWithDuplicateKeys(pairs)
 
 
+def _without_half_pairs(text: str) -> str:
+    """Replace halves of surrogate pairs, which no encoder of UTF-8 takes, as Go does."""
+    if "\\ud" not in text and "\\uD" not in text:
+        return text
+    return _ESCAPE.sub(lambda match: "\\ufffd" if match["half"] else match[0], text)
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"json: cannot unmarshal number {text[:64]} into Go value of type float64")
+    return value
+
+
 def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
 _encode = msgspec.json.Encoder().encode
-_decoder = json.JSONDecoder(object_pairs_hook=_object_of, parse_constant=_refuse_constant)
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_object_of, parse_constant=_refuse_constant, parse_float=_float
+)
 
 
 def escaped(json_text: bytes) -> bytes:

@@ -5,9 +5,10 @@ The grammar and the short names of Docker Hub are those of github.com/distributi
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import NamedTuple
+
+from dray.api.formats import remembered
 
 DEFAULT_DOMAIN = "docker.io"
 DEFAULT_TAG = "latest"
@@ -35,7 +36,7 @@ class ImageReference(NamedTuple):
     digest: str
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered.for_short_texts(1024)
 def parse(text: str) -> ImageReference | None:
     """Parse an image reference. Returns None if `text` is not one."""
     if _BARE_DIGEST.fullmatch(text):

@@ -5,12 +5,11 @@ Order and equality ignore build metadata. Messages are those of blang/semver, wh
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dray.api.formats import gotext
+from dray.api.formats import gotext, remembered
 
 PrereleasePart: TypeAlias = int | str
 
@@ -70,7 +69,7 @@ class Version:
         return text
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered.for_short_texts(4096)
 def _parse(text: str) -> Version:
     parts = text.split(".", 2)
     if len(parts) != 3:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ssl
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from dray.api import errors
 from dray.api.http_messages import User
-from dray.apiserver.access.service_account_tokens import DEFAULT_AUDIENCE, TokenRefused, TokenSigner
+from dray.apiserver.access.bound_objects import BoundObjects
+from dray.apiserver.access.revocation import Revocations
+from dray.apiserver.access.service_account_tokens import (
+    DEFAULT_AUDIENCE,
+    PrivateClaims,
+    TokenRefused,
+    TokenSigner,
+)
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = User("system:anonymous", frozenset({UNAUTHENTICATED}))
-
-AccountLookup = Callable[[str, str, str], bool]
-"""Takes namespace, name and uid; returns whether that service account exists."""
 
 
 class Authenticator:
@@ -23,60 +30,77 @@ class Authenticator:
     def __init__(
         self,
         signer: TokenSigner,
-        account_exists: AccountLookup,
+        objects: BoundObjects,
         now: Callable[[], float],
         static_tokens: Mapping[str, User] | None = None,
+        revoked: Revocations | None = None,
     ) -> None:
         self._signer = signer
-        self._account_exists = account_exists
+        self._objects = objects
         self._now = now
         self._static_tokens = dict(static_tokens or {})
+        self._revoked = revoked or Revocations()
 
-    def authenticate(self, authorization: str, certificate: Mapping[str, Any] | None) -> User:
+    async def authenticate(self, authorization: str, certificate: Mapping[str, Any] | None) -> User:
         """Return the user of an `Authorization` header or a verified client certificate."""
         scheme, _, credentials = authorization.partition(" ")
         if scheme.lower() == "bearer" and credentials:
-            return self.user_of_token(credentials.strip())
+            return await self.user_of_token(credentials.strip())
         if authorization:
             raise errors.unauthorized("Unauthorized")
         if certificate:
-            return user_of_certificate(certificate)
+            return self._user_of_certificate(certificate)
         return ANONYMOUS
 
-    def user_of_token(self, token: str) -> User:
+    async def user_of_token(self, token: str) -> User:
         user = self._static_tokens.get(token)
         if user is not None:
             return User(user.name, user.groups | {AUTHENTICATED}, user.uid, user.extra)
+        now = self._now()
         try:
-            claims = self._signer.read(token, self._now())
-        except TokenRefused as error:
+            claims = self._signer.read(token, now)
+            private = msgspec.convert(claims["kubernetes.io"], PrivateClaims)
+            audiences = msgspec.convert(claims["aud"], list[str])
+            issued = msgspec.convert(claims["iat"], float)
+        except (TokenRefused, KeyError, msgspec.ValidationError) as error:
             raise errors.unauthorized("Unauthorized") from error
-        return self._service_account(claims)
-
-    def _service_account(self, claims: Mapping[str, Any]) -> User:
-        private = claims["kubernetes.io"]
-        namespace, account = private["namespace"], private["serviceaccount"]
-        exists = self._account_exists(namespace, account["name"], account["uid"])
-        if not exists or DEFAULT_AUDIENCE not in claims["aud"]:
+        found = _service_account(private)
+        if (
+            DEFAULT_AUDIENCE not in audiences
+            or self._revoked.covers_user(found.name, issued)
+            or not await self._objects.exist(private, now)
+        ):
             raise errors.unauthorized("Unauthorized")
-        groups = {"system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED}
-        return User(
-            f"system:serviceaccount:{namespace}:{account['name']}",
-            frozenset(groups),
-            account["uid"],
-            tuple(_bound_to(private)),
-        )
+        return found
+
+    def _user_of_certificate(self, certificate: Mapping[str, Any]) -> User:
+        user = user_of_certificate(certificate)
+        if not self._revoked.is_empty:
+            issued = ssl.cert_time_to_seconds(certificate["notBefore"])
+            is_revoked = self._revoked.covers_serial(certificate["serialNumber"])
+            if is_revoked or self._revoked.covers_user(user.name, issued):
+                raise errors.unauthorized("Unauthorized")
+        return user
 
 
-def _bound_to(private: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
+def _service_account(private: PrivateClaims) -> User:
+    namespace, account = private.namespace, private.serviceaccount
+    groups = {"system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED}
+    return User(
+        f"system:serviceaccount:{namespace}:{account.name}",
+        frozenset(groups),
+        account.uid,
+        tuple(_bound_to(private)),
+    )
+
+
+def _bound_to(private: PrivateClaims) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Return the objects a token is bound to, as extra values with Kubernetes' keys."""
-    return [
-        (f"authentication.kubernetes.io/{kind}-{field}", (private[kind][field],))
-        for kind in ("pod", "node")
-        if kind in private
-        for field in ("name", "uid")
-        if field in private[kind]
-    ]
+    for kind, bound in (("pod", private.pod), ("node", private.node)):
+        if bound is not None:
+            yield f"authentication.kubernetes.io/{kind}-name", (bound.name,)
+            if bound.uid:
+                yield f"authentication.kubernetes.io/{kind}-uid", (bound.uid,)
 
 
 def user_of_certificate(certificate: Mapping[str, Any]) -> User:

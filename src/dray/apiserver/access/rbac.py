@@ -5,7 +5,7 @@ Decisions are cached until a role or a binding changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +16,10 @@ from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding, Role
 
 ALL = "*"
 MASTERS = "system:masters"
-MAX_CACHED = 20_000
+MAX_CACHED = 8192
+MAX_CACHED_RULES = 512
+MAX_CACHED_TEXT = 512
+"""A decision about a longer path or name is not kept: clients choose these texts."""
 
 
 class Attributes(msgspec.Struct, frozen=True):
@@ -97,17 +100,21 @@ class Policy:
         if allowed is None:
             rules = self.rules(user, attributes.namespace)
             allowed = any(permits(rule, attributes) for rule in rules)
-            if len(self._decisions) >= MAX_CACHED:
-                self._decisions.clear()
-            self._decisions[key] = allowed
+            if _length(attributes) <= MAX_CACHED_TEXT:
+                if len(self._decisions) >= MAX_CACHED:
+                    self._decisions.clear()
+                self._decisions[key] = allowed
         return allowed
 
     def rules(self, user: User, namespace: str) -> tuple[PolicyRule, ...]:
         """Return every rule for `user` in `namespace`, also cluster-wide ones."""
-        key = (user, namespace)
+        # A namespace without bindings, which may not even exist, has the rules of the cluster.
+        key = (user, namespace if self._bindings.get(namespace) else "")
         cached = self._rules.get(key)
         if cached is None:
-            cached = self._rules[key] = tuple(self._gather_rules(user, namespace))
+            if len(self._rules) >= MAX_CACHED_RULES:
+                self._rules.clear()
+            cached = self._rules[key] = tuple(self._gather_rules(*key))
         return cached
 
     def knows(self, reference: RoleRef, namespace: str) -> bool:
@@ -149,6 +156,18 @@ class Policy:
         self._rules.clear()
 
 
+def _length(attributes: Attributes) -> int:
+    return (
+        len(attributes.path)
+        + len(attributes.group)
+        + len(attributes.resource)
+        + len(attributes.subresource)
+        + len(attributes.namespace)
+        + len(attributes.name)
+        + len(attributes.verb)
+    )
+
+
 def permits(rule: PolicyRule, attributes: Attributes) -> bool:
     if not _has(rule.verbs, attributes.verb):
         return False
@@ -159,44 +178,6 @@ def permits(rule: PolicyRule, attributes: Attributes) -> bool:
         and _names_resource(rule.resources, attributes)
         and (not rule.resource_names or attributes.name in rule.resource_names)
     )
-
-
-def uncovered(owned: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return the subrules of `granted` that no rule in `owned` covers."""
-    rules = tuple(owned)
-    return [
-        subrule
-        for rule in granted
-        for subrule in _subrules(rule)
-        if not any(_covers(own, subrule) for own in rules)
-    ]
-
-
-def _subrules(rule: PolicyRule) -> Iterator[PolicyRule]:
-    """Split a rule into rules for one verb and one resource each (BreakdownRule)."""
-    for verb in rule.verbs:
-        for group in rule.api_groups:
-            for resource in rule.resources:
-                for name in rule.resource_names or ("",):
-                    yield PolicyRule(
-                        verbs=(verb,),
-                        api_groups=(group,),
-                        resources=(resource,),
-                        resource_names=(name,) if name else (),
-                    )
-        for path in rule.non_resource_urls:
-            yield PolicyRule(verbs=(verb,), non_resource_urls=(path,))
-
-
-def _covers(own: PolicyRule, subrule: PolicyRule) -> bool:
-    (verb,) = subrule.verbs
-    if subrule.non_resource_urls:
-        path = subrule.non_resource_urls[0]
-        matches = any(_matches_path(pattern, path) for pattern in own.non_resource_urls)
-        return matches and _has(own.verbs, verb)
-    resource, _, subresource = subrule.resources[0].partition("/")
-    name = "".join(subrule.resource_names)
-    return permits(own, Attributes(verb, subrule.api_groups[0], resource, subresource, name=name))
 
 
 def _has(values: tuple[str, ...], value: str) -> bool:

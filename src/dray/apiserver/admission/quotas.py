@@ -29,7 +29,7 @@ from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.storage.lookup import Found, Lookup, Reader
 from dray.store.store import Put, Store
 
-_PODS, _CLAIMS = kinds.POD, kinds.RESOURCE_CLAIM
+_PODS, _CLAIMS, _QUOTAS = kinds.POD, kinds.RESOURCE_CLAIM, kinds.RESOURCE_QUOTA
 
 _QUOTA_GVK = store_keys.storage_gvk(kinds.RESOURCE_QUOTA)
 _EXTENDED = well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION
@@ -72,7 +72,12 @@ class Quotas(AdmissionRule):
     ) -> admission_chain.CommitRequirements | None:
         if not _is_counted(admission):
             return None
-        quotas = await self._quotas.all(admission.namespace)
+        quotas = [
+            quota
+            for quota in await self._quotas.all(admission.namespace)
+            # A quota that counts quotas is not updated in the transaction that deletes it.
+            if not (admission.kind is _QUOTAS and quota.value.metadata.name == admission.name)
+        ]
         if not quotas:
             self._queues.pop(admission.namespace, None)
             return None

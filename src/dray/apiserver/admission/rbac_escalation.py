@@ -14,7 +14,7 @@ from dray.api.formats import gotext
 from dray.api.ids import GroupResource
 from dray.api.types.meta import JsonObject
 from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding
-from dray.apiserver.access import bootstrap_policy, rbac
+from dray.apiserver.access import bootstrap_policy, rule_coverage
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.rbac import ALL, MASTERS, Attributes
 from dray.apiserver.admission import admission_chain
@@ -89,7 +89,7 @@ class NoEscalation(AdmissionRule):
         self, admission: AdmissionRequest, granted: Iterable[PolicyRule]
     ) -> list[PolicyRule]:
         owned = self._authorizer.policy.rules(admission.user, admission.namespace)
-        return rbac.uncovered(owned, granted)
+        return rule_coverage.uncovered(owned, granted)
 
 
 def _is_only_collected(new: JsonObject, old: JsonObject | None) -> bool:

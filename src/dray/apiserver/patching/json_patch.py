@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 MAX_OPERATIONS = 10_000
+MAX_COPIED_BYTES = 3 * 2**20
+"""What all `copy` operations of a patch may add: each of them can double the document."""
+MAX_SHIFTED_ITEMS = 10_000_000
+"""Items that have to move for operations at the front of lists: one step each, some 10 ms."""
 
 
 class PatchFailed(Exception):
@@ -17,18 +22,53 @@ class PatchMalformed(Exception):
     """The patch is invalid; the text names the operation and the reason."""
 
 
+class PatchTooLarge(Exception):
+    """The patch has more operations than are allowed."""
+
+
+class _Work:
+    """What a patch has cost so far. Raises PatchFailed for one that costs too much."""
+
+    def __init__(self) -> None:
+        self._copied = 0
+        self._shifted = 0
+
+    def copy(self, value: Any) -> Any:
+        """Return a deep copy."""
+        encoded = msgspec.json.encode(value)
+        self._copied += len(encoded)
+        if self._copied > MAX_COPIED_BYTES:
+            raise PatchFailed(
+                "Unable to complete the copy, the accumulated size increase of copy is "
+                f"{self._copied}, exceeding the limit {MAX_COPIED_BYTES}"
+            )
+        return msgspec.json.decode(encoded)
+
+    def shift(self, items: int) -> None:
+        self._shifted += items
+        if self._shifted > MAX_SHIFTED_ITEMS:
+            raise PatchFailed(
+                f"the operations move more than {MAX_SHIFTED_ITEMS} items of lists: change the "
+                "ends of lists, or replace a list as a whole"
+            )
+
+
 def json_patch(document: Any, operations: Any) -> Any:
     """Return `document` after all operations. Raises PatchFailed or PatchMalformed."""
     if not isinstance(operations, list):
         raise PatchMalformed("a JSON patch is a list of operations")
     if len(operations) > MAX_OPERATIONS:
-        raise PatchMalformed(
+        raise PatchTooLarge(
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, "
             f"got {len(operations)}"
         )
-    result = copy.deepcopy(document)
-    for operation in operations:
-        result = _apply(result, operation)
+    result = msgspec.json.decode(msgspec.json.encode(document))
+    work = _Work()
+    try:
+        for operation in operations:
+            result = _apply(result, operation, work)
+    except RecursionError as error:
+        raise PatchFailed("the patched document is nested too deep") from error
     return result
 
 
@@ -45,7 +85,7 @@ def merge_patch(document: Any, patch: Any) -> Any:
     return result
 
 
-def _apply(document: Any, operation: Any) -> Any:
+def _apply(document: Any, operation: Any, work: _Work) -> Any:
     if not isinstance(operation, dict):
         raise PatchMalformed("an operation of a JSON patch is an object")
     apply = _OPERATIONS.get(str(operation.get("op")))
@@ -53,39 +93,41 @@ def _apply(document: Any, operation: Any) -> Any:
         raise PatchFailed(f"Unexpected kind: {operation.get('op') or 'unknown'}")
     if not isinstance(operation.get("path"), str):
         raise PatchFailed(f"operation {operation['op']} has no path")
-    return apply(document, operation)
+    return apply(document, operation, work)
 
 
-def _add(document: Any, operation: dict[str, Any]) -> Any:
-    return _put(document, operation["path"], _value(operation), "add")
+def _add(document: Any, operation: dict[str, Any], work: _Work) -> Any:
+    return _put(document, operation["path"], _value(operation), "add", work)
 
 
-def _replace(document: Any, operation: dict[str, Any]) -> Any:
+def _replace(document: Any, operation: dict[str, Any], work: _Work) -> Any:
     path = operation["path"]
     _get(document, path, "replace")
-    return _put(document, path, _value(operation), "replace")
+    return _put(document, path, _value(operation), "replace", work)
 
 
-def _remove(document: Any, operation: dict[str, Any]) -> Any:
+def _remove(document: Any, operation: dict[str, Any], work: _Work) -> Any:
     path = operation["path"]
     _get(document, path, "remove")
     parent, key = _parent(document, path, "remove")
+    if isinstance(parent, list):
+        work.shift(len(parent) - key)
     del parent[key]
     return document
 
 
-def _move(document: Any, operation: dict[str, Any]) -> Any:
+def _move(document: Any, operation: dict[str, Any], work: _Work) -> Any:
     value = _get(document, _from(operation), "move")
-    document = _remove(document, {"path": operation["from"]})
-    return _put(document, operation["path"], value, "move")
+    document = _remove(document, {"path": operation["from"]}, work)
+    return _put(document, operation["path"], value, "move", work)
 
 
-def _copy(document: Any, operation: dict[str, Any]) -> Any:
-    value = copy.deepcopy(_get(document, _from(operation), "copy"))
-    return _put(document, operation["path"], value, "copy")
+def _copy(document: Any, operation: dict[str, Any], work: _Work) -> Any:
+    value = work.copy(_get(document, _from(operation), "copy"))
+    return _put(document, operation["path"], value, "copy", work)
 
 
-def _test(document: Any, operation: dict[str, Any]) -> Any:
+def _test(document: Any, operation: dict[str, Any], _work: _Work) -> Any:
     path = operation["path"]
     try:
         value = _get(document, path, "test")
@@ -96,7 +138,7 @@ def _test(document: Any, operation: dict[str, Any]) -> Any:
     return document
 
 
-_OPERATIONS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+_OPERATIONS: dict[str, Callable[[Any, dict[str, Any], _Work], Any]] = {
     "add": _add,
     "replace": _replace,
     "remove": _remove,
@@ -169,11 +211,12 @@ def _parent(document: Any, path: str, operation: str) -> tuple[Any, Any]:
 _INSERTING = frozenset({"add", "move", "copy"})
 
 
-def _put(document: Any, path: str, value: Any, operation: str) -> Any:
+def _put(document: Any, path: str, value: Any, operation: str, work: _Work) -> Any:
     if not path:
         return value
     parent, key = _parent(document, path, operation)
     if isinstance(parent, list) and operation in _INSERTING:
+        work.shift(len(parent) - key)
         parent.insert(key, value)
     else:
         parent[key] = value

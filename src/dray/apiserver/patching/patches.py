@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import yaml
 
 from dray.api import errors, http_messages
+from dray.api.conversion import decoding
 from dray.api.formats import gotext
 from dray.api.ids import GroupKind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.patching import json_patch, server_side_apply, strategic_merge
-from dray.apiserver.request import bodies
+from dray.apiserver.request import bodies, write_options
 from dray.apiserver.request.bodies import BodyHooks
 from dray.apiserver.request.call import Call
 from dray.apiserver.request.write_options import WriteOptions
@@ -50,7 +50,7 @@ def parse(
     hooks: BodyHooks = bodies.NO_HOOKS,
 ) -> Patch:
     if media_type == http_messages.APPLY_PATCH:
-        applied = _applied(call, options)
+        applied = _applied(call, options, warnings)
         hooks.transform(applied)
         return Patch(lambda live: _apply(call, live, applied, options), owns_fields=True)
     content = _json(call)
@@ -66,6 +66,9 @@ def parse(
 
     def patched(document: JsonObject | None) -> JsonObject:
         result = _attempt(change, document, content)
+        if media_type == http_messages.JSON_PATCH:
+            # Operations can nest what they find: the result may be deeper than the patch.
+            bodies.refuse_deep(result)
         type_meta = {"kind": call.gvk.kind, "apiVersion": call.gvk.api_version}
         if (
             media_type != http_messages.STRATEGIC_MERGE_PATCH
@@ -96,7 +99,7 @@ def parse(
 def _json(call: Call) -> Any:
     try:
         patch = msgspec.json.decode(call.request.body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise errors.bad_request(f"error decoding patch: {error}") from error
     bodies.refuse_deep_json(patch, call.request.body)
     return patch
@@ -134,6 +137,8 @@ def _attempt(
         result = change(document, patch)
     except json_patch.PatchMalformed as error:
         raise errors.bad_request(str(error)) from error
+    except json_patch.PatchTooLarge as error:
+        raise errors.request_entity_too_large(str(error)) from error
     except json_patch.PatchFailed as error:
         raise errors.Invalid(
             f"the server rejected our request due to an error in our request: {error}",
@@ -144,16 +149,30 @@ def _attempt(
     return result
 
 
-def _applied(call: Call, options: WriteOptions) -> JsonObject:
+def _applied(call: Call, options: WriteOptions, warnings: list[str]) -> JsonObject:
     """Return the applied configuration, from YAML or JSON."""
     try:
-        document = yaml.load(call.request.body, Loader=yaml.CSafeLoader)
-    except yaml.YAMLError as error:
+        document = bodies.yaml_or_json(call.request.body)
+    except ValueError as error:
         raise errors.bad_request(f"error decoding YAML: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("metadata", {}), dict):
         raise errors.bad_request("the applied configuration is not an object")
-    bodies.refuse_deep(document, len(call.request.body))
+    bodies.refuse_deep_json(document, call.request.body)
+    _report_repeated(call, document, options, warnings)
     return document
+
+
+def _report_repeated(
+    call: Call, document: JsonObject, options: WriteOptions, warnings: list[str]
+) -> None:
+    """Raise 400 for repeated fields, or warn of them, as `fieldValidation` says."""
+    if options.field_validation == write_options.IGNORE:
+        return
+    problems = decoding.check(call.gvk.schema_type, document)
+    repeated = decoding.strict_messages([each for each in problems if each.kind == "repeated"])
+    if repeated and options.field_validation == write_options.STRICT:
+        raise errors.bad_request(f"error strict decoding YAML: {', '.join(repeated)}")
+    warnings.extend(repeated)
 
 
 def _apply(

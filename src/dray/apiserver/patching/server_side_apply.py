@@ -97,7 +97,8 @@ def _check_fields(applied: JsonObject, gvk: GroupVersionKind) -> None:
                 f".{problem.path}: field not declared in schema",
                 reason="",
             )
-    refusal = decoding.refusal(problems)
+    # Repeated fields are reported where the configuration is read.
+    refusal = decoding.refusal([each for each in problems if each.kind != "repeated"])
     if refusal:
         raise bodies.wrong_fields(gvk, refusal)
 

@@ -12,6 +12,7 @@ import msgspec
 from dray.api.http_messages import Request
 
 VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch"}
+METHODS = frozenset({*VERBS, "DELETE"})
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 

@@ -83,7 +83,7 @@ class Reviews:
         token, audiences = spec.get("token"), spec.get("audiences") or [DEFAULT_AUDIENCE]
         if not token:
             raise errors.bad_request("token is required for TokenReview in authentication")
-        review["status"] = self._status_of(token, audiences)
+        review["status"] = await self._status_of(token, audiences)
         return _respond(call, review)
 
     def _answer_access(self, call: Call, review: JsonObject, user: User) -> Response:
@@ -94,11 +94,11 @@ class Reviews:
         managed_fields.track(call, None, review, write_options.parse(call.request, "CreateOptions"))
         return _respond(call, {**review, "status": status})
 
-    def _status_of(self, token: str, audiences: list[str]) -> JsonObject:
+    async def _status_of(self, token: str, audiences: list[str]) -> JsonObject:
         if DEFAULT_AUDIENCE not in audiences:
             return {"authenticated": False, "error": "the token is not for any of these audiences"}
         try:
-            user = self.authenticator.user_of_token(token)
+            user = await self.authenticator.user_of_token(token)
         except errors.Unauthorized:
             return {"authenticated": False, "error": "invalid bearer token"}
         info = _user_info(user)

@@ -14,9 +14,11 @@ from dray.api import errors, remote_command
 from dray.api.http_messages import Request, Response
 from dray.api.ids import GroupKind
 from dray.api.types.meta import JsonObject
+from dray.apiserver.access.rbac import Attributes, Authorize
 from dray.apiserver.node_agents import NodeAgents
 from dray.apiserver.request import validation
 from dray.apiserver.request.call import Call
+from dray.apiserver.storage import store_keys
 from dray.apiserver.verbs import reads
 from dray.store.store import Store
 from dray.validation import fields
@@ -38,6 +40,7 @@ class ContainerLocation(NamedTuple):
 class PodAccess:
     store: Store
     agents: NodeAgents
+    authorize: Authorize
 
     async def log(self, call: Call) -> Response:
         options_kind = GroupKind("", "PodLogOptions")
@@ -49,13 +52,23 @@ class PodAccess:
         return await self.agents.log(place.node, path, tuple(_log_query(call.request)))
 
     async def connect(self, call: Call) -> Response:
-        """Handle exec and attach."""
+        """Handle exec and attach. A WebSocket opens with GET, but needs `create` as well."""
+        self._check_may_create(call)
         place = await self._place(call)
         if not place.node:
             raise errors.bad_request(f"pod {call.info.name} does not have a host assigned")
         what, protocols = call.info.subresource, _protocols(call.request)
         query = tuple(_stream_query(call.request))
         return await self.agents.connect(place.node, _path(what, call, place), query, protocols)
+
+    def _check_may_create(self, call: Call) -> None:
+        info = call.info
+        attributes = Attributes(
+            "create", info.group, info.resource, info.subresource, info.namespace, info.name
+        )
+        refusal = self.authorize(call.user, attributes)
+        if refusal is not None:
+            raise errors.forbidden(store_keys.group_resource(call.kind), info.name, refusal)
 
     async def _place(self, call: Call) -> ContainerLocation:
         pod = (await reads.stored_object(call, self.store)).document

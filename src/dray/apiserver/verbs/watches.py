@@ -33,6 +33,7 @@ INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT_SECONDS = 2700.0
 CACHED_LINES = 4096
+CACHED_BYTES = 16 * 2**20
 
 
 class WatchOptions(NamedTuple):
@@ -61,16 +62,19 @@ class EventLineCache:
 
     def __init__(self) -> None:
         self._lines: OrderedDict[tuple[str, int, str, GroupVersionKind], bytes] = OrderedDict()
+        self._bytes = 0
 
     def line(self, change: WatchedEvent, gvk: GroupVersionKind) -> bytes:
         key = (change.type, change.entry.revision, change.entry.key, gvk)
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = event_line(change.type, _object_bytes(change.entry, gvk))
-            if len(self._lines) > CACHED_LINES:
+            self._bytes += len(line)
+            while len(self._lines) > CACHED_LINES or self._bytes > CACHED_BYTES:
                 # The oldest and not the least recently used: watchers read events in order, and all
                 # at about the same time, so that an old line is hardly needed again.
-                self._lines.popitem(last=False)
+                _key, oldest = self._lines.popitem(last=False)
+                self._bytes -= len(oldest)
         return line
 
 

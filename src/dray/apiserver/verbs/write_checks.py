@@ -9,8 +9,20 @@ from dray.api.formats import gotext
 from dray.api.ids import GroupKind, GroupResource
 from dray.api.strategies import kind_strategies
 from dray.api.types.meta import JsonObject
+from dray.apiserver.access.rbac import Attributes, Authorize
 from dray.apiserver.request.call import Call
 from dray.apiserver.storage import store_keys
+
+
+def check_may_create(call: Call, authorize: Authorize) -> None:
+    """Raise Forbidden (403) unless the user of an update or apply may also create the object."""
+    info = call.info
+    attributes = Attributes(
+        "create", info.group, info.resource, namespace=info.namespace, name=info.name
+    )
+    refusal = authorize(call.user, attributes)
+    if refusal is not None:
+        raise errors.forbidden(store_keys.group_resource(call.kind), info.name, refusal)
 
 
 def check_namespace(call: Call, document: JsonObject) -> None:

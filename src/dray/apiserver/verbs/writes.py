@@ -20,6 +20,7 @@ from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.semantics import deletion
 from dray.api.strategies import kind_strategies
 from dray.api.types.meta import JsonObject
+from dray.apiserver.access.rbac import Authorize
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionChain, AdmissionRequest
 from dray.apiserver.patching import managed_fields, patches
@@ -68,6 +69,7 @@ class Writer:
     store: Store
     features: Features
     chain: AdmissionChain
+    authorize: Authorize
     new_uid: Callable[[], str]
     new_suffix: Callable[[], str]
     body_hooks: Mapping[tuple[str, str], BodyHooks] = field(default_factory=dict)
@@ -210,6 +212,7 @@ class Writer:
         except errors.NotFound:
             if call.info.subresource or not kind_strategies.of(call.kind).creates_on_update:
                 raise
+            write_checks.check_may_create(call, self.authorize)
             document["metadata"].pop("resourceVersion", None)
             defaults.fill(document, gotime.write(call.now))
             written = await self.create_document(write, document)
@@ -235,6 +238,7 @@ class Writer:
         except errors.NotFound:
             if media_type != http_messages.APPLY_PATCH or call.info.subresource:
                 raise
+            write_checks.check_may_create(call, self.authorize)
             applied = patch(None)
             warnings += hooks.creation_warnings(applied)
             written = await self.create_document(write, self.to_storage(call, applied))

@@ -12,6 +12,7 @@ import click
 import msgspec
 import yaml
 
+from dray.api.formats import bounded_yaml
 from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import WrongUsage
 
@@ -105,17 +106,17 @@ def documents(source: str, text: str) -> Iterator[JsonObject]:
         for document in _parsed(text):
             if document is not None:
                 yield from _objects(source, document)
-    except yaml.YAMLError as error:
-        raise WrongUsage(f"{source}: is not YAML: {_one_line(error)}") from error
+    except bounded_yaml.YamlError as error:
+        problem = f"line {error.line}: {error.problem}"
+        raise WrongUsage(f"{source}: is not YAML: {problem}") from error
 
 
 def _parsed(text: str) -> Iterable[Any]:
     """Parse a text. JSON is also YAML, but the JSON decoder is a hundred times faster."""
     if text.lstrip().startswith("{"):
-        with contextlib.suppress(msgspec.DecodeError):
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
             return [msgspec.json.decode(text)]
-    documents: Iterable[Any] = yaml.load_all(text, Loader=Loader)
-    return documents
+    return bounded_yaml.load_all(text, bounded_yaml.FILE)
 
 
 def _objects(source: str, document: Any) -> Iterator[JsonObject]:
@@ -135,9 +136,3 @@ def _as_item(parent: JsonObject, item: Any) -> Any:
     if not isinstance(item, dict) or not kind:
         return item
     return {"apiVersion": parent.get("apiVersion"), "kind": kind, **item}
-
-
-def _one_line(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error)
-    return f"line {mark.line + 1}: {problem}" if mark else " ".join(str(problem).split())

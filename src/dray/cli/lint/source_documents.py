@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from dray.api.formats import gojson
+from dray.api.formats import bounded_yaml, gojson
 from dray.api.types.meta import JsonObject
 from dray.cli.inputs.manifests import Loader
 from dray.cli.lint.findings import Finding, Severity
@@ -103,6 +103,11 @@ def _child(node: yaml.Node, step: str) -> tuple[yaml.Node, yaml.Node] | None:
 
 def documents(file: str, text: str) -> Iterator[Document]:
     """Yield the objects of a file; Lists become their items. Raises NotYaml."""
+    try:
+        # The composer below recurses, so that only what is known to be shallow reaches it.
+        bounded_yaml.check(text, bounded_yaml.FILE)
+    except bounded_yaml.YamlError as error:
+        raise NotYaml(error.line, error.problem) from error
     loader = Loader(text)
     try:
         while loader.check_node():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import yaml
 
 from dray.api import http_messages
+from dray.api.formats import bounded_yaml
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.output import formats
 from dray.cli.output.formats import OutputFormat
@@ -61,8 +61,8 @@ def _parse(text: str, file: str) -> Any:
     if bool(text) == bool(file):
         raise WrongUsage("give the patch with --patch or with --patch-file")
     try:
-        return yaml.safe_load(formats.file_text(file) if file else text)
-    except yaml.YAMLError as error:
+        return bounded_yaml.load(formats.file_text(file) if file else text, bounded_yaml.FILE)
+    except bounded_yaml.YamlError as error:
         raise WrongUsage(f"the patch is neither JSON nor YAML: {error}") from error
 
 

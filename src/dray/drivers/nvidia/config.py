@@ -100,10 +100,10 @@ def _validate_sharing(given: Any, kind: str, path: Path) -> Errors:
     if not isinstance(given, dict):
         yield fields.invalid(path, given, _OBJECT)
         return
-    known = ["strategy", "mpsConfig"]
+    allowed = ["strategy", "mpsConfig"]
     if kind == GPU_CONFIG:
-        known.insert(1, "timeSlicingConfig")
-    yield from _unknown(given, known, path)
+        allowed.insert(1, "timeSlicingConfig")
+    yield from _unknown(given, allowed, path)
     strategy = given.get("strategy")
     if strategy not in (TIME_SLICING, MPS):
         yield fields.not_supported(path.child("strategy"), str(strategy or ""), [TIME_SLICING, MPS])
@@ -112,7 +112,7 @@ def _validate_sharing(given: Any, kind: str, path: Path) -> Errors:
         ("mpsConfig", MPS, _validate_mps),
     ):
         config = given.get(name)
-        if config is None or name not in known:
+        if config is None or name not in allowed:
             continue
         if strategy != owner:
             yield fields.forbidden(path.child(name), f"may be set with strategy {owner} only")
@@ -153,18 +153,18 @@ def _validate_mps(given: dict[str, Any], path: Path) -> Errors:
 
 def _validate_limit(given: Any, path: Path) -> Errors:
     try:
-        found = _mebibytes(given)
+        mebibytes = _mebibytes(given)
     except ValueError:
         yield fields.invalid(path, given, "must be a quantity, as 10Gi")
     else:
-        if found < 1:
+        if mebibytes < 1:
             yield fields.invalid(path, given, "must be 1Mi or more")
 
 
-def _unknown(given: Mapping[str, Any], known: Sequence[str], path: Path) -> Iterator[Any]:
+def _unknown(given: Mapping[str, Any], allowed: Sequence[str], path: Path) -> Iterator[Any]:
     for name in given:
-        if name not in known:
-            yield fields.forbidden(path.child(name), f"is not one of {', '.join(known)}")
+        if name not in allowed:
+            yield fields.forbidden(path.child(name), f"is not one of {', '.join(allowed)}")
 
 
 def _mebibytes(given: Any) -> int:

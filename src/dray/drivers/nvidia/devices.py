@@ -131,8 +131,8 @@ def _attributes(gpu: Gpu, topology: HostTopology) -> Attributes:
         "nvlinks": gpu.nvlinks or None,
         **_domain(gpu, topology.node),
     }
-    known = {name: value for name, value in given.items() if value is not None}
-    return driverkit.device("", **known).attributes
+    present = {name: value for name, value in given.items() if value is not None}
+    return driverkit.device("", **present).attributes
 
 
 def _domain(gpu: Gpu, node: str) -> dict[str, str]:

@@ -104,12 +104,12 @@ class NvidiaDriver(Driver):
     def _prepare(self, allocated: Allocated) -> Prepared:
         part = self._inventory.parts[allocated.name]
         kind = config.GPU_CONFIG if isinstance(part, WholeGpu) else config.MIG_CONFIG
-        wanted = config.sharing(allocated.config, kind)
+        strategy = config.sharing(allocated.config, kind)
         if allocated.result.admin_access and not isinstance(part, ExistingPartition):
             # Whoever watches over GPUs must not change them.
             return _prepared(cdi_edits.of_gpu(self._host, part.gpu, allocated.name), part.gpu.uuid)
         uuid, edits = self._take(allocated, part)
-        shared = self._share(allocated, part, uuid, wanted)
+        shared = self._share(allocated, part, uuid, strategy)
         return _prepared(cdi.merge([edits, shared]), uuid, part.gpu.uuid)
 
     def _take(self, allocated: Allocated, part: Part) -> tuple[str, Edits]:
@@ -126,17 +126,17 @@ class NvidiaDriver(Driver):
         shown = Shown(number, compute.id, compute.uuid)
         return compute.uuid, cdi_edits.of_partition(self._host, gpu, shown, name)
 
-    def _share(self, allocated: Allocated, part: Part, uuid: str, wanted: Sharing) -> Edits:
+    def _share(self, allocated: Allocated, part: Part, uuid: str, strategy: Sharing) -> Edits:
         share = allocated.result.consumed_capacity.get(devices.MEMORY)
         limit = quantity.parse(share).value() // devices.MIB if share else None
-        if isinstance(wanted, Mps):
-            own = wanted.limit(uuid, _number(allocated))
+        if isinstance(strategy, Mps):
+            own = strategy.limit(uuid, _number(allocated))
             limit = own if limit is None else min(limit, own or limit)
         elif limit is not None:
             note = f"nothing keeps programs to their {share} of {uuid}: {ADVICE}"
             self.warn(allocated.claim, note)
         request = SharingRequest(
-            _key(allocated), part.gpu.uuid, uuid, wanted, limit, allocated.is_shared
+            _key(allocated), part.gpu.uuid, uuid, strategy, limit, allocated.is_shared
         )
         return self._sharing.arrange(request)
 
@@ -149,11 +149,11 @@ class NvidiaDriver(Driver):
         self._state.settle()
         with contextlib.suppress(HardwareError):
             self._inventory = self._machine.take_inventory(self._state)
-        found: dict[str, list[Report]] = {}
-        for report in self._watch.look(self._machine.gpus):
+        by_device: dict[str, list[Report]] = {}
+        for report in self._watch.check(self._machine.gpus):
             for name in self._devices_of(report):
-                found.setdefault(name, []).append(report)
-        return [health.combined(name, reports) for name, reports in found.items()]
+                by_device.setdefault(name, []).append(report)
+        return [health.combined(name, reports) for name, reports in by_device.items()]
 
     def _devices_of(self, report: Report) -> Iterator[str]:
         """Return the devices of a report: that of its instance, or all of the GPU."""

@@ -62,7 +62,7 @@ class HealthWatch:
         self._remembered: dict[tuple[str, int | None, str], _Remembered] = {}
         self._uncorrected: dict[str, int] = {}
 
-    def look(self, gpus: Collection[str]) -> list[Report]:
+    def check(self, gpus: Collection[str]) -> list[Report]:
         """Return the current reports of these GPUs. Blocks on the hardware."""
         self._note_faults(gpus)
         now = [report for gpu in gpus for report in self._conditions(gpu)]
@@ -97,10 +97,10 @@ class HealthWatch:
         elif condition.remap_pending:
             message = "a memory row is remapped at the next reset of the GPU"
             yield Report(gpu, message, "row-remap-pending", NO_SCHEDULE)
-        known = self._uncorrected.get(gpu, condition.uncorrected_errors)
+        previous = self._uncorrected.get(gpu, condition.uncorrected_errors)
         self._uncorrected[gpu] = condition.uncorrected_errors
-        if condition.uncorrected_errors > known:
-            count = condition.uncorrected_errors - known
+        if condition.uncorrected_errors > previous:
+            count = condition.uncorrected_errors - previous
             message = f"{count} uncorrected memory error{'s' if count > 1 else ''}"
             self._remember(Report(gpu, message, "ecc-uncorrected", NO_SCHEDULE))
 

@@ -96,10 +96,10 @@ class Host:
         return [self._capability_node(grant) for grant in grants]
 
     def _capability_node(self, grant: str) -> str:
-        found = _MINOR.search(self._read(grant))
-        if found is None:
+        match = _MINOR.search(self._read(grant))
+        if match is None:
             raise HardwareError(f"{grant} names no device")
-        number = int(found[1])
+        number = int(match[1])
         node = f"{CAPABILITIES_FOLDER}/nvidia-cap{number}"
         if not self.sees(node).exists():
             self._make_node(node, number)
@@ -133,24 +133,24 @@ class Host:
     @functools.cached_property
     def libraries(self) -> tuple[VendorFile, ...]:
         """Return the vendor's libraries under every name that programs open."""
-        found: dict[str, VendorFile] = {}
+        files: dict[str, VendorFile] = {}
         for folder in self._library_folders():
             for path in sorted(folder / entry.name for entry in self.sees(str(folder)).iterdir()):
                 stem, separator, _ = path.name.partition(".so.")
                 if separator and stem in LIBRARIES:
-                    found.setdefault(path.name, VendorFile(self._real(path), path.name))
-        return tuple(found.values())
+                    files.setdefault(path.name, VendorFile(self._real(path), path.name))
+        return tuple(files.values())
 
     @functools.cached_property
     def programs(self) -> tuple[VendorFile, ...]:
         folders = [PurePosixPath(folder) for folder in (*PROGRAM_FOLDERS, *VENDOR_PROGRAM_FOLDERS)]
-        found = {name: self._first(folder / name for folder in folders) for name in PROGRAMS}
-        return tuple(VendorFile(real, name) for name, real in found.items() if real is not None)
+        paths = {name: self._first(folder / name for folder in folders) for name in PROGRAMS}
+        return tuple(VendorFile(real, name) for name, real in paths.items() if real is not None)
 
     def library(self, name: str) -> Path | None:
         """Return the path of a library as this process sees it, or None where it is missing."""
-        found = (self.sees(str(file.real)) for file in self.libraries if file.name == name)
-        return next(found, None)
+        paths = (self.sees(str(file.real)) for file in self.libraries if file.name == name)
+        return next(paths, None)
 
     def program(self, name: str) -> PurePosixPath | None:
         return next((file.real for file in self.programs if file.name == name), None)
@@ -166,8 +166,8 @@ class Host:
         return current
 
     def _library_folders(self) -> Iterator[PurePosixPath]:
-        known = (*DEFAULT_LIBRARY_FOLDERS, *VENDOR_LIBRARY_FOLDERS)
-        folders = dict.fromkeys([*map(PurePosixPath, known), *self._cached_folders()])
+        standard = (*DEFAULT_LIBRARY_FOLDERS, *VENDOR_LIBRARY_FOLDERS)
+        folders = dict.fromkeys([*map(PurePosixPath, standard), *self._cached_folders()])
         seen = set()
         for folder in folders:
             real = self.sees(str(folder)).resolve()

@@ -78,7 +78,7 @@ class Machine:
             topology = HostTopology(settings.node, versions, root, numa_node)
             self._gpus[gpu.uuid] = gpu, devices.whole(gpu, topology)
         self._profiles: dict[str, Sequence[MigProfile]] = {}
-        self._looks: list[_Look] = []
+        self._views: list[_GpuView] = []
         self._inventory = Inventory()
 
     @property
@@ -87,14 +87,14 @@ class Machine:
 
     def take_inventory(self, state: GpuState) -> Inventory:
         """Return the current offer; the same object as before if nothing has changed."""
-        looks = [self._look(gpu, device, state) for gpu, device in self._gpus.values()]
-        if looks != self._looks:
-            self._looks, self._inventory = looks, _inventory(looks)
+        views = [self._view(gpu, device, state) for gpu, device in self._gpus.values()]
+        if views != self._views:
+            self._views, self._inventory = views, _inventory(views)
         return self._inventory
 
-    def _look(self, gpu: Gpu, device: Device, state: GpuState) -> _Look:
+    def _view(self, gpu: Gpu, device: Device, state: GpuState) -> _GpuView:
         if not gpu.can_partition:
-            return _Look(gpu, device, self._settings)
+            return _GpuView(gpu, device, self._settings)
         uuid = gpu.uuid
         if not self._profiles.get(uuid):
             # Before Hopper, GPUs know their profiles in MIG mode only.
@@ -106,12 +106,12 @@ class Machine:
             for instance in existing
             if not state.is_ours(uuid, instance)
         )
-        profiles, held = self._profiles[uuid], frozenset(state.held_places(uuid))
-        return _Look(gpu, device, self._settings, profiles, is_on, foreign, held)
+        profiles, in_use = self._profiles[uuid], frozenset(state.held_places(uuid))
+        return _GpuView(gpu, device, self._settings, profiles, is_on, foreign, in_use)
 
 
 @dataclass(frozen=True)
-class _Look:
+class _GpuView:
     """One GPU as it is now."""
 
     gpu: Gpu
@@ -120,12 +120,12 @@ class _Look:
     profiles: Sequence[MigProfile] = ()
     is_on: bool = False
     foreign: tuple[tuple[Instance, Compute], ...] = ()
-    held: frozenset[Place] = frozenset()
+    in_use: frozenset[Place] = frozenset()
 
     @property
     def _is_cut_on_demand(self) -> bool:
-        wanted = self.settings.makes_partitions and not self.settings.shares_memory
-        return wanted and bool(self.profiles)
+        enabled = self.settings.makes_partitions and not self.settings.shares_memory
+        return enabled and bool(self.profiles)
 
     @property
     def _can_be_whole(self) -> bool:
@@ -150,18 +150,20 @@ class _Look:
             return
         for cut in partitions.in_order(self.profiles):
             # Beside a layout that somebody else has made, only what claims hold already stays.
-            if not self.foreign or (cut.profile.id, cut.placement) in self.held:
-                made = partitions.partition(self.gpu, self.device, cut)
-                yield made, PossiblePartition(self.gpu, cut)
+            if not self.foreign or (cut.profile.id, cut.placement) in self.in_use:
+                device = partitions.partition(self.gpu, self.device, cut)
+                yield device, PossiblePartition(self.gpu, cut)
 
     def _existing(self, instance: Instance, parts: Compute) -> Iterator[Offered]:
-        found = next((profile for profile in self.profiles if profile.id == instance.profile), None)
-        if found is None:
+        parent = next(
+            (profile for profile in self.profiles if profile.id == instance.profile), None
+        )
+        if parent is None:
             return
-        name = devices.partition_name(self.gpu, found, instance.placement)
+        name = devices.partition_name(self.gpu, parent, instance.placement)
         for compute in parts:
             own_name = name if len(parts) == 1 else f"{name}-ci{compute.id}"
-            profile = _narrowed(found, compute)
+            profile = _narrowed(parent, compute)
             device = devices.partition(self.device, own_name, profile, instance.placement)
             uuid = {devices.UUID: devices.text(compute.uuid)}
             yield (
@@ -170,19 +172,19 @@ class _Look:
             )
 
     def counter_sets(self) -> Iterator[CounterSet]:
-        if self._is_cut_on_demand and (not self.foreign or self.held):
+        if self._is_cut_on_demand and (not self.foreign or self.in_use):
             yield partitions.counter_set(self.device, self.profiles)
 
 
-def _inventory(looks: Sequence[_Look]) -> Inventory:
+def _inventory(views: Sequence[_GpuView]) -> Inventory:
     """List partitions first and from the last GPU, whole GPUs from the first: first fit then keeps
     GPUs whole for as long as it can."""
-    cut = itertools.chain.from_iterable(look.partitions() for look in reversed(looks))
-    whole = itertools.chain.from_iterable(look.wholes() for look in looks)
+    cut = itertools.chain.from_iterable(view.partitions() for view in reversed(views))
+    whole = itertools.chain.from_iterable(view.wholes() for view in views)
     offered = [*cut, *whole]
     return Inventory(
         tuple(device for device, _ in offered),
-        tuple(itertools.chain.from_iterable(look.counter_sets() for look in looks)),
+        tuple(itertools.chain.from_iterable(view.counter_sets() for view in views)),
         {device.name: part for device, part in offered},
     )
 

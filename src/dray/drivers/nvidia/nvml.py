@@ -77,11 +77,11 @@ class Nvml:
     def gpus(self) -> Sequence[hardware.Gpu]:
         with self._translated("count GPUs"):
             count = self.library.nvmlDeviceGetCount()
-        found = []
+        gpus = []
         for index in range(count):
             with contextlib.suppress(hardware.Lost):
-                found.append(self._gpu(index))
-        return found
+                gpus.append(self._gpu(index))
+        return gpus
 
     def _gpu(self, index: int) -> hardware.Gpu:
         library = self.library
@@ -125,8 +125,8 @@ class Nvml:
 
     def _threshold(self, handle: Any, name: str) -> int | None:
         which = getattr(self.library, name)
-        found = self._optional(self.library.nvmlDeviceGetTemperatureThreshold, handle, which)
-        return None if found is None else int(found)
+        threshold = self._optional(self.library.nvmlDeviceGetTemperatureThreshold, handle, which)
+        return None if threshold is None else int(threshold)
 
     def _links(self, handle: Any) -> tuple[int, bool]:
         """Return the number of active NVLinks, and whether they lead to a switch."""
@@ -142,8 +142,8 @@ class Nvml:
     def _fabric(self, handle: Any) -> hardware.Fabric | None:
         library = self.library
         info = library.c_nvmlGpuFabricInfoV_t()
-        asked = self._optional(library.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info))
-        if asked is None or info.state != library.NVML_GPU_FABRIC_STATE_COMPLETED:
+        result = self._optional(library.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info))
+        if result is None or info.state != library.NVML_GPU_FABRIC_STATE_COMPLETED:
             return None
         digits = bytes(info.clusterUuid).hex()
         if not digits.strip("0"):
@@ -153,8 +153,8 @@ class Nvml:
 
     def profiles(self, gpu: str) -> Sequence[hardware.MigProfile]:
         handle = self._handle(gpu)
-        found = (self._profile(handle, info) for info in self._profile_infos(gpu).values())
-        return [profile for profile in found if profile.placements]
+        profiles = (self._profile(handle, info) for info in self._profile_infos(gpu).values())
+        return [profile for profile in profiles if profile.placements]
 
     def _profile(self, handle: Any, info: Any) -> hardware.MigProfile:
         size = round(info.memorySizeMB / 1024)
@@ -180,8 +180,8 @@ class Nvml:
         if not self._known_profiles.get(gpu):
             handle = self._handle(gpu)
             numbers = range(self.library.NVML_GPU_INSTANCE_PROFILE_COUNT)
-            found = (self._profile_info(handle, number) for number in numbers)
-            self._known_profiles[gpu] = {info.id: info for info in found if info is not None}
+            infos = (self._profile_info(handle, number) for number in numbers)
+            self._known_profiles[gpu] = {info.id: info for info in infos if info is not None}
         return self._known_profiles[gpu]
 
     def _profile_info(self, handle: Any, number: int) -> Any:
@@ -193,14 +193,14 @@ class Nvml:
         library = self.library
         room = (library.c_nvmlGpuInstancePlacement_t * MAX_PLACEMENTS)()
         count = ctypes.c_uint(MAX_PLACEMENTS)
-        asked = self._optional(
+        result = self._optional(
             library.nvmlDeviceGetGpuInstancePossiblePlacements,
             handle,
             profile,
             room,
             ctypes.byref(count),
         )
-        if asked is None:
+        if result is None:
             return ()
         return tuple(
             sorted(
@@ -214,14 +214,14 @@ class Nvml:
             current, _ = self.library.nvmlDeviceGetMigMode(self._handle(gpu))
         return bool(current)
 
-    def set_partitioned(self, gpu: str, wanted: bool) -> None:
-        library, doing = self.library, f"turn MIG mode of {gpu} {'on' if wanted else 'off'}"
+    def set_partitioned(self, gpu: str, enabled: bool) -> None:
+        library, doing = self.library, f"turn MIG mode of {gpu} {'on' if enabled else 'off'}"
         with self._translated(doing):
-            activation = library.nvmlDeviceSetMigMode(self._handle(gpu), int(wanted))
-        if activation == library.NVML_SUCCESS and self.is_partitioned(gpu) == wanted:
+            activation = library.nvmlDeviceSetMigMode(self._handle(gpu), int(enabled))
+        if activation == library.NVML_SUCCESS and self.is_partitioned(gpu) == enabled:
             return
         with contextlib.suppress(hardware.HardwareError), self._translated(f"take back to {doing}"):
-            library.nvmlDeviceSetMigMode(self._handle(gpu), int(not wanted))
+            library.nvmlDeviceSetMigMode(self._handle(gpu), int(not enabled))
         if activation == library.NVML_SUCCESS:
             raise hardware.ResetRequired(f"cannot {doing}: the GPU must be reset for it")
         raise self._error(doing, library.NVMLError(activation))
@@ -229,7 +229,7 @@ class Nvml:
     def instances(self, gpu: str) -> Sequence[hardware.Instance]:
         if not self.is_partitioned(gpu):
             return []
-        found = (
+        instances = (
             hardware.Instance(
                 info.id,
                 info.profileId,
@@ -237,7 +237,7 @@ class Nvml:
             )
             for info in self._instance_infos(gpu)
         )
-        return sorted(found, key=lambda instance: instance.placement)
+        return sorted(instances, key=lambda instance: instance.placement)
 
     def _instance_infos(self, gpu: str) -> Iterator[Any]:
         library, handle = self.library, self._handle(gpu)
@@ -250,8 +250,8 @@ class Nvml:
                     yield library.nvmlGpuInstanceGetInfo(instance)
 
     def compute_instances(self, gpu: str, instance: int) -> Sequence[hardware.ComputeInstance]:
-        found = self._compute_instances(self._handle(gpu))
-        return [compute for parent, compute in found if parent == instance]
+        instances = self._compute_instances(self._handle(gpu))
+        return [compute for parent, compute in instances if parent == instance]
 
     def _compute_instances(self, handle: Any) -> Iterator[tuple[int, hardware.ComputeInstance]]:
         """Yield every compute instance of a GPU, with the id of its GPU instance."""
@@ -273,19 +273,19 @@ class Nvml:
         library = self.library
         place = library.c_nvmlGpuInstancePlacement_t(placement.start, placement.size)
         with self._translated(f"create a GPU instance on {gpu}"):
-            made = library.nvmlDeviceCreateGpuInstanceWithPlacement(
+            instance = library.nvmlDeviceCreateGpuInstanceWithPlacement(
                 self._handle(gpu), profile, ctypes.byref(place)
             )
-            return int(library.nvmlGpuInstanceGetInfo(made).id)
+            return int(library.nvmlGpuInstanceGetInfo(instance).id)
 
     def create_compute(self, gpu: str, instance: int) -> hardware.ComputeInstance:
         library, handle = self.library, self._handle(gpu)
         with self._translated(f"create a compute instance on {gpu}"):
             parent = library.nvmlDeviceGetGpuInstanceById(handle, instance)
-            made = library.nvmlGpuInstanceCreateComputeInstance(
+            compute = library.nvmlGpuInstanceCreateComputeInstance(
                 parent, self._whole_profile(gpu, parent).id
             )
-            number = int(library.nvmlComputeInstanceGetInfo(made).id)
+            number = int(library.nvmlComputeInstanceGetInfo(compute).id)
         for owner, compute in self._compute_instances(handle):
             if (owner, compute.id) == (instance, number):
                 return compute
@@ -295,19 +295,19 @@ class Nvml:
         """Return the profile of a compute instance that takes its whole GPU instance."""
         number = self.library.nvmlGpuInstanceGetInfo(parent).profileId
         slices = self._profile_infos(gpu)[number].sliceCount
-        found = self._compute_profile(parent, COMPUTE_PROFILES.get(slices, 0))
-        if found is not None and found.sliceCount == slices:
-            return found
+        usual = self._compute_profile(parent, COMPUTE_PROFILES.get(slices, 0))
+        if usual is not None and usual.sliceCount == slices:
+            return usual
         return max(self._compute_profiles(parent), key=lambda profile: profile.multiprocessorCount)
 
     def _compute_profiles(self, parent: Any) -> list[Any]:
         """Return the profiles of compute instances. Raises GpuUnsupported where there are none."""
         numbers = range(self.library.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
-        found = (self._compute_profile(parent, number) for number in numbers)
-        known = [info for info in found if info is not None]
-        if not known:
+        infos = (self._compute_profile(parent, number) for number in numbers)
+        supported = [info for info in infos if info is not None]
+        if not supported:
             raise hardware.GpuUnsupported("the GPU instance has no profile for compute instances")
-        return known
+        return supported
 
     def _compute_profile(self, parent: Any, number: int) -> Any:
         read = self.library.nvmlGpuInstanceGetComputeInstanceProfileInfo
@@ -337,27 +337,27 @@ class Nvml:
 
     def processes(self, gpu: str) -> Sequence[int]:
         handle, library = self._handle(gpu), self.library
-        found: set[int] = set()
+        pids: set[int] = set()
         for read in (
             library.nvmlDeviceGetComputeRunningProcesses,
             library.nvmlDeviceGetGraphicsRunningProcesses,
         ):
-            found |= {process.pid for process in self._optional(read, handle) or ()}
-        return sorted(found)
+            pids |= {process.pid for process in self._optional(read, handle) or ()}
+        return sorted(pids)
 
     def is_exclusive(self, gpu: str) -> bool:
         with self._translated(f"read the compute mode of {gpu}"):
             mode = self.library.nvmlDeviceGetComputeMode(self._handle(gpu))
         return bool(mode == self.library.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
 
-    def set_exclusive(self, gpu: str, wanted: bool) -> None:
+    def set_exclusive(self, gpu: str, enabled: bool) -> None:
         library = self.library
         default, exclusive = (
             library.NVML_COMPUTEMODE_DEFAULT,
             library.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
         )
         with self._translated(f"set the compute mode of {gpu}"):
-            library.nvmlDeviceSetComputeMode(self._handle(gpu), exclusive if wanted else default)
+            library.nvmlDeviceSetComputeMode(self._handle(gpu), exclusive if enabled else default)
 
     def condition(self, gpu: str) -> hardware.GpuCondition:
         library, handle = self.library, self._handle(gpu)
@@ -401,8 +401,8 @@ class Nvml:
         handle = self._optional(library.nvmlDeviceGetHandleByIndex, index)
         supported = self._optional(library.nvmlDeviceGetSupportedEventTypes, handle)
         if handle is not None and supported:
-            wanted = library.nvmlEventTypeXidCriticalError & supported
-            self._optional(library.nvmlDeviceRegisterEvents, handle, wanted, self._events)
+            events = library.nvmlEventTypeXidCriticalError & supported
+            self._optional(library.nvmlDeviceRegisterEvents, handle, events, self._events)
 
     def _handle(self, gpu: str) -> Any:
         """Return the handle of a GPU. Not cached: switching MIG mode invalidates handles."""

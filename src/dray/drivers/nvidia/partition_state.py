@@ -115,36 +115,36 @@ class GpuState:
                 log.warning("a partition of %s is not looked after: %s", holding.gpu, error)
         self.settle()
 
-    def _reconcile(self, key: str, gpu: str, noted: RecordedPartition) -> None:
-        if noted.instance is None:
+    def _reconcile(self, key: str, gpu: str, recorded: RecordedPartition) -> None:
+        if recorded.instance is None:
             log.warning("removing a partition of %s that was never finished", gpu)
             self.release(key)
-        elif self._find(gpu, noted) is None:
+        elif self._find(gpu, recorded) is None:
             log.warning("a partition of %s is gone, as after a reboot", gpu)
             self._forget(key)
 
     def is_ours(self, gpu: str, instance: Instance) -> bool:
-        return any(noted.describes(instance) for noted in self._noted(gpu))
+        return any(recorded.describes(instance) for recorded in self._recorded(gpu))
 
     def held_places(self, gpu: str) -> set[tuple[int, Placement]]:
         """Return the profiles and placements of the partitions that claims hold."""
-        return {(noted.profile, noted.placement) for noted in self._noted(gpu)}
+        return {(recorded.profile, recorded.placement) for recorded in self._recorded(gpu)}
 
     def hold_gpu(self, key: str, gpu: str, *, can_partition: bool) -> None:
         """Hold a whole GPU, and turn MIG mode off: programs would not see the GPU in it."""
         if can_partition:
-            if any(True for _ in self._noted(gpu)):
+            if any(True for _ in self._recorded(gpu)):
                 raise InUse(f"{gpu} is still divided into partitions")
             self._switch(gpu, False)
         self._note(key, HeldDevice(gpu))
 
     def hold_partition(self, key: str, gpu: str, cut: Cut) -> Partition:
         """Make a partition at exactly this placement, unless the key holds it already."""
-        known = self._holdings.get(key)
-        if known is not None:
-            made = self._made(known)
-            if made is not None:
-                return made
+        existing = self._holdings.get(key)
+        if existing is not None:
+            partition = self._existing(existing)
+            if partition is not None:
+                return partition
             self.release(key)
         if any(
             holding.gpu == gpu and holding.partition is None for holding in self._holdings.values()
@@ -152,11 +152,11 @@ class GpuState:
             raise InUse(f"{gpu} is still held as a whole")
         self._switch(gpu, True)
         self._refuse_occupied(gpu, cut)
-        noted = RecordedPartition(cut.profile.id, cut.placement.start, cut.placement.size)
-        self._note(key, HeldDevice(gpu, noted))
+        recorded = RecordedPartition(cut.profile.id, cut.placement.start, cut.placement.size)
+        self._note(key, HeldDevice(gpu, recorded))
         try:
             with self._users_named(gpu):
-                return self._make(key, gpu, noted)
+                return self._make(key, gpu, recorded)
         except HardwareError:
             # What cannot be removed now stays noted, and is removed by the next attempt.
             with contextlib.suppress(HardwareError):
@@ -177,46 +177,50 @@ class GpuState:
 
     def settle(self) -> None:
         """Restore the modes of GPUs that no claim holds any more and that were in use before."""
-        for gpu in list(self._found_modes):
+        for gpu in list(self._original_modes):
             self._restore_mode(gpu)
 
-    def _make(self, key: str, gpu: str, noted: RecordedPartition) -> Partition:
-        number = self._hardware.create_instance(gpu, noted.profile, noted.placement)
+    def _make(self, key: str, gpu: str, recorded: RecordedPartition) -> Partition:
+        number = self._hardware.create_instance(gpu, recorded.profile, recorded.placement)
         compute = self._hardware.create_compute(gpu, number)
-        self._note(key, HeldDevice(gpu, msgspec.structs.replace(noted, instance=number)))
+        self._note(key, HeldDevice(gpu, msgspec.structs.replace(recorded, instance=number)))
         return Partition(number, compute)
 
-    def _made(self, holding: HeldDevice) -> Partition | None:
+    def _existing(self, holding: HeldDevice) -> Partition | None:
         if holding.partition is None or holding.partition.instance is None:
             return None
-        found = self._find(holding.gpu, holding.partition)
-        made = self._hardware.compute_instances(holding.gpu, found.id) if found else ()
-        return Partition(found.id, made[0]) if found and made else None
+        instance = self._find(holding.gpu, holding.partition)
+        compute_instances = (
+            self._hardware.compute_instances(holding.gpu, instance.id) if instance else ()
+        )
+        return (
+            Partition(instance.id, compute_instances[0]) if instance and compute_instances else None
+        )
 
     def _refuse_occupied(self, gpu: str, cut: Cut) -> None:
-        wanted = cut.placement.slices
+        slices = cut.placement.slices
         for instance in self._hardware.instances(gpu):
             taken = instance.placement.slices
-            if wanted.start < taken.stop and taken.start < wanted.stop:
+            if slices.start < taken.stop and taken.start < slices.stop:
                 raise InUse(
                     f"GPU instance {instance.id} lies on memory slices {taken.start} to "
                     f"{taken.stop - 1} of {gpu}, where {cut.profile.name} should go"
                 )
 
-    def _switch(self, gpu: str, wanted: bool) -> None:
-        if self._hardware.is_partitioned(gpu) == wanted:
+    def _switch(self, gpu: str, enabled: bool) -> None:
+        if self._hardware.is_partitioned(gpu) == enabled:
             return
         if not self._may_switch:
             raise HardwareError(
-                f"MIG mode of {gpu} must be {'on' if wanted else 'off'}, and this driver may not "
+                f"MIG mode of {gpu} must be {'on' if enabled else 'off'}, and this driver may not "
                 "switch it"
             )
-        if gpu not in self._found_modes:
-            self._found_modes[gpu] = not wanted
+        if gpu not in self._original_modes:
+            self._original_modes[gpu] = not enabled
             self._write()
         try:
             with self._users_named(gpu):
-                self._hardware.set_partitioned(gpu, wanted)
+                self._hardware.set_partitioned(gpu, enabled)
         except HardwareError:
             self._restore_mode(gpu)
             raise
@@ -231,18 +235,18 @@ class GpuState:
             raise InUse(f"{error}; used by process {users}" if users else str(error)) from error
 
     def _restore_mode(self, gpu: str) -> None:
-        found = self._found_modes.get(gpu)
-        if found is None or any(holding.gpu == gpu for holding in self._holdings.values()):
+        mode = self._original_modes.get(gpu)
+        if mode is None or any(holding.gpu == gpu for holding in self._holdings.values()):
             return
         try:
-            if self._hardware.is_partitioned(gpu) != found:
+            if self._hardware.is_partitioned(gpu) != mode:
                 if self._hardware.instances(gpu):
                     return
-                self._hardware.set_partitioned(gpu, found)
+                self._hardware.set_partitioned(gpu, mode)
         except HardwareError as error:
             log.warning("MIG mode of %s is not restored yet: %s", gpu, error)
             return
-        del self._found_modes[gpu]
+        del self._original_modes[gpu]
         self._write()
 
     def _destroy(self, gpu: str, instance: int) -> None:
@@ -255,15 +259,15 @@ class GpuState:
                     raise
             self._pause(_PAUSE_SECONDS)
 
-    def _find(self, gpu: str, noted: RecordedPartition) -> Instance | None:
-        found = (
-            instance for instance in self._hardware.instances(gpu) if noted.describes(instance)
+    def _find(self, gpu: str, recorded: RecordedPartition) -> Instance | None:
+        instances = (
+            instance for instance in self._hardware.instances(gpu) if recorded.describes(instance)
         )
-        return next(found, None)
+        return next(instances, None)
 
-    def _noted(self, gpu: str) -> list[RecordedPartition]:
-        held = (holding for holding in self._holdings.values() if holding.gpu == gpu)
-        return [device.partition for device in held if device.partition is not None]
+    def _recorded(self, gpu: str) -> list[RecordedPartition]:
+        holdings = (holding for holding in self._holdings.values() if holding.gpu == gpu)
+        return [device.partition for device in holdings if device.partition is not None]
 
     def _note(self, key: str, holding: HeldDevice) -> None:
         self._holdings[key] = holding
@@ -274,9 +278,9 @@ class GpuState:
         self._write()
 
     def _read(self) -> None:
-        found = self._checkpoint.read() or PartitionRecord()
-        self._holdings = dict(found.holdings)
-        self._found_modes = dict(found.found_modes)
+        record = self._checkpoint.read() or PartitionRecord()
+        self._holdings = dict(record.holdings)
+        self._original_modes = dict(record.found_modes)
 
     def _write(self) -> None:
-        self._checkpoint.write(PartitionRecord(self._holdings, self._found_modes))
+        self._checkpoint.write(PartitionRecord(self._holdings, self._original_modes))

@@ -65,9 +65,9 @@ class SystemCommands:
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise HardwareError(f"{argv[0]} cannot be run: {error}") from error
             output.seek(0)
-            said = output.read().decode("utf-8", "replace").strip()
+            text = output.read().decode("utf-8", "replace").strip()
         if ran.returncode:
-            raise HardwareError(f"{' '.join(argv[:3])} failed with {ran.returncode}: {said}")
+            raise HardwareError(f"{' '.join(argv[:3])} failed with {ran.returncode}: {text}")
 
 
 @dataclass(frozen=True)
@@ -127,65 +127,65 @@ class SharingState:
         self._folder = folder / "mps"
         self._commands = commands or SystemCommands()
         self._checkpoint = Checkpoint(folder / LEDGER_FILE, SharingRecord, version=LEDGER_VERSION)
-        self._known = self._read()
+        self._setups = self._read()
 
     def reload(self) -> None:
         """Read the state again if another process of the driver has written it."""
         if self._checkpoint.is_stale:
-            self._known = self._read()
+            self._setups = self._read()
 
     def arrange(self, request: SharingRequest) -> Edits:
         """Set up the sharing that a device requests, and return the edits for its containers."""
-        known = self._known.get(request.uuid)
+        setup = self._setups.get(request.uuid)
         requested = (request.strategy, request.interval)
-        if known is not None and (known.strategy, known.interval) != requested:
+        if setup is not None and (setup.strategy, setup.interval) != requested:
             raise HardwareError(
-                f"{request.uuid} is shared by {known.strategy} ({known.interval} turns) already, "
+                f"{request.uuid} is shared by {setup.strategy} ({setup.interval} turns) already, "
                 f"and cannot be by {request.strategy} ({request.interval} turns)"
             )
         is_usual = requested == (config.TIME_SLICING, config.INTERVALS[0])
         if is_usual and not request.is_shared:
             return Edits()
-        self._join(request, known)
+        self._join(request, setup)
         if isinstance(request.sharing, Mps):
-            if known is None:
+            if setup is None:
                 self._start_service(request, request.sharing)
             return self._client(request, request.sharing)
-        if known is None and not is_usual:
+        if setup is None and not is_usual:
             self._set_turns(request.gpu, request.interval)
         return Edits()
 
-    def _join(self, request: SharingRequest, known: SharingSetup | None) -> None:
-        if known is None:
+    def _join(self, request: SharingRequest, setup: SharingSetup | None) -> None:
+        if setup is None:
             takes_gpu = request.strategy == config.MPS and request.is_whole
             mode = self._hardware.is_exclusive(request.gpu) if takes_gpu else None
-            known = SharingSetup(request.gpu, request.strategy, request.interval, (), mode)
-        holders = tuple(dict.fromkeys((*known.holders, request.key)))
-        self._note(request.uuid, msgspec.structs.replace(known, holders=holders))
+            setup = SharingSetup(request.gpu, request.strategy, request.interval, (), mode)
+        holders = tuple(dict.fromkeys((*setup.holders, request.key)))
+        self._note(request.uuid, msgspec.structs.replace(setup, holders=holders))
 
     def release(self, key: str) -> None:
-        for uuid, known in list(self._known.items()):
-            left = tuple(holder for holder in known.holders if holder != key)
-            if left == known.holders:
+        for uuid, setup in list(self._setups.items()):
+            left = tuple(holder for holder in setup.holders if holder != key)
+            if left == setup.holders:
                 continue
             if left:
-                self._note(uuid, msgspec.structs.replace(known, holders=left))
+                self._note(uuid, msgspec.structs.replace(setup, holders=left))
             else:
-                self._end(uuid, known)
-                del self._known[uuid]
+                self._end(uuid, setup)
+                del self._setups[uuid]
                 self._write()
 
-    def _end(self, uuid: str, known: SharingSetup) -> None:
-        if known.strategy == config.MPS:
-            self._stop_service(uuid, known)
-        elif known.interval != config.INTERVALS[0]:
-            self._set_turns(known.gpu, config.INTERVALS[0])
+    def _end(self, uuid: str, setup: SharingSetup) -> None:
+        if setup.strategy == config.MPS:
+            self._stop_service(uuid, setup)
+        elif setup.interval != config.INTERVALS[0]:
+            self._set_turns(setup.gpu, config.INTERVALS[0])
 
     def _set_turns(self, gpu: str, interval: str) -> None:
         number = str(config.INTERVALS.index(interval))
         self._run([self._program(SMI), "compute-policy", "-i", gpu, "--set-timeslice", number])
 
-    def _start_service(self, request: SharingRequest, wanted: Mps) -> None:
+    def _start_service(self, request: SharingRequest, limits: Mps) -> None:
         pipe, log_folder, memory = self._folders(request.uuid)
         for folder in (pipe, log_folder, memory):
             folder.mkdir(parents=True, exist_ok=True)
@@ -198,27 +198,27 @@ class SharingState:
             self._run([*start, self._program(CONTROL)], env)
         except HardwareError as error:
             raise HardwareError(f"{error} {_last_words(log_folder)}") from error
-        if wanted.thread_percentage is not None:
-            percentage = wanted.thread_percentage
+        if limits.thread_percentage is not None:
+            percentage = limits.thread_percentage
             self._tell(request.uuid, f"set_default_active_thread_percentage {percentage}")
 
-    def _stop_service(self, uuid: str, known: SharingSetup) -> None:
+    def _stop_service(self, uuid: str, setup: SharingSetup) -> None:
         memory = self._folders(uuid)[2]
         with _ended_already(uuid):
             self._tell(uuid, "quit")
         with _ended_already(uuid):
             self._run(["umount", str(memory)])
-        if known.was_exclusive is not None:
-            self._hardware.set_exclusive(known.gpu, known.was_exclusive)
+        if setup.was_exclusive is not None:
+            self._hardware.set_exclusive(setup.gpu, setup.was_exclusive)
         shutil.rmtree(memory.parent, ignore_errors=True)
 
-    def _client(self, request: SharingRequest, wanted: Mps) -> Edits:
+    def _client(self, request: SharingRequest, limits: Mps) -> Edits:
         pipe, _, memory = self._folders(request.uuid)
         env = {"CUDA_MPS_PIPE_DIRECTORY": PIPE_TARGET}
         if request.memory_mebibytes is not None:
             env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={request.memory_mebibytes}M"
-        if wanted.thread_percentage is not None:
-            env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(wanted.thread_percentage)
+        if limits.thread_percentage is not None:
+            env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(limits.thread_percentage)
         mounts = (
             Mount(str(pipe), PIPE_TARGET, READ_WRITE),
             Mount(str(memory), "/dev/shm", READ_WRITE),
@@ -241,21 +241,21 @@ class SharingState:
         return folder / "pipe", folder / "log", folder / "shm"
 
     def _program(self, name: str) -> str:
-        found = self._host.program(name)
-        if found is None:
+        path = self._host.program(name)
+        if path is None:
             raise HardwareError(f"{name} is not installed on this machine")
-        return str(found)
+        return str(path)
 
     def _note(self, uuid: str, arrangement: SharingSetup) -> None:
-        self._known[uuid] = arrangement
+        self._setups[uuid] = arrangement
         self._write()
 
     def _read(self) -> dict[str, SharingSetup]:
-        found = self._checkpoint.read() or SharingRecord()
-        return dict(found.arrangements) if found.boot == self._host.boot else {}
+        record = self._checkpoint.read() or SharingRecord()
+        return dict(record.arrangements) if record.boot == self._host.boot else {}
 
     def _write(self) -> None:
-        self._checkpoint.write(SharingRecord(self._host.boot, self._known))
+        self._checkpoint.write(SharingRecord(self._host.boot, self._setups))
 
 
 def _last_words(folder: Path) -> str:

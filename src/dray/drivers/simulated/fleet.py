@@ -104,13 +104,13 @@ class Fleet:
 
     @functools.cached_property
     def machines(self) -> dict[str, FleetNode]:
-        made: dict[str, FleetNode] = {}
+        nodes: dict[str, FleetNode] = {}
         for group in self.blueprint.nodes:
             for number in range(group.count):
                 machine = self._machine(group, number)
-                if made.setdefault(machine.name, machine) is not machine:
+                if nodes.setdefault(machine.name, machine) is not machine:
                     raise FleetError(f"{self.name}: two nodes have the name {machine.name!r}")
-        return made
+        return nodes
 
     def _machine(self, group: fleet_file.NodeGroup, number: int) -> FleetNode:
         block = number // group.block_size
@@ -132,11 +132,11 @@ class Fleet:
 
     def pools_of(self, group: PoolGroup) -> Iterator[PublishedPool]:
         for driver, devices in group.devices.items():
-            made, counters = self.build(driver, devices, DevicePosition(group.name))
+            pool_devices, counters = self.build(driver, devices, DevicePosition(group.name))
             yield PublishedPool(
                 driver,
                 group.name,
-                made,
+                pool_devices,
                 counters,
                 node_selector=_node_selector(group),
                 all_nodes=True if group.all_nodes else None,
@@ -186,8 +186,8 @@ class Fleet:
     def _model(self, group: fleet_file.DeviceGroup) -> fleet_file.Model:
         model = self.catalog.models.get(group.model)
         if model is None:
-            known = ", ".join(sorted(self.catalog.models))
-            raise FleetError(f"{self.name}: no model {group.model!r}; there are {known}")
+            names = ", ".join(sorted(self.catalog.models))
+            raise FleetError(f"{self.name}: no model {group.model!r}; there are {names}")
         if group.partitioned and model.partitions is None:
             raise FleetError(f"{self.name}: {group.model} cannot be partitioned")
         return model
@@ -207,18 +207,19 @@ def load(name_or_path: str | Path, *, nodes: int | None = None) -> Fleet:
 
 def build(described: fleet_file.FleetBlueprint, *, name: str) -> Fleet:
     """Build a fleet; its own models and drivers come before those of the catalogue."""
-    known = _catalog()
+    builtin = _catalog()
     catalog = fleet_file.Catalog(
-        drivers={**known.drivers, **described.drivers}, models={**known.models, **described.models}
+        drivers={**builtin.drivers, **described.drivers},
+        models={**builtin.models, **described.models},
     )
     return Fleet(name, described, catalog)
 
 
 def shipped() -> list[str]:
     """Return the names of the fleets that come with dray."""
-    found = resources.files(__package__).joinpath("fleets").iterdir()
+    files = resources.files(__package__).joinpath("fleets").iterdir()
     return sorted(
-        entry.name.removesuffix(".yaml") for entry in found if entry.name.endswith(".yaml")
+        entry.name.removesuffix(".yaml") for entry in files if entry.name.endswith(".yaml")
     )
 
 
@@ -252,11 +253,11 @@ def _device(
 def _node_selector(group: PoolGroup) -> NodeSelector | None:
     if group.all_nodes:
         return None
-    wanted = tuple(
+    labels = tuple(
         NodeSelectorRequirement(key=label, operator="In", values=(value,))
         for label, value in group.node_labels.items()
     )
-    return NodeSelector((NodeSelectorTerm(match_expressions=wanted),))
+    return NodeSelector((NodeSelectorTerm(match_expressions=labels),))
 
 
 def _device_class(name: str, description: fleet_file.ClassBlueprint) -> DeviceClass:

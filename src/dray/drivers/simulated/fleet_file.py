@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import msgspec
-import yaml
+
+from dray.api.formats import bounded_yaml
 
 T = TypeVar("T")
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class FleetError(ValueError):
@@ -105,6 +105,6 @@ class FleetBlueprint(FleetFilePart, frozen=True):
 def read(text: str, type_: type[T], source: str) -> T:
     """Parse a YAML document. Raises FleetError with the file and field."""
     try:
-        return msgspec.convert(yaml.load(text, _Loader) or {}, type_)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        return msgspec.convert(bounded_yaml.load(text, bounded_yaml.FILE) or {}, type_)
+    except (bounded_yaml.YamlError, msgspec.ValidationError) as error:
         raise FleetError(f"{source}: {error}") from error

@@ -80,11 +80,11 @@ class SimulatedPlugin(Driver):
         self._faults = faults.read(node.annotations)
 
     def _annotated(self) -> dict[str, DeviceHealth]:
-        known = {device.name for device in self._pool.devices}
+        names = {device.name for device in self._pool.devices}
         return {
             device: DeviceHealth(device, Health.UNHEALTHY, FAULT, effect)
             for device, effect in self._faults.failed.items()
-            if device in known
+            if device in names
         }
 
     async def prepare(self, allocated: Allocated) -> Edits:

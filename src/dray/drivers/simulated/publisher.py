@@ -79,9 +79,9 @@ class SimulatedDriver:
     def fail(self, device: DeviceId, effect: str = NO_EXECUTE) -> None:
         """Taint a device as its driver would when the hardware breaks."""
         pool_id = device.pool_id
-        known = self._faults.setdefault(pool_id, {})
-        if device.device not in known or known[device.device].effect != effect:
-            known[device.device] = _Fault(effect, gotime.write(self._now()))
+        faults = self._faults.setdefault(pool_id, {})
+        if device.device not in faults or faults[device.device].effect != effect:
+            faults[device.device] = _Fault(effect, gotime.write(self._now()))
             self._publisher.refresh(pool_id)
 
     def recover(self, device: DeviceId) -> None:
@@ -130,10 +130,10 @@ class SimulatedDriver:
         return None
 
     def _with_faults(self, pool: PublishedPool) -> PublishedPool:
-        known = self._faults.get(PoolId(pool.driver, pool.name))
-        if not known:
+        faults = self._faults.get(PoolId(pool.driver, pool.name))
+        if not faults:
             return pool
-        devices = (_broken(pool.driver, device, known.get(device.name)) for device in pool.devices)
+        devices = (_broken(pool.driver, device, faults.get(device.name)) for device in pool.devices)
         return msgspec.structs.replace(pool, devices=tuple(devices))
 
     def _machine(self, node: str) -> FleetNode | None:

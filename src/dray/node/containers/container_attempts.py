@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,8 +21,13 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.node.containers import processes, shim
+import dray
+from dray import durable_files
+from dray.node import host_paths
+from dray.node.containers import pod_sandboxes, processes, shim
 from dray.node.containers.processes import Process
+
+log = logging.getLogger(__name__)
 
 LOST_CODE: Final = 137
 LOST_REASON: Final = "ContainerStatusUnknown"
@@ -36,6 +41,47 @@ class Exit:
     code: int
     finished_at: float
     reason: str = ""
+
+
+class Mount(msgspec.Struct, frozen=True, rename="camel"):
+    """A file or folder of the host in the root of a container."""
+
+    source: str
+    target: str
+    read_only: bool = True
+    beneath: str = ""
+    """A path below the source in which no link is followed."""
+    is_device: bool = False
+
+
+class SandboxPlan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The namespaces, files and rights of a container that the shim puts into a sandbox."""
+
+    pod: str
+    """The folder of its pod, whose containers share namespaces; empty for none."""
+    hostname: str
+    uids: list[tuple[int, int, int]]
+    """Ranges of ids: the first inside, the first on the host, their number."""
+    gids: list[tuple[int, int, int]]
+    sets_groups: bool
+    """Whether the user namespace allows setgroups; only root can map users so."""
+    owner: tuple[int, int]
+    """The user and group of its own files, as the process that mounts them sees them."""
+    uid: int = 0
+    gid: int = 0
+    groups: list[int] = []
+    capabilities: list[str] = []
+    filter: str = ""
+    """The seccomp filter in base64; empty for none."""
+    has_read_only_root: bool = False
+    has_host_network: bool = False
+    working_directory: str = "/"
+    links: list[tuple[str, str]] = []
+    """Symbolic links of the root: their texts and their paths."""
+    folders: list[tuple[str, str]] = []
+    """Empty folders: their paths and modes."""
+    mounts: list[Mount] = []
+    """Outer ones first."""
 
 
 class Command(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,6 +102,8 @@ class Command(msgspec.Struct, frozen=True, rename="camel"):
     the processes that the kernel killed there for memory."""
     rlimits: dict[str, int] = {}
     """Limits of the first process by their names in Python's `resource`, such as RLIMIT_AS."""
+    sandbox: SandboxPlan | None = None
+    """The sandbox that the shim makes for it; None where argv does that, or for none."""
     facts: dict[str, str] = {}
     """Values that the runtime needs of the container later."""
 
@@ -148,7 +196,16 @@ class ContainerAttempt:
 
     def _is_alive(self) -> bool:
         process = self._process()
-        return shim.born(int(process["pid"])) == process["born"]
+        return pod_sandboxes.born(int(process["pid"])) == process["born"]
+
+
+def interpreter(module: str) -> list[str]:
+    """Return a command line that calls `main` of a module of dray in an isolated interpreter.
+
+    It starts at once, and neither the environment nor the working directory act on it.
+    """
+    code = f"import sys; sys.path.append(sys.argv[1]); from {module} import main; main()"
+    return [sys.executable, "-I", "-S", "-c", code, str(Path(dray.__file__).parents[1])]
 
 
 def last_attempt(folder: Path) -> ContainerAttempt | None:
@@ -158,7 +215,11 @@ def last_attempt(folder: Path) -> ContainerAttempt | None:
 
 
 def remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder; what cannot be removed is left, with a line in the log."""
+    try:
+        host_paths.remove_tree(folder)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", folder, error)
 
 
 class Starter:
@@ -187,7 +248,8 @@ class Starter:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._server = Process(
-                [sys.executable, "-I", "-S", shim.__file__],
+                interpreter("dray.node.containers.shim"),
+                env={},
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
@@ -211,7 +273,13 @@ class Starter:
         """
         attempt = ContainerAttempt(folder / str(number))
         attempt.folder.mkdir(parents=True, mode=0o700, exist_ok=True)
-        (attempt.folder / shim.COMMAND).write_bytes(msgspec.json.encode(command))
+        # It has the container's environment, so possibly secrets.
+        durable_files.replace_file(
+            attempt.folder / shim.COMMAND,
+            msgspec.json.encode(command),
+            durable=False,
+            single_writer=True,
+        )
         if command.stdin and not attempt.input.exists():
             os.mkfifo(attempt.input, 0o600)
         self.prepare()

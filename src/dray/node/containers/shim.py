@@ -19,22 +19,29 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import termios
 import time
 from typing import Any
+
+from dray.node.containers import launch, pod_sandboxes
+from dray.node.containers.launch import Started
 
 COMMAND, PROCESS, EXIT = "command.json", "process.json", "exit.json"
 OUTPUT, ROTATED = "output.log", "output.log.1"
 INPUT, SIZE = "input", "size.json"
 STARTED = b"started\n"
-INFO_DESCRIPTOR = "{info-fd}"
-NOT_STARTED_CODE = 128
+NOT_STARTED_CODE = launch.CANNOT_START_CODE
+NOT_STARTED_REASON = "StartError"
 MAX_LINE_BYTES = 16 * 1024
 MAX_LOG_BYTES = 10 * 2**20
 MAX_PATH_BYTES = 4096
 LOOK_SECONDS = 0.002
 INPUT_DESCRIPTOR = 0
+
+
+def main() -> None:
+    """Serve the socket that is the standard input."""
+    serve(socket.socket(fileno=INPUT_DESCRIPTOR))
 
 
 def serve(requests: socket.socket) -> None:
@@ -48,102 +55,118 @@ def serve(requests: socket.socket) -> None:
             requests.close()
             os.setsid()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            main(message.decode(), descriptors[0])
+            own(message.decode(), descriptors[0])
             os._exit(0)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def main(folder: str, told: int) -> None:
-    process = {"pid": os.getpid(), "born": born(os.getpid()), "startedAt": time.time()}
+def own(folder: str, told: int) -> None:
+    """Run the container with this folder until it has ended."""
+    born = pod_sandboxes.born(os.getpid())
+    process = {"pid": os.getpid(), "born": born, "startedAt": time.time()}
     _write(os.path.join(folder, PROCESS), process)
-    with open(os.path.join(folder, COMMAND), encoding="utf-8") as file:
-        command = json.load(file)
+    os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), INPUT_DESCRIPTOR)
     log = Log(folder)
     try:
-        code, reason = Shim(folder, command, log).run(told)
+        code, reason = Shim(folder, process, log).run(told)
     finally:
         log.close()
     ended = {"exitCode": code, "reason": reason, "finishedAt": time.time()}
     _write(os.path.join(folder, EXIT), ended, durable=True)
 
 
-def born(process: int) -> float:
-    """Return the start time of a process, which tells reused ids apart; -2 where it is gone."""
-    try:
-        with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return -2.0
-    return -2.0 if fields[0] == "Z" else float(fields[19])
-
-
 class Shim:
     """One container: its process and its streams."""
 
-    def __init__(self, folder: str, command: dict[str, Any], log: Log) -> None:
+    def __init__(self, folder: str, identity: dict[str, Any], log: Log) -> None:
         self._folder = folder
-        self._command = command
+        self._identity = identity
+        with open(os.path.join(folder, COMMAND), encoding="utf-8") as file:
+            self._command: dict[str, Any] = json.load(file)
         self._log = log
         self._terminal = -1
+        self._stdin = -1
+        self._outputs: dict[int, bytes] = {}
         self._inside = 0
+        self._failed = False
 
     def run(self, told: int) -> tuple[int, str]:
         """Run the container until it ends; return its exit code, or why it never ran."""
         try:
             process = self._start()
         except OSError as error:
-            return NOT_STARTED_CODE, f"{self._command['argv'][0]}: {error.strerror}"
+            text = f"{self._command['argv'][0]}: {error.strerror}"
+            self._log.add(b"stderr", f"dray: {text}\n".encode(), at_once=True)
+            return NOT_STARTED_CODE, NOT_STARTED_REASON
         signal.signal(signal.SIGTERM, lambda *_: self._terminate(process.pid))
         signal.signal(signal.SIGUSR1, lambda *_: self._kill(process.pid))
         signal.signal(signal.SIGUSR2, lambda *_: self._resize())
         self._wait_until_started(process)
         self._copy(process, told)
         code = process.wait()
+        if self._failed:
+            return NOT_STARTED_CODE, NOT_STARTED_REASON
         return (128 - code, "") if code < 0 else (code, "")
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        """Start the command; bubblewrap reports its first process on a descriptor."""
-        argv = self._command["argv"]
-        if INFO_DESCRIPTOR not in argv:
-            return self._spawn(argv)
-        read_end, write_end = os.pipe()
+    def _start(self) -> Started:
+        """Start the command with its streams. Raises OSError."""
+        inner = self._open_streams()
         try:
-            filled = [str(write_end) if part == INFO_DESCRIPTOR else part for part in argv]
-            process = self._spawn(filled, write_end)
-        except OSError:
-            os.close(read_end)
-            raise
+            if self._command.get("sandbox"):
+                return self._start_in_sandbox(inner)
+            child = subprocess.Popen(
+                self._command["argv"],
+                stdin=inner[0],
+                stdout=inner[1],
+                stderr=inner[2],
+                env=self._command["env"],
+                cwd=self._command.get("cwd") or "/",
+                start_new_session=True,
+                preexec_fn=lambda: launch.confine(self._command),
+            )
+            # Reaped by its id, as a container in a sandbox is.
+            child.returncode = 0
+            return Started(child.pid)
+        except subprocess.SubprocessError as error:
+            raise OSError(0, "its limits cannot be set") from error
         finally:
-            os.close(write_end)
-        self._inside = _first_process(read_end)
+            for descriptor in {*inner}:
+                os.close(descriptor)
+
+    def _open_streams(self) -> tuple[int, int, int]:
+        """Return the container's ends of its streams; the shim keeps the others."""
+        if self._command.get("tty"):
+            self._terminal, inner = os.openpty()
+            self._outputs = {self._terminal: b"stdout"}
+            return inner, inner, inner
+        if self._command.get("stdin"):
+            inside, self._stdin = os.pipe()
+        else:
+            inside = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        (out, out_inside), (errors, errors_inside) = os.pipe(), os.pipe()
+        self._outputs = {out: b"stdout", errors: b"stderr"}
+        return inside, out_inside, errors_inside
+
+    def _start_in_sandbox(self, streams: tuple[int, int, int]) -> Started:
+        """Start the container in the sandbox of its pod, or in one of its own without a pod."""
+        plan = self._command["sandbox"]
+        if plan["pod"]:
+            pod = pod_sandboxes.ensure(plan["pod"], plan)
+        else:
+            pod = pod_sandboxes.create(plan, ends_with_parent=True)
+        process, namespaces, failure = launch.start(self._command, self._folder, pod, streams)
+        self._failed = bool(failure)
+        self._inside = process.pid
+        # The agent enters the container by these descriptors.
+        known = {"first": process.pid, "namespaces": namespaces}
+        _write(os.path.join(self._folder, PROCESS), {**self._identity, **known})
         return process
 
-    def _spawn(self, argv: list[str], *passed: int) -> subprocess.Popen[bytes]:
-        common: dict[str, Any] = {
-            "env": self._command["env"],
-            "cwd": self._command.get("cwd") or "/",
-            "start_new_session": True,
-            "pass_fds": passed,
-        }
-        if not self._command.get("tty"):
-            pipe = subprocess.PIPE
-            stdin = pipe if self._command.get("stdin") else subprocess.DEVNULL
-            return subprocess.Popen(argv, stdin=stdin, stdout=pipe, stderr=pipe, **common)
-        self._terminal, inner = os.openpty()
-        try:
-            return subprocess.Popen(argv, stdin=inner, stdout=inner, stderr=inner, **common)
-        finally:
-            os.close(inner)
-
-    def _wait_until_started(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait for the container's own first process; the sandbox exists before it."""
+    def _wait_until_started(self, process: Started) -> None:
+        """Wait for the sign of a runtime that starts the container itself."""
         file = self._command.get("startedFile")
-        while process.poll() is None:
-            if file and os.path.exists(file):
-                return
-            if not file and (not self._inside or _children(self._inside)):
-                return
+        while file and process.poll() is None and not os.path.exists(file):
             time.sleep(LOOK_SECONDS)
 
     def _terminate(self, outer: int) -> None:
@@ -166,14 +189,14 @@ class Shim:
             rows, columns = json.load(file)
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def _copy(self, process: subprocess.Popen[bytes], told: int) -> None:
+    def _copy(self, process: Started, told: int) -> None:
         """Write output as the kubelet's runtimes write logs: lines with time and stream."""
-        sources = self._sources(process)
+        sources = dict(self._outputs)
         with selectors.DefaultSelector() as selector:
             for descriptor, stream in sources.items():
                 os.set_blocking(descriptor, False)
                 selector.register(descriptor, selectors.EVENT_READ, stream)
-            passed_on = self._input(process, selector)
+            passed_on = self._input(selector)
             ended = _end_of(process, selector)
             _say_started(told)
             while sources:
@@ -195,25 +218,13 @@ class Shim:
                     self._log.add(key.data, chunk, at_once=self._terminal >= 0)
         self._log.finish()
 
-    def _sources(self, process: subprocess.Popen[bytes]) -> dict[int, bytes]:
-        if self._terminal >= 0:
-            return {self._terminal: b"stdout"}
-        assert process.stdout is not None
-        assert process.stderr is not None
-        return {process.stdout.fileno(): b"stdout", process.stderr.fileno(): b"stderr"}
-
-    def _input(
-        self, process: subprocess.Popen[bytes], selector: selectors.BaseSelector
-    ) -> Input | None:
+    def _input(self, selector: selectors.BaseSelector) -> Input | None:
         if not self._command.get("stdin"):
             return None
         path = os.path.join(self._folder, INPUT)
         if self._terminal >= 0:
             return Input(path, os.dup(self._terminal), selector, ends=False)
-        assert process.stdin is not None
-        target = os.dup(process.stdin.fileno())
-        process.stdin.close()
-        return Input(path, target, selector, ends=bool(self._command.get("stdinOnce")))
+        return Input(path, self._stdin, selector, ends=bool(self._command.get("stdinOnce")))
 
 
 class Input:
@@ -342,18 +353,6 @@ def _read(descriptor: int) -> bytes | None:
         return b""
 
 
-def _first_process(descriptor: int) -> int:
-    """Return the first process of the sandbox, as bubblewrap reports it, or 0."""
-    text = b""
-    with os.fdopen(descriptor, "rb", buffering=0) as pipe:
-        while b"}" not in text and (chunk := pipe.read(4096)):
-            text += chunk
-    try:
-        return int(json.loads(text)["child-pid"])
-    except (ValueError, KeyError):
-        return 0
-
-
 def _children(process: int) -> list[int]:
     try:
         with open(f"/proc/{process}/task/{process}/children", encoding="ascii") as file:
@@ -367,7 +366,7 @@ def _kill(process: int, number: signal.Signals) -> None:
         os.kill(process, number)
 
 
-def _end_of(process: subprocess.Popen[bytes], selector: selectors.BaseSelector) -> int:
+def _end_of(process: Started, selector: selectors.BaseSelector) -> int:
     """Return a descriptor that is readable when the process ends, or -1 where it has ended."""
     if process.poll() is not None:
         _kill_session(process.pid)
@@ -390,8 +389,3 @@ def _write(path: str, content: dict[str, Any], *, durable: bool = False) -> None
         if durable:
             os.fsync(file.fileno())
     os.replace(path + ".new", path)
-
-
-if __name__ == "__main__":
-    serve(socket.socket(fileno=INPUT_DESCRIPTOR))
-    sys.exit(0)

@@ -72,8 +72,8 @@ class DriverConnection:
     health_service: Service | None = None
 
     async def prepare(self, claim: ClaimReference) -> tuple[DriverDevice, ...]:
-        answer = await self._call("NodePrepareResources", claim)
-        return tuple(_device(self.name, device) for device in answer.devices)
+        response = await self._call("NodePrepareResources", claim)
+        return tuple(_device(self.name, device) for device in response.devices)
 
     async def unprepare(self, claim: ClaimReference) -> None:
         await self._call("NodeUnprepareResources", claim)
@@ -89,8 +89,8 @@ class DriverConnection:
 
     async def _call(self, method: str, claim: ClaimReference) -> Any:
         messages = self.service.messages
-        asked = messages.Claim(namespace=claim.namespace, name=claim.name, uid=claim.uid)
-        request = self.service.methods[method].request(claims=[asked])
+        claim_message = messages.Claim(namespace=claim.namespace, name=claim.name, uid=claim.uid)
+        request = self.service.methods[method].request(claims=[claim_message])
         what = f"driver {self.name}: {method} of claim {claim.namespace}/{claim.name}"
         try:
             response = await Caller(self._channel, self.service).call(method, request)
@@ -102,10 +102,10 @@ class DriverConnection:
             raise DriverError(f"{what}: the driver went away meanwhile") from error
         if claim.uid not in response.claims:
             raise DriverError(f"{what}: the claim is missing in the answer")
-        answer = response.claims[claim.uid]
-        if answer.error:
-            raise DriverError(f"{what}: {answer.error}")
-        return answer
+        claim_response = response.claims[claim.uid]
+        if claim_response.error:
+            raise DriverError(f"{what}: {claim_response.error}")
+        return claim_response
 
 
 def _is_cancelled() -> bool:
@@ -127,12 +127,14 @@ class Drivers:
         """Set, and replaced by a new one, whenever a driver comes or goes."""
 
     def find(self, name: str) -> DriverConnection | None:
-        found = [entry.driver for entry in self._by_socket.values() if entry.driver.name == name]
-        return found[-1] if found else None
+        candidates = [
+            entry.driver for entry in self._by_socket.values() if entry.driver.name == name
+        ]
+        return candidates[-1] if candidates else None
 
     def __iter__(self) -> Iterator[DriverConnection]:
         """Return the drivers that are called, one per name."""
-        return iter([found for name in self.names if (found := self.find(name)) is not None])
+        return iter([driver for name in self.names if (driver := self.find(name)) is not None])
 
     @property
     def names(self) -> list[str]:
@@ -229,8 +231,8 @@ def _sockets(registry: Path) -> Iterable[tuple[Path, _Socket]]:
     for path in sorted(registry.glob("*.sock")):
         with contextlib.suppress(FileNotFoundError):
             if path.is_socket():
-                found = path.stat()
-                yield path, _Socket(found.st_ino, found.st_mtime_ns)
+                status = path.stat()
+                yield path, _Socket(status.st_ino, status.st_mtime_ns)
 
 
 def _device(driver: str, message: Any) -> DriverDevice:

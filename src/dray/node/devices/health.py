@@ -43,10 +43,10 @@ class DeviceHealthMonitor:
     def __init__(self, drivers: Drivers, changed: Callable[[], None]) -> None:
         self._drivers = drivers
         self._changed = changed
-        self._known: dict[DeviceId, HealthStatus] = {}
+        self._statuses: dict[DeviceId, HealthStatus] = {}
 
     def of(self, device: DriverDevice) -> HealthStatus:
-        return self._known.get(device.device_id, UNKNOWN)
+        return self._statuses.get(device.device_id, UNKNOWN)
 
     async def run(self) -> None:
         """Watch every driver; start again when a driver comes or goes."""
@@ -82,38 +82,40 @@ class DeviceHealthMonitor:
                 return
             self._learn(dict(_health(driver, message) for message in response.devices))
 
-    def _learn(self, told: dict[DeviceId, HealthStatus]) -> None:
-        news = {device for device, health in told.items() if self._known.get(device) != health}
-        self._known.update(told)
+    def _learn(self, statuses: dict[DeviceId, HealthStatus]) -> None:
+        news = {
+            device for device, health in statuses.items() if self._statuses.get(device) != health
+        }
+        self._statuses.update(statuses)
         if news:
             self._changed()
 
     def _forget(self, driver: str) -> None:
-        gone = [device for device in self._known if device.driver == driver]
+        gone = [device for device in self._statuses if device.driver == driver]
         for device in gone:
-            del self._known[device]
+            del self._statuses[device]
         if gone:
             self._changed()
 
 
 def resource_statuses(
-    container: Container, held: ClaimsOfPod, health_of: Callable[[DriverDevice], HealthStatus]
+    container: Container, claims: ClaimsOfPod, health_of: Callable[[DriverDevice], HealthStatus]
 ) -> list[dict[str, Any]]:
     """Return `allocatedResourcesStatus` of a container: an entry per claim or request it names."""
-    made = []
+    statuses = []
     for used in container.resources.claims:
-        if used.name not in held:
+        if used.name not in claims:
             continue
         entries = {
             _resource_id(device): _entry(device, health_of(device))
-            for device in held[used.name].devices
+            for device in claims[used.name].devices
             if device.is_for(used.request)
         }
         if entries:
             suffix = f"/{used.request}" if used.request else ""
             name = f"claim:{used.name}{suffix}"
-            made.append({"name": name, "resources": list(entries.values())})
-    return made
+            statuses.append({"name": name, "resources": list(entries.values())})
+    return statuses
 
 
 def _entry(device: DriverDevice, health: HealthStatus) -> dict[str, str]:

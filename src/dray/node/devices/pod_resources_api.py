@@ -12,7 +12,7 @@ import grpc.aio
 
 from dray.api.types.pods import Pod
 from dray.node.devices.drivers import DriverDevice
-from dray.node.devices.preparation import ClaimsOfPod, HeldClaim
+from dray.node.devices.preparation import ClaimRecord, ClaimsOfPod
 from dray.protocol import services
 
 Holder = tuple[Pod, ClaimsOfPod]
@@ -37,14 +37,14 @@ async def serving(path: Path, holders: Callable[[], Iterable[Holder]]) -> AsyncI
 
 def _answers(holders: Callable[[], Iterable[Holder]]) -> services.Answers:
     async def list_pods(_request: Any, _context: Any) -> Any:
-        found = [pod_resources(*holder) for holder in holders()]
-        return _messages.ListPodResourcesResponse(pod_resources=found)
+        pods = [pod_resources(*holder) for holder in holders()]
+        return _messages.ListPodResourcesResponse(pod_resources=pods)
 
     async def get_pod(request: Any, context: Any) -> Any:
-        wanted = (request.pod_namespace, request.pod_name)
-        for pod, held in holders():
-            if (pod.metadata.namespace, pod.metadata.name) == wanted:
-                return _messages.GetPodResourcesResponse(pod_resources=pod_resources(pod, held))
+        key = (request.pod_namespace, request.pod_name)
+        for pod, claims in holders():
+            if (pod.metadata.namespace, pod.metadata.name) == key:
+                return _messages.GetPodResourcesResponse(pod_resources=pod_resources(pod, claims))
         message = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
         await context.abort(grpc.StatusCode.NOT_FOUND, message)
 
@@ -54,11 +54,11 @@ def _answers(holders: Callable[[], Iterable[Holder]]) -> services.Answers:
     return {"List": list_pods, "Get": get_pod, "GetAllocatableResources": allocatable}
 
 
-def pod_resources(pod: Pod, held: ClaimsOfPod) -> Any:
+def pod_resources(pod: Pod, prepared: ClaimsOfPod) -> Any:
     containers = []
     for container in pod.spec.containers:
-        claims = [used for used in container.resources.claims if used.name in held]
-        dynamic = [_dynamic(held[used.name], used.request) for used in claims]
+        claims = [used for used in container.resources.claims if used.name in prepared]
+        dynamic = [_dynamic(prepared[used.name], used.request) for used in claims]
         containers.append(
             _messages.ContainerResources(name=container.name, dynamic_resources=dynamic)
         )
@@ -68,7 +68,7 @@ def pod_resources(pod: Pod, held: ClaimsOfPod) -> Any:
     )
 
 
-def _dynamic(claim: HeldClaim, request: str) -> Any:
+def _dynamic(claim: ClaimRecord, request: str) -> Any:
     return _messages.DynamicResource(
         claim_name=claim.name,
         claim_namespace=claim.namespace,
@@ -79,12 +79,12 @@ def _dynamic(claim: HeldClaim, request: str) -> Any:
 
 
 def _claim_resource(device: DriverDevice) -> Any:
-    made = _messages.ClaimResource(
+    message = _messages.ClaimResource(
         driver_name=device.driver,
         pool_name=device.pool,
         device_name=device.device,
         cdi_devices=[_messages.CDIDevice(name=name) for name in device.cdi_ids],
     )
     if device.share_id is not None:
-        made.share_id = device.share_id
-    return made
+        message.share_id = device.share_id
+    return message

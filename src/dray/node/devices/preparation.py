@@ -34,7 +34,7 @@ EXTENDED: Final = ""
 _PREPARE, _UNPREPARE, _EVERYTHING = "NodePrepareResources", "NodeUnprepareResources", "*"
 
 
-class HeldClaim(msgspec.Struct, frozen=True):
+class ClaimRecord(msgspec.Struct, frozen=True):
     """A claim that is prepared here, or about to be."""
 
     namespace: str
@@ -50,7 +50,7 @@ class HeldClaim(msgspec.Struct, frozen=True):
         return ClaimReference(self.namespace, self.name, self.uid)
 
 
-ClaimsOfPod = dict[str, HeldClaim]
+ClaimsOfPod = dict[str, ClaimRecord]
 """The claims of a pod by their names in its spec."""
 
 
@@ -60,106 +60,106 @@ class Preparation:
         self._client = client
         self._drivers = drivers
         self._disk = _Disk(directory / "claims.json")
-        self._held = self._disk.read()
+        self._records = self._disk.read()
         self._locks: dict[str, asyncio.Lock] = {}
-        self._waits_for: dict[str, tuple[str, HeldClaim]] = {}
+        self._waits_for: dict[str, tuple[str, ClaimRecord]] = {}
 
     @property
-    def held(self) -> Collection[HeldClaim]:
-        return list(self._held.values())
+    def records(self) -> Collection[ClaimRecord]:
+        return list(self._records.values())
 
     async def prepare(self, pod: Pod) -> ClaimsOfPod:
         """Prepare the claims of a pod. Raises NotUsable and DriverError; try again then."""
         used = list(pod_claims.claims_of_pod(pod))
-        found = await claim_access.usable(self._client, pod)
+        claims = await claim_access.usable(self._client, pod)
         return {
             reference.pod_claim: await self._prepare(pod, claim)
-            for reference, claim in zip(used, found, strict=True)
+            for reference, claim in zip(used, claims, strict=True)
         }
 
     def waits_for(self, pod_uid: str) -> str:
         """Return the call that a pod waits for, or an empty text."""
         if pod_uid not in self._waits_for:
             return ""
-        driver, held = self._waits_for[pod_uid]
-        return f"driver {driver}: {_PREPARE} of claim {held.namespace}/{held.name}: no answer"
+        driver, record = self._waits_for[pod_uid]
+        return f"driver {driver}: {_PREPARE} of claim {record.namespace}/{record.name}: no answer"
 
     async def unprepare(self, pod_uid: str) -> None:
         """Unprepare the claims of a pod, except those that another pod uses."""
-        for held in self.held:
-            if pod_uid in held.pods:
-                async with self._lock(held.uid):
-                    await self._release(held.uid, pod_uid)
+        for record in self.records:
+            if pod_uid in record.pods:
+                async with self._lock(record.uid):
+                    await self._release(record.uid, pod_uid)
 
     async def unprepare_all_but(self, pods: Collection[str]) -> None:
         """Unprepare the claims of all other pods, which are gone."""
-        gone = {pod for held in self.held for pod in held.pods if pod not in pods}
+        gone = {pod for record in self.records for pod in record.pods if pod not in pods}
         for pod in gone:
             await self.unprepare(pod)
 
-    async def _prepare(self, pod: Pod, claim: ResourceClaim) -> HeldClaim:
+    async def _prepare(self, pod: Pod, claim: ResourceClaim) -> ClaimRecord:
         async with self._lock(claim.metadata.uid):
-            held = self._with_pod(pod, claim)
-            if held.is_prepared:
-                await self._remember(held)
-                return held
-            drivers = [self._driver(name, held) for name in _drivers_to_call(claim, _PREPARE)]
+            record = self._with_pod(pod, claim)
+            if record.is_prepared:
+                await self._remember(record)
+                return record
+            drivers = [self._driver(name, record) for name in _drivers_to_call(claim, _PREPARE)]
             # On disk before the first call: whoever finds it later unprepares, even in vain.
-            await self._remember(_with_drivers(held, claim))
+            await self._remember(_with_drivers(record, claim))
             devices = [
                 device
                 for driver in drivers
-                for device in await self._asked(driver, pod.metadata.uid, held)
+                for device in await self._call_prepare(driver, pod.metadata.uid, record)
             ]
-            held = msgspec.structs.replace(
-                self._held[held.uid], devices=tuple(devices), is_prepared=True
+            record = msgspec.structs.replace(
+                self._records[record.uid], devices=tuple(devices), is_prepared=True
             )
-            await self._remember(held, durable=False)
-            return held
+            await self._remember(record, durable=False)
+            return record
 
-    async def _asked(
-        self, driver: DriverConnection, pod_uid: str, held: HeldClaim
+    async def _call_prepare(
+        self, driver: DriverConnection, pod_uid: str, record: ClaimRecord
     ) -> Iterable[DriverDevice]:
-        self._waits_for[pod_uid] = (driver.name, held)
+        self._waits_for[pod_uid] = (driver.name, record)
         try:
-            return await driver.prepare(held.reference)
+            return await driver.prepare(record.reference)
         finally:
             self._waits_for.pop(pod_uid, None)
 
-    def _driver(self, name: str, held: HeldClaim) -> DriverConnection:
-        found = self._drivers.find(name)
-        if found is None:
+    def _driver(self, name: str, record: ClaimRecord) -> DriverConnection:
+        driver = self._drivers.find(name)
+        if driver is None:
             raise DriverError(
                 f"driver {name} is not registered on this node, and claim "
-                f"{held.namespace}/{held.name} needs it"
+                f"{record.namespace}/{record.name} needs it"
             )
-        return found
+        return driver
 
-    def _with_pod(self, pod: Pod, claim: ResourceClaim) -> HeldClaim:
+    def _with_pod(self, pod: Pod, claim: ResourceClaim) -> ClaimRecord:
         metadata, uid = claim.metadata, pod.metadata.uid
-        held = self._held.get(metadata.uid)
-        if held is None:
-            return HeldClaim(metadata.namespace, metadata.name, metadata.uid, (), (uid,))
-        return msgspec.structs.replace(held, pods=tuple(dict.fromkeys((*held.pods, uid))))
+        record = self._records.get(metadata.uid)
+        if record is None:
+            return ClaimRecord(metadata.namespace, metadata.name, metadata.uid, (), (uid,))
+        return msgspec.structs.replace(record, pods=tuple(dict.fromkeys((*record.pods, uid))))
 
     async def _release(self, claim_uid: str, pod_uid: str) -> None:
-        held = self._held.get(claim_uid)
-        if held is None:
+        record = self._records.get(claim_uid)
+        if record is None:
             return
-        left = tuple(pod for pod in held.pods if pod != pod_uid)
+        left = tuple(pod for pod in record.pods if pod != pod_uid)
         if left:
-            await self._remember(msgspec.structs.replace(held, pods=left))
+            await self._remember(msgspec.structs.replace(record, pods=left))
             return
-        for name in held.drivers:
-            await self._driver(name, held).unprepare(held.reference)
-        self._held.pop(claim_uid, None)
+        for name in record.drivers:
+            await self._driver(name, record).unprepare(record.reference)
+        self._records.pop(claim_uid, None)
         self._locks.pop(claim_uid, None)
-        await self._disk.write(self._held, durable=False)
+        await self._disk.write(self._records, durable=False)
 
-    async def _remember(self, held: HeldClaim, *, durable: bool = True) -> None:
-        if self._held.get(held.uid) != held:
-            self._held[held.uid] = held
-            await self._disk.write(self._held, durable=durable)
+    async def _remember(self, record: ClaimRecord, *, durable: bool = True) -> None:
+        if self._records.get(record.uid) != record:
+            self._records[record.uid] = record
+            await self._disk.write(self._records, durable=durable)
 
     def _lock(self, claim_uid: str) -> asyncio.Lock:
         return self._locks.setdefault(claim_uid, asyncio.Lock())
@@ -169,45 +169,47 @@ class _Disk:
     """The checkpoint. Writers that wait while it is written share the next write."""
 
     def __init__(self, path: Path) -> None:
-        self._checkpoint = Checkpoint(path, dict[str, HeldClaim], version=CHECKPOINT_VERSION)
+        self._checkpoint = Checkpoint(path, dict[str, ClaimRecord], version=CHECKPOINT_VERSION)
         self._lock = asyncio.Lock()
-        self._asked = self._written = 0
+        self._requested = self._written = 0
 
-    def read(self) -> dict[str, HeldClaim]:
+    def read(self) -> dict[str, ClaimRecord]:
         return self._checkpoint.read() or {}
 
-    async def write(self, held: Mapping[str, HeldClaim], *, durable: bool) -> None:
-        self._asked += 1
-        mine = self._asked
+    async def write(self, records: Mapping[str, ClaimRecord], *, durable: bool) -> None:
+        self._requested += 1
+        mine = self._requested
         async with self._lock:
             if durable and self._written >= mine:
                 return
             if not durable:
-                self._checkpoint.write(dict(held), durable=False)
+                self._checkpoint.write(dict(records), durable=False)
                 return
-            asked = self._asked
-            writing = asyncio.ensure_future(asyncio.to_thread(self._checkpoint.write, dict(held)))
+            requested = self._requested
+            writing = asyncio.ensure_future(
+                asyncio.to_thread(self._checkpoint.write, dict(records))
+            )
             try:
                 await asyncio.shield(writing)
             finally:
                 # Nobody else may write while the thread does, even if nobody waits for it now.
                 await asyncio.wait({writing})
-            self._written = asked
+            self._written = requested
 
 
-def cdi_ids(pod: Pod, container: Container, held: ClaimsOfPod) -> list[str]:
+def cdi_ids(pod: Pod, container: Container, prepared: ClaimsOfPod) -> list[str]:
     """Return the CDI ids for one container: of each claim it names, or of one request."""
-    found: dict[str, None] = {}
+    unique: dict[str, None] = {}
     for used in container.resources.claims:
-        if used.name in held:
-            found.update(dict.fromkeys(_ids(held[used.name].devices, used.request)))
+        if used.name in prepared:
+            unique.update(dict.fromkeys(_ids(prepared[used.name].devices, used.request)))
     extended = pod.status.extended_resource_claim_status
-    if extended is not None and EXTENDED in held:
+    if extended is not None and EXTENDED in prepared:
         for mapping in extended.request_mappings:
             if mapping.container_name == container.name:
-                ids = _ids(held[EXTENDED].devices, mapping.request_name)
-                found.update(dict.fromkeys(ids))
-    return list(found)
+                ids = _ids(prepared[EXTENDED].devices, mapping.request_name)
+                unique.update(dict.fromkeys(ids))
+    return list(unique)
 
 
 def _ids(devices: Iterable[DriverDevice], request: str) -> Iterable[str]:
@@ -216,10 +218,10 @@ def _ids(devices: Iterable[DriverDevice], request: str) -> Iterable[str]:
             yield from device.cdi_ids
 
 
-def _with_drivers(held: HeldClaim, claim: ResourceClaim) -> HeldClaim:
+def _with_drivers(record: ClaimRecord, claim: ResourceClaim) -> ClaimRecord:
     """Return the claim with the drivers that have to unprepare it."""
-    drivers = (*held.drivers, *_drivers_to_call(claim, _UNPREPARE))
-    return msgspec.structs.replace(held, drivers=tuple(dict.fromkeys(drivers)))
+    drivers = (*record.drivers, *_drivers_to_call(claim, _UNPREPARE))
+    return msgspec.structs.replace(record, drivers=tuple(dict.fromkeys(drivers)))
 
 
 def _drivers_to_call(claim: ResourceClaim, operation: str) -> list[str]:

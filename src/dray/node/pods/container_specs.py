@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from dray.api.types.containers import Container
 from dray.api.types.pods import Pod
 from dray.driverkit import cdi
-from dray.driverkit.cdi import Edits
+from dray.driverkit.cdi import CdiError, DeviceNode, Edits
 from dray.node.devices import preparation
-from dray.node.pods import environment, volumes
+from dray.node.host_paths import SafeFolder, UnsafePath
 from dray.node.pods.context import NodeContext, PodState
 from dray.node.runtimes.interface import Bind, ContainerConfigError, ContainerSpec
+from dray.node.specs import environment, security_profiles, volumes
 
 
 async def build(node: NodeContext, state: PodState, container: Container) -> ContainerSpec:
@@ -25,54 +28,102 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
             f"container {container.name} has no command and the {runtime.name} has no images: "
             "set command, or run the node with --runtime podman"
         )
+    allows_host = node.runtime_config.allows_host
+    security_profiles.check_pod(pod, allows_host=allows_host)
+    security = security_profiles.profile_of(
+        pod, container, allows_host=allows_host, has_images=runtime.has_images
+    )
     cdi_ids = preparation.cdi_ids(pod, container, state.prepared_claims)
     edits = cdi.resolve(cdi_ids, node.cdi_directories)
-    hostname = pod.spec.hostname or pod.metadata.name
+    hostname = _hostname(pod)
     env = {**runtime.default_environment, "HOSTNAME": hostname}
     env |= await environment.build(node.client, pod, container)
     env |= edits.env
+    command, args = environment.command(container, env), environment.arguments(container, env)
+    environment.check_total(container, (*command, *args), env)
     return ContainerSpec(
-        environment.command(container, env),
-        environment.arguments(container, env),
+        command,
+        args,
         env,
         container.working_dir,
         hostname,
-        (
-            *_etc(node, pod, hostname),
-            *volumes.binds(container, state.volumes, env),
-            *_mounts(edits),
-        ),
-        edits.device_nodes,
+        _binds(node, state, container, env, edits),
+        tuple(_device_nodes(edits)),
         image=container.image,
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,
+        security=security,
+        host_user_id=state.host_user_id,
+        has_host_network=pod.spec.host_network,
     )
 
 
-def _etc(node: NodeContext, pod: Pod, hostname: str) -> Iterable[Bind]:
+def _binds(
+    node: NodeContext,
+    state: PodState,
+    container: Container,
+    env: Mapping[str, str],
+    edits: Edits,
+) -> tuple[Bind, ...]:
+    """Return every mount of a container. What its volumes cover of /etc is the volume's."""
+    of_volumes = volumes.binds(container, state.volumes, env)
+    of_devices = tuple(_mounts(edits))
+    covered = tuple(bind.target for bind in of_volumes)
+    etc = [bind for bind in _etc(node, state.pod) if not _is_in(bind.target, covered)]
+    targets = [bind.target for bind in (*of_volumes, *of_devices)]
+    targets += [device.path for device in _device_nodes(edits)]
+    volumes.make_mount_points(state.volumes, of_volumes, targets)
+    return (*etc, *of_volumes, *of_devices)
+
+
+def _is_in(target: str, folders: Iterable[str]) -> bool:
+    return any(target == folder or target.startswith(f"{folder}/") for folder in folders)
+
+
+def _etc(node: NodeContext, pod: Pod) -> Iterable[Bind]:
     """Write an /etc with the names of the container and nothing of the host's."""
     if node.runtime.has_own_etc:
         return
-    folder = node.pod_folder(pod.metadata.uid) / "etc"
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, content in _etc_files(hostname, node.address).items():
-        path = folder / file
-        if not path.exists():
-            path.write_text(content, "utf-8")
-        yield Bind(str(path), f"/etc/{file}")
+    uid = pod.metadata.uid
+    with SafeFolder.open(node.folder) as pods, pods.enter(f"{uid}/etc", mode=0o755) as folder:
+        for file, content in _etc_files(pod, node.address).items():
+            if folder.status(file) is None:
+                folder.write(file, content.encode(), mode=0o644)
+            yield Bind(str(node.pod_folder(uid) / "etc" / file), f"/etc/{file}")
 
 
-def _etc_files(hostname: str, address: str) -> Mapping[str, str]:
+def _etc_files(pod: Pod, address: str) -> Mapping[str, str]:
+    hostname = _hostname(pod)
+    aliases = [f"{alias.ip} {' '.join(alias.hostnames)}\n" for alias in pod.spec.host_aliases]
     return {
         "hostname": f"{hostname}\n",
-        "hosts": f"127.0.0.1 localhost\n{address} {hostname}\n",
+        "hosts": f"127.0.0.1 localhost\n{address} {hostname}\n{''.join(aliases)}",
         "passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
         "group": "root:x:0:\nnogroup:x:65534:\n",
         "nsswitch.conf": "hosts: files dns\n",
     }
 
 
+def _hostname(pod: Pod) -> str:
+    return pod.spec.hostname_override or pod.spec.hostname or pod.metadata.name
+
+
 def _mounts(edits: Edits) -> Iterable[Bind]:
+    """Return the mounts of devices. Their drivers are trusted with the paths of the host."""
     for mount in edits.mounts:
-        yield Bind(mount.host_path, mount.container_path, "rw" not in mount.options)
+        target = _path_of_device(mount.container_path)
+        yield Bind(mount.host_path, target, "rw" not in mount.options)
+
+
+def _device_nodes(edits: Edits) -> Iterable[DeviceNode]:
+    for node in edits.device_nodes:
+        host_path = node.host_path or node.path
+        yield msgspec.structs.replace(node, path=_path_of_device(node.path), host_path=host_path)
+
+
+def _path_of_device(path: str) -> str:
+    try:
+        return volumes.container_path(path)
+    except UnsafePath as error:
+        raise CdiError(f"a CDI spec has a path that no container can have: {error}") from error

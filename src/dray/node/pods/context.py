@@ -23,6 +23,7 @@ from dray.node.devices.health import HealthStatus
 from dray.node.devices.preparation import ClaimsOfPod, Preparation
 from dray.node.pods.pod_status import Containers, ObservedContainer, PodFailure
 from dray.node.runtimes.interface import ContainerConfigError, Runtime
+from dray.node.specs.volumes import PreparedVolume
 
 T = TypeVar("T")
 
@@ -81,8 +82,10 @@ class PodState:
             for container in (*pod.spec.init_containers, *pod.spec.containers)
         }
         self.prepared_claims: ClaimsOfPod = {}
-        self.volumes: dict[str, Path] = {}
+        self.volumes: dict[str, PreparedVolume] = {}
         """The folder behind each volume."""
+        self.host_user_id: int | None = None
+        """The user of the host that an admin chose for the pod's namespace."""
         self.is_over = pod_predicates.has_ended(pod)
         self.failure: PodFailure | None = None
         self.unreported = asyncio.Event()

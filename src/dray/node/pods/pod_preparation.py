@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+import re
 from typing import Final
 
-from dray.api import well_known
+from dray.api import kinds, well_known
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods.context import PodWorkerContext
-from dray.node.pods.volumes import Volumes
+from dray.node.runtimes.interface import ContainerConfigError
+from dray.node.specs.volumes import PreparedVolume, Volumes
 from dray.protocol.services import DEFAULT_TIMEOUT_SECONDS as CALL_SECONDS
 
 SLOW_SECONDS: Final = 5.0
 """A driver that has not answered by then is named in an event."""
+
+MIN_USER, MAX_USER = 1000, 2**31 - 2
+"""The users of the host that a namespace may have: neither root nor the system's."""
 
 
 class PodPreparation:
@@ -51,7 +55,28 @@ class PodPreparation:
                 f"{waiting} after {SLOW_SECONDS:.0f} s; it is given up after {CALL_SECONDS:.0f} s",
             )
 
-    async def _make_volumes(self) -> dict[str, Path]:
-        node = self._context.node
-        volumes = Volumes(node.client, node.folder, node.runtime_config.allows_host)
+    async def _make_volumes(self) -> dict[str, PreparedVolume]:
+        node, state = self._context.node, self._context.state
+        if node.runtime.uses_host_user_id:
+            state.host_user_id = await self._host_user_id()
+        ids = node.runtime.host_ids(str(self._context.folder), state.host_user_id)
+        volumes = Volumes(node.client, node.folder, node.runtime_config.allows_host, ids)
         return await volumes.prepare(self._context.pod)
+
+    async def _host_user_id(self) -> int | None:
+        """Return the user that an admin chose for the pod's namespace, or None.
+
+        Raises ContainerConfigError for a value that is no ordinary user.
+        """
+        name = self._context.pod.metadata.namespace
+        namespace = await self._context.node.client.get(kinds.NAMESPACE, name)
+        annotation = well_known.HOST_USER_ID_ANNOTATION
+        text = (namespace["metadata"].get("annotations") or {}).get(annotation)
+        if text is None:
+            return None
+        if not re.fullmatch("[0-9]{1,10}", text) or not MIN_USER <= int(text) <= MAX_USER:
+            raise ContainerConfigError(
+                f"namespace {name}: metadata.annotations[{annotation}] must be a number from "
+                f"{MIN_USER} to {MAX_USER}"
+            )
+        return int(text)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dray.driverkit.cdi import DeviceNode
 from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
@@ -22,6 +23,23 @@ class Bind:
     read_only: bool = True
     beneath: str = ""
     """A path below the source that containers can change: no link in it is followed."""
+
+
+@dataclass(frozen=True)
+class HostIds:
+    """The users and groups of the host that those of a pod are: a range from 0 inside."""
+
+    first_user: int
+    first_group: int
+    count: int = 1
+
+    def user(self, inside: int) -> int | None:
+        """Return the user of the host, or None where the pod has no such user."""
+        return self.first_user + inside if 0 <= inside < self.count else None
+
+    def group(self, inside: int) -> int | None:
+        """Return the group of the host, or None where the pod has no such group."""
+        return self.first_group + inside if 0 <= inside < self.count else None
 
 
 @dataclass(frozen=True)
@@ -67,8 +85,13 @@ class ContainerSpec:
     stdin_once: bool = False
     tty: bool = False
     security: SecurityProfile = SecurityProfile()
+    host_user_id: int | None = None
+    """The user of the host that an admin chose for the pod's namespace, where one was chosen."""
     limits: ResourceLimits = ResourceLimits()
     has_host_network: bool = False
+    host_user_id: int | None = None
+    """The user of the host that stands for root of the pod, where an admin has set one for the
+    namespace; None for the choice of the node."""
 
     @property
     def argv(self) -> Argv:
@@ -106,6 +129,13 @@ class Runtime(abc.ABC):
     caution = ""
     """A warning for the user, recorded in one event of each pod; may be empty."""
 
+    uses_host_user_id = False
+    """Whether the user that an admin chose for a namespace matters to it."""
+
+    def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
+        """Return the ids that a pod's containers have on the host; None for those of the agent."""
+        return None
+
     @property
     def default_environment(self) -> dict[str, str]:
         """Variables of every container, besides those of the pod."""
@@ -131,6 +161,10 @@ class Runtime(abc.ABC):
 
         Raises LookupError if the container does not run.
         """
+
+    def end_pod(self, folder: Path) -> None:
+        """End what containers of the pod with this folder have shared. Called after the last."""
+        return None
 
     def discard(self, attempt: ContainerAttempt) -> None:
         """Remove what may be left of a container whose shim was lost."""

@@ -145,7 +145,8 @@ def _inside(spec: ContainerSpec) -> Iterator[str]:
     for name, value in spec.env.items():
         yield from ("--env", f"{name}={value}")
     for bind in spec.binds:
-        yield from ("--volume", f"{bind.source}:{bind.target}:{'ro' if bind.read_only else 'rw'}")
+        source = os.path.join(bind.source, bind.beneath)
+        yield from ("--volume", f"{source}:{bind.target}:{'ro' if bind.read_only else 'rw'}")
     for node in spec.device_nodes:
         permissions = node.permissions or "rwm"
         yield from ("--device", f"{node.host_path or node.path}:{node.path}:{permissions}")

@@ -1,32 +1,56 @@
-"""Containers by bubblewrap: their own view of files, processes and users, as an ordinary user.
+"""Containers in namespaces of their own: files, processes, users, network; also as ordinary user.
 
 A container sees the system's programs and libraries read-only, an /etc made for it, empty folders
 elsewhere, and what its volumes and devices put there. It sees nobody's home, nothing of /run, no
-device that was not claimed, and nothing of dray. There are no images: the host's programs run.
+device that was not claimed, no process and no network of the host, and nothing of dray. There are
+no images: the host's programs run. The shim makes all that, in `dray.node.containers`.
 """
 
 from __future__ import annotations
 
+import base64
+import functools
 import os
-import shutil
+import platform
+import posixpath
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dray.node.containers import shim
-from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
-from dray.node.runtimes.interface import Bind, ContainerSpec, Runtime, RuntimeUnusable, in_terminal
+import msgspec
+
+from dray.node.containers import container_attempts, pod_sandboxes, seccomp, shim, system_calls
+from dray.node.containers.container_attempts import (
+    Argv,
+    Command,
+    ContainerAttempt,
+    Mount,
+    SandboxPlan,
+)
+from dray.node.runtimes import host_users
+from dray.node.runtimes.interface import (
+    Bind,
+    ContainerConfigError,
+    ContainerSpec,
+    Runtime,
+    RuntimeUnusable,
+)
 
 NAME: Final = "sandbox"
 PATH: Final = "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SHOWN = ("/usr", *_SYSTEM)
 _FROM_ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl", "/etc/localtime")
-_EMPTY = ("/tmp", "/run", "/var/tmp", "/root", "/home")
-_PROBE_SECONDS = 10.0
-_GENERATIONS: Final = 3
-"""From the shim to bubblewrap, to bubblewrap inside, to the container's own process."""
+_EMPTY = (
+    *(("/tmp", "1777"), ("/run", "755"), ("/var/tmp", "1777"), ("/root", "700")),
+    ("/home", "755"),
+)
+_RESERVED = ("/", "/proc", "/dev")
+_PROBE_SECONDS = 30.0
+_POD_DEPTH: Final = 3
+"""The folder of a start is this far below that of its pod."""
 
 
 class Sandbox(Runtime):
@@ -41,39 +65,40 @@ class Sandbox(Runtime):
         return {"PATH": PATH, "HOME": "/root"}
 
     def try_out(self) -> None:
-        if shutil.which("bwrap") is None:
-            raise RuntimeUnusable("bubblewrap (bwrap) is not installed")
-        told = ("--info-fd", shim.INFO_DESCRIPTOR)
-        argv = [part for part in _argv(ContainerSpec(("/bin/true",))) if part not in told]
-        try:
-            ran = subprocess.run(argv, capture_output=True, timeout=_PROBE_SECONDS, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise RuntimeUnusable(f"bubblewrap cannot be run: {error}") from error
-        if ran.returncode:
-            said = ran.stderr.decode("utf-8", "replace").strip()
-            raise RuntimeUnusable(f"bubblewrap cannot make a sandbox here: {said}")
+        if said := _tried():
+            raise RuntimeUnusable(f"no sandbox can be made here: {said}")
 
     def command(self, spec: ContainerSpec, folder: str) -> Command:
+        pod = str(Path(folder).parents[_POD_DEPTH - 1]) if folder else ""
         return Command(
-            _argv(spec), spec.env, stdin=spec.stdin, stdin_once=spec.stdin_once, tty=spec.tty
+            list(spec.argv),
+            spec.env,
+            stdin=spec.stdin,
+            stdin_once=spec.stdin_once,
+            tty=spec.tty,
+            sandbox=_plan(spec, pod),
         )
 
     def exec_command(
         self, attempt: ContainerAttempt, argv: Argv, *, stdin: bool = False, tty: bool = False
     ) -> Command:
         """Return a command that enters the sandbox, with no more rights than the container has."""
-        entered = [
-            "nsenter",
-            *("--target", str(_first_process(attempt)), "--preserve-credentials"),
-            *("--user", "--mount", "--pid", "--uts", "--ipc", "--root", "--wd", "--"),
-            *("setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--"),
-            *in_terminal(argv, tty),
-        ]
-        return Command(entered, attempt.command()["env"])
+        if attempt.command().get("sandbox") is None:
+            raise LookupError(
+                f"container {attempt.folder.parent.name} was started by an earlier version of "
+                "dray, which cannot be entered: restart the pod"
+            )
+        enter = container_attempts.interpreter("dray.node.containers.enter")
+        kind = "tty" if tty else "pipes"
+        return Command([*enter, str(attempt.folder), kind, *argv])
+
+    def end_pod(self, folder: Path) -> None:
+        pod_sandboxes.end(str(folder))
 
 
+@functools.cache
 def is_usable() -> bool:
-    """Whether a sandbox works here, not only whether bubblewrap is installed."""
+    """Whether a sandbox works here."""
     try:
         Sandbox().try_out()
     except RuntimeUnusable:
@@ -81,71 +106,95 @@ def is_usable() -> bool:
     return True
 
 
-def _argv(spec: ContainerSpec) -> list[str]:
-    """Return the command line of a container; the shim fills in {info-fd}."""
-    return [
-        shutil.which("bwrap") or "bwrap",
-        *_users(),
-        *("--unshare-pid", "--unshare-ipc", "--unshare-uts"),
-        *("--unshare-cgroup-try", "--cap-drop", "ALL", "--die-with-parent"),
-        # With a terminal the container makes a session itself, once it is inside.
-        *(() if spec.tty else ("--new-session",)),
-        *("--hostname", spec.hostname[:63], "--info-fd", shim.INFO_DESCRIPTOR),
-        *_system_files(),
-        *("--proc", "/proc", "--dev", "/dev"),
-        *(part for folder in _EMPTY for part in ("--tmpfs", folder)),
-        *_device_nodes(spec),
-        *_binds(spec),
-        *("--chdir", spec.working_directory or "/", "--"),
-        *in_terminal(spec.argv, spec.tty),
-    ]
-
-
-def _users() -> tuple[str, ...]:
-    """Map an ordinary user to root inside. With another number, bubblewrap would nest a second user
-    namespace, which nothing can enter to run a program there."""
-    if os.getuid() == 0:
-        return ("--unshare-user-try",)
-    return ("--unshare-user", "--uid", "0", "--gid", "0")
-
-
-def _first_process(attempt: ContainerAttempt) -> int:
-    """Return the host's id of the container's first process. Raises LookupError without one."""
-    process = attempt.pid
-    for _ in range(_GENERATIONS):
-        children = Path(f"/proc/{process}/task/{process}/children")
+def _tried() -> str:
+    """Run a small program in a sandbox, and return the error text; empty for success."""
+    with tempfile.TemporaryDirectory(prefix="dray-sandbox-") as folder:
         try:
-            process = int(children.read_text("ascii").split()[0])
-        except (OSError, IndexError) as error:
-            raise LookupError(f"container {attempt.folder.parent.name} does not run") from error
-    return process
+            plan = Command(["/bin/true"], {}, sandbox=_plan(ContainerSpec(("/bin/true",)), ""))
+            (Path(folder) / shim.COMMAND).write_bytes(msgspec.json.encode(plan))
+            argv = container_attempts.interpreter("dray.node.containers.try_out")
+            subprocess.run(
+                [*argv, folder], env={}, timeout=_PROBE_SECONDS, check=True, capture_output=True
+            )
+            attempt = ContainerAttempt(Path(folder))
+            ended = attempt.exit()
+            if ended is not None and ended.code == 0:
+                return ""
+            return attempt.log.read_text("utf-8", "replace").strip().partition("dray: ")[2]
+        except (OSError, subprocess.SubprocessError, ContainerConfigError) as error:
+            return str(error)
 
 
-def _system_files() -> Iterator[str]:
-    yield from ("--ro-bind", "/usr", "/usr")
-    for folder in _SYSTEM:
-        if os.path.islink(folder):
-            yield from ("--symlink", os.readlink(folder), folder)
-        elif os.path.isdir(folder):
-            yield from ("--ro-bind", folder, folder)
+def _plan(spec: ContainerSpec, pod: str) -> SandboxPlan:
+    """Return everything that the shim needs. Raises ContainerConfigError."""
+    security = spec.security
+    users = host_users.mapping(spec.host_user_id)
+    users.check(security)
+    unknown = set(security.capabilities) - {*system_calls.CAPABILITIES}
+    if unknown:
+        raise ContainerConfigError(f"there is no capability {min(unknown)}")
+    folder = spec.working_directory or "/"
+    return SandboxPlan(
+        pod=pod,
+        hostname=spec.hostname,
+        uids=users.uids,
+        gids=users.gids,
+        sets_groups=users.sets_groups,
+        # An ordinary user mounts from inside the user namespace, where it is root.
+        owner=users.host_owner if os.geteuid() == 0 else (0, 0),
+        uid=security.uid,
+        gid=security.gid,
+        groups=list(security.groups),
+        capabilities=list(security.capabilities),
+        filter=_filter() if security.is_confined else "",
+        has_read_only_root=security.has_read_only_root,
+        has_host_network=spec.has_host_network,
+        working_directory=folder,
+        links=[(os.readlink(path), path) for path in _SYSTEM if os.path.islink(path)],
+        folders=list(_EMPTY),
+        mounts=[*_system_files(), *_device_nodes(spec), *_binds(spec)],
+    )
+
+
+@functools.cache
+def _filter() -> str:
+    return base64.b64encode(seccomp.default_filter(platform.machine())).decode("ascii")
+
+
+def _system_files() -> Iterator[Mount]:
+    for folder in _SHOWN:
+        if os.path.isdir(folder) and not os.path.islink(folder):
+            yield Mount(folder, folder)
     for path in _FROM_ETC:
-        yield from ("--ro-bind-try", path, path)
+        if os.path.exists(path):
+            yield Mount(path, path)
 
 
-def _device_nodes(spec: ContainerSpec) -> Iterator[str]:
+def _device_nodes(spec: ContainerSpec) -> Iterator[Mount]:
     for node in spec.device_nodes:
-        yield from ("--dev-bind", node.host_path or node.path, node.path)
+        source = node.host_path or node.path
+        yield Mount(source, _target(node.path), read_only=False, is_device=True)
 
 
-def _binds(spec: ContainerSpec) -> Iterator[str]:
+def _binds(spec: ContainerSpec) -> Iterator[Mount]:
     """Mount outer folders first, so that what is mounted inside them stays visible."""
     for bind in sorted(spec.binds, key=lambda bind: len(Path(bind.target).parts)):
         if not _is_shown_anyway(bind):
-            yield from ("--ro-bind" if bind.read_only else "--bind", bind.source, bind.target)
+            yield Mount(bind.source, _target(bind.target), bind.read_only, bind.beneath)
+
+
+def _target(path: str) -> str:
+    """Return a path in the container. Raises ContainerConfigError for one that is not dray's."""
+    found = posixpath.normpath(f"/{path.lstrip('/')}")
+    if found in _RESERVED or found.startswith("/proc/"):
+        raise ContainerConfigError(f"nothing can be mounted at {path} of a container")
+    return found
 
 
 def _is_shown_anyway(bind: Bind) -> bool:
-    """Whether the container sees this very file already; bubblewrap cannot mount on links."""
-    if not bind.read_only or not bind.target.startswith(tuple(f"{shown}/" for shown in _SHOWN)):
+    """Whether the container sees this very file already."""
+    if bind.beneath or not bind.read_only:
+        return False
+    if not bind.target.startswith(tuple(f"{shown}/" for shown in _SHOWN)):
         return False
     return os.path.realpath(bind.source) == os.path.realpath(bind.target)

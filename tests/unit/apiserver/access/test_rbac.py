@@ -9,7 +9,7 @@ import pytest
 
 from dray.api.http_messages import User
 from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding
-from dray.apiserver.access import bootstrap_policy, rbac
+from dray.apiserver.access import bootstrap_policy, rule_coverage
 from dray.apiserver.access.rbac import Attributes, Policy
 
 ALICE = User("alice", frozenset({"team", "system:authenticated"}))
@@ -119,11 +119,11 @@ def test_role_of_a_namespace() -> None:
 def test_what_would_escalate_is_named() -> None:
     owned = [PolicyRule(verbs=("get",), api_groups=("",), resources=("pods",))]
     wanted = [PolicyRule(verbs=("get", "delete"), api_groups=("",), resources=("pods",))]
-    assert rbac.uncovered(owned, wanted) == [
+    assert rule_coverage.uncovered(owned, wanted) == [
         PolicyRule(verbs=("delete",), api_groups=("",), resources=("pods",))
     ]
     everything = [PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",))]
-    assert rbac.uncovered(everything, wanted) == []
+    assert rule_coverage.uncovered(everything, wanted) == []
 
 
 def started() -> Policy:
@@ -171,3 +171,26 @@ def test_view_gets_its_rules_by_aggregation() -> None:
     assert made.allows(ALICE, GET_PODS)
     assert not made.allows(ALICE, Attributes("get", "", "secrets", "", "ns", "s"))
     assert not made.allows(ALICE, Attributes("delete", "", "pods", "", "ns", "p"))
+
+
+def test_rules_in_many_namespaces_are_cached_once() -> None:
+    policy = bound({"kind": "User", "name": "alice"}, [rule()])
+    for number in range(3000):
+        assert policy.rules(ALICE, f"absent-{number}") == policy.rules(ALICE, "")
+    assert len(policy._rules) == 1
+
+
+def test_the_caches_of_rules_and_decisions_are_bounded() -> None:
+    policy = bound({"kind": "User", "name": "alice"}, [rule()], "ns")
+    for number in range(rbac.MAX_CACHED + 10):
+        user = User(f"user-{number}")
+        assert not policy.allows(user, GET_PODS)
+    assert len(policy._rules) <= rbac.MAX_CACHED_RULES
+    assert len(policy._decisions) <= rbac.MAX_CACHED
+
+
+def test_a_decision_about_a_long_text_is_not_kept() -> None:
+    policy = bound({"kind": "User", "name": "alice"}, [rule()])
+    path = "/" + "x" * rbac.MAX_CACHED_TEXT
+    assert not policy.allows(ALICE, Attributes("get", path=path))
+    assert not policy._decisions

@@ -13,11 +13,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from dray.api import errors
 from dray.apiserver.access.authentication import Authenticator
+from dray.apiserver.access.bound_objects import BoundObjects
 from dray.apiserver.access.service_account_tokens import (
+    PrivateClaims,
     TokenRefused,
     TokenSigner,
     service_account_claims,
 )
+from tests import loop
 
 ISSUED = 1763200000
 ACCOUNT = {"name": "builder", "uid": "0b7e8b1c-0d0f-4a3c-9d63-5f3a1f2f6a01"}
@@ -47,8 +50,17 @@ def encoded(document: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(document).encode()).rstrip(b"=").decode()
 
 
+class AllExist(BoundObjects):
+    """Objects of which each exists."""
+
+    def __init__(self) -> None: ...
+
+    async def exist(self, claims: PrivateClaims, now: float) -> bool:
+        return True
+
+
 def authenticator(now: float = ISSUED) -> Authenticator:
-    return Authenticator(TokenSigner(KEY), lambda namespace, name, uid: True, lambda: now)
+    return Authenticator(TokenSigner(KEY), AllExist(), lambda: now)
 
 
 def test_a_token_is_read_as_it_was_signed() -> None:
@@ -57,7 +69,7 @@ def test_a_token_is_read_as_it_was_signed() -> None:
 
 
 def test_a_token_of_an_earlier_release_is_still_accepted() -> None:
-    user = authenticator().authenticate(f"Bearer {EARLIER_TOKEN}", None)
+    user = loop.run(authenticator().authenticate(f"Bearer {EARLIER_TOKEN}", None))
     assert user.name == "system:serviceaccount:default:builder"
     assert user.uid == ACCOUNT["uid"]
     assert dict(user.extra)["authentication.kubernetes.io/pod-name"] == ("worker",)
@@ -130,4 +142,4 @@ def test_what_is_no_token_is_unauthorized(token: str) -> None:
     with pytest.raises(TokenRefused, match="the token is not a JSON web token"):
         TokenSigner(KEY).read(token, ISSUED)
     with pytest.raises(errors.Unauthorized):
-        authenticator().user_of_token(token)
+        loop.run(authenticator().user_of_token(token))

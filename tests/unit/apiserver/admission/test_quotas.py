@@ -80,6 +80,19 @@ def test_a_deletion_gives_back_what_was_charged() -> None:
     server.create(world.CLAIMS, world.claim("q2", count=4))
 
 
+def test_a_quota_that_counts_quotas_can_be_deleted() -> None:
+    server = World()
+    for name in ("one", "two"):
+        limited(server, {"resourcequotas": "5"}, name)
+    made = server.get(f"{QUOTAS}/two")
+    made["status"]["used"] = {"resourcequotas": "2"}
+    assert server.ask("PUT", f"{QUOTAS}/two/status", made).status == 200
+    assert server.ask("DELETE", f"{QUOTAS}/one").status == 200
+    assert used(server, "two") == {"resourcequotas": "1"}, "the other quota counts it no more"
+    assert server.ask("DELETE", f"{QUOTAS}/two").status == 200
+    assert server.ask("GET", f"{QUOTAS}/two").status == 404
+
+
 def test_what_waits_for_its_finalizers_still_counts() -> None:
     server = World()
     limited(server, {COUNT: "1"})

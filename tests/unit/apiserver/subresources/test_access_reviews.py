@@ -182,10 +182,12 @@ def test_who_am_i() -> None:
 
 
 def token_of(server: World) -> str:
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    account = server.create(accounts, {"metadata": {"name": "builder"}})
     return server.signer.sign(
         service_account_tokens.service_account_claims(
             "default",
-            {"name": "builder", "uid": "u"},
+            {"name": "builder", "uid": account["metadata"]["uid"]},
             now=datetime.datetime.now().timestamp(),
             expiration_seconds=600,
             token_id="t",

@@ -64,7 +64,7 @@ def test_a_token_speaks_for_its_account_for_an_hour() -> None:
 
 def test_the_token_is_accepted() -> None:
     server = with_account()
-    user = server.authenticator.user_of_token(request(server).body["status"]["token"])
+    user = world.run(server.authenticator.user_of_token(request(server).body["status"]["token"]))
     assert user.name == "system:serviceaccount:default:builder"
 
 
@@ -112,7 +112,7 @@ def test_a_token_may_live_and_die_with_a_pod() -> None:
     private = claims_of(server, answer)["kubernetes.io"]
     assert private["pod"] == {"name": "p", "uid": pod["metadata"]["uid"]}
     assert private["node"] == {"name": "n1", "uid": node["metadata"]["uid"]}
-    user = server.authenticator.user_of_token(answer.body["status"]["token"])
+    user = world.run(server.authenticator.user_of_token(answer.body["status"]["token"]))
     assert ("authentication.kubernetes.io/node-name", ("n1",)) in user.extra
 
 

@@ -24,7 +24,7 @@ class Bed:
         )
 
     def look(self) -> list[Report]:
-        return self.watch.look([self.gpu])
+        return self.watch.check([self.gpu])
 
     def reasons(self) -> list[tuple[str, str | None]]:
         return [(each.reason, each.effect) for each in self.look()]

@@ -90,7 +90,7 @@ def test_a_shared_claim_is_prepared_once_and_given_back_after_the_last_pod(tmp_p
         await made.unprepare("b")
         await made.unprepare("b")
         assert driver.calls == ["prepare c", "unprepare c"]
-        assert made.held == []
+        assert made.records == []
 
     asyncio.run(run())
 
@@ -124,7 +124,7 @@ def test_a_driver_that_was_never_called_need_not_unprepare(tmp_path: Path) -> No
         with pytest.raises(DriverError, match=expected):
             await made.prepare(pod("a"))
         await made.unprepare("a")
-        assert made.held == []
+        assert made.records == []
 
     asyncio.run(run())
 
@@ -172,7 +172,7 @@ def test_a_truncated_checkpoint_is_set_aside_and_the_one_before_is_used(
         path.write_bytes(path.read_bytes()[:40])
         with caplog.at_level(logging.ERROR):
             found = prepared(tmp_path, FakeDriver(), *claims)
-        assert {each.uid for each in found.held} == {"c", "d"}
+        assert {each.uid for each in found.records} == {"c", "d"}
         assert "claims.json cannot be read" in caplog.text
         assert (tmp_path / "claims.json.broken").exists()
 
@@ -186,8 +186,8 @@ def test_many_at_once_are_all_on_disk_when_they_are_prepared(tmp_path: Path) -> 
         made = prepared(tmp_path, driver, *(claim("a", uid=name) for name in names))
         await asyncio.gather(*(made.prepare(pod("a", name)) for name in names))
         found = prepared(tmp_path, driver)
-        assert sorted(each.uid for each in found.held) == sorted(names)
-        assert all(each.is_prepared for each in found.held)
+        assert sorted(each.uid for each in found.records) == sorted(names)
+        assert all(each.is_prepared for each in found.records)
 
     asyncio.run(run())
 
@@ -197,7 +197,7 @@ def test_a_container_gets_the_devices_of_the_claims_and_requests_it_names() -> N
         DriverDevice(DRIVER, ("a",), "n1", "gpu-0", ("v/c=0",)),
         DriverDevice(DRIVER, ("b",), "n1", "gpu-1", ("v/c=1", "v/m=1")),
     )
-    held = {"gpus": preparation.HeldClaim("ns", "c", "u", (), ("p",), devices, True)}
+    held = {"gpus": preparation.ClaimRecord("ns", "c", "u", (), ("p",), devices, True)}
 
     def ids(*claims: JsonObject) -> list[str]:
         document = {"name": "main", "resources": {"claims": claims}}

@@ -105,6 +105,7 @@ def test_only_claimed_device_nodes_are_there(tmp_path: Path) -> None:
 
 def test_binds_are_read_only_unless_said_otherwise(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
+    (tmp_path / "data").chmod(0o777)
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "key").write_text("value", "utf-8")
     binds = (

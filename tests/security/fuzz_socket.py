@@ -1,8 +1,9 @@
 """Random requests against a live API server: it must answer each of them, sensibly and in time.
 
-`python -m tools.fuzz_apiserver --seconds 600` starts a server of its own. It fails on a 500 that
-Kubernetes would not give, on a traceback in an answer or in the log, on an answer that is no JSON
-where it says so, on a request that takes too long, and on a server that is gone at the end.
+`python -m tests.security.fuzz_socket --seconds 600` starts a server of its own, a process behind
+HTTPS. It fails on a 500 that Kubernetes would not give, on a traceback in an answer or in the log,
+on an answer that is no JSON where it says so, on a request that takes too long, and on a server
+that is gone at the end.
 """
 
 from __future__ import annotations
@@ -27,21 +28,13 @@ import yarl
 
 from dray.client import kubeconfig, rest
 from dray.client.kubeconfig import ClusterConnection
-from tools import fuzz_requests
-from tools.fuzz_requests import Planned
+from tests.security import fuzz_judge, fuzz_requests
+from tests.security.fuzz_requests import Planned
 
 SLOWEST_SECONDS = 20.0
 WORKERS = 12
 RAW_EVERY = 200
 MAX_SHOWN = 10
-EXPECTED_500 = (
-    "resourceVersion should not be set on objects to be created",
-    "failed to create typed patch object",
-    "target.name: ",
-    "target.kind: ",
-    "This pod has more than one PodDisruptionBudget",
-)
-"""What Kubernetes, too, calls an internal error."""
 
 
 class Complaint(NamedTuple):
@@ -144,7 +137,11 @@ def judge(status: int, content_type: str, body: bytes) -> str:
     """What is wrong with an answer; empty if nothing is."""
     if b"Traceback" in body or b'File "/' in body:
         return "a traceback"
-    if status == 500 and not any(text.encode() in body for text in EXPECTED_500):
+    if (
+        status >= 500
+        and status != 503
+        and not any(text.encode() in body for text in fuzz_judge.ALLOWED_5XX)
+    ):
         return "500"
     if content_type == "application/json" and body:
         try:

@@ -13,9 +13,9 @@ from dray.api.types.pods import Pod
 from dray.api.types.volumes import KeyToPath
 from dray.node.devices import preparation
 from dray.node.devices.drivers import DriverDevice
-from dray.node.devices.preparation import HeldClaim
-from dray.node.pods import environment, value_sources, volumes
+from dray.node.devices.preparation import ClaimRecord
 from dray.node.runtimes.interface import ContainerConfigError
+from dray.node.specs import environment, value_sources, volumes
 
 POD = msgspec.convert(
     {
@@ -100,16 +100,16 @@ def test_a_sub_path_cannot_leave_its_volume(tmp_path: Path, path: str) -> None:
     mount = VolumeMount(name="v", mount_path="/v", sub_path=path)
     container = Container(name="c", volume_mounts=(mount,))
     with pytest.raises(ContainerConfigError, match="leaves its volume"):
-        list(volumes.binds(container, {"v": tmp_path}, {}))
+        list(volumes.binds(container, {"v": volumes.PreparedVolume(tmp_path)}, {}))
 
 
-def held() -> HeldClaim:
+def held() -> ClaimRecord:
     devices = (
         DriverDevice("d", ("gpu",), "n1", "gpu-0", ("d/claim=0", "d/metadata=0")),
         DriverDevice("d", ("nic",), "n1", "nic-0", ("d/claim=1",)),
         DriverDevice("d", (), "n1", "any", ("d/claim=2",)),
     )
-    return HeldClaim("ns", "c", "uid", ("d",), ("u",), devices, True)
+    return ClaimRecord("ns", "c", "uid", ("d",), ("u",), devices, True)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,10 @@ from dray.api.kinds import Kind
 from dray.api.schema import field_types
 from dray.api.schema.field_types import Type, WireForm
 from dray.api.types.meta import JsonObject
+from tests.wire import protobuf
+
+USERS = ("admin", "view", "edit", "nobody", "anonymous", "node")
+USER_WEIGHTS = (76, 5, 7, 4, 4, 4)
 
 
 class Planned(NamedTuple):
@@ -29,6 +33,8 @@ class Planned(NamedTuple):
     url: str
     headers: dict[str, str]
     body: bytes
+    user: str = "admin"
+    """One of USERS: who asks, where the server is not told by a certificate."""
 
 
 NAMES = ("a", "b", "c-1", "gpu.example.com", "default", "kube-system", "node-1", "system:x")
@@ -39,6 +45,9 @@ STRINGS = (
     "2026-01-01T00:00:00Z", "2026-13-45T99:99:99Z", "0001-01-01T00:00:00Z", "ExactCount", "All",
     "Exists", "In", "NoExecute", "Always", "Never", "ClusterIP", "%41", "{}", "[]", '"', "\\",
     'device.driver == "x"', "device.attributes['a'].b > 1", "[" * 200, "a" * 11_000, "𝟙", "\ud7ff",
+    "\ud800", "\u202e", "İ", "a" * 253, "a." * 126 + "a", "1" * 5000, "1e400", "-0",
+    "system:masters", "a=b,c", "0x1F", "1_000", "۱", "P1D", "$(A)", "kubernetes.io/x",
+    "2026-01-01", "~1", "..",
 )  # fmt: skip
 NUMBERS = (
     0,
@@ -69,7 +78,7 @@ PATCHES = (
 QUERIES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("limit", ("1", "0", "-1", "x", "99999999999999999999")),
     ("continue", ("garbage", "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhIn0")),
-    ("resourceVersion", ("0", "1", "40", "999999999", "abc", "-1", "9" * 30)),
+    ("resourceVersion", ("0", "1", "40", "999999999", "abc", "-1", "9" * 30, "9" * 5000, "۱")),
     ("resourceVersionMatch", ("Exact", "NotOlderThan", "Nope")),
     ("labelSelector", ("a=b", "a in (b,c)", "!a", "a in (", "=", ",,,", "a" * 400, "c notin (d)")),
     ("fieldSelector", ("metadata.name=a", "spec.nodeName!=b", "x.y=z", "=", "metadata.name", "\\")),
@@ -185,7 +194,7 @@ class Requests:
         if self._happens(0.05):
             method = self._random.choice((*METHODS, "HEAD", "OPTIONS", "TRACE", "BREW"))
             path = self._random.choice(OTHER_PATHS)
-            return Planned(method, path, self._headers(""), b"")
+            return Planned(method, path, self._headers(""), b"", self._user())
         kind = self._random.choice(kinds.KINDS)
         version = self._random.choice(kind.versions)
         method = self._random.choices(METHODS, (25, 35, 12, 20, 8))[0]
@@ -199,7 +208,71 @@ class Requests:
             subresource = self._random.choice(kind.subresources).name
         path = self._path(kind, version, name, subresource)
         media, body = self._body(kind, version, method, name, subresource)
-        return Planned(method, path + self._query(method), self._headers(media), body)
+        url = path + self._query(method)
+        return Planned(method, url, self._headers(media), body, self._user())
+
+    def again(self, kept: Planned, other: Planned) -> Planned:
+        """Return an earlier request that is changed once more, some of it taken from another."""
+        changed = kept._replace(user=self._user())
+        if self._happens(0.3):
+            changed = changed._replace(url=kept.url.split("?")[0] + self._query(kept.method))
+        if self._happens(0.1):
+            changed = changed._replace(method=self._random.choice(METHODS))
+        if self._happens(0.15):
+            changed = changed._replace(body=other.body, headers=other.headers)
+        if self._happens(0.2):
+            return changed._replace(body=self._flipped(changed.body))
+        try:
+            document = json.loads(changed.body)
+        except (ValueError, RecursionError):
+            return changed._replace(body=self._flipped(changed.body))
+        return self._rewritten(changed, self._bent(document))
+
+    def _rewritten(self, request: Planned, document: Any) -> Planned:
+        """Return a request with another body, in JSON or one of the other media types."""
+        headers, data = dict(request.headers), self._json(document)
+        if request.method == "PATCH" and self._happens(0.2):
+            headers["content-type"] = self._random.choice(PATCHES)
+        elif request.method in ("POST", "PUT") and self._happens(0.2):
+            headers["content-type"], data = self._encoded(document)
+        if self._happens(0.05):
+            data = self._doubled(data)
+        return request._replace(headers=headers, body=data)
+
+    def _encoded(self, document: Any) -> tuple[str, bytes]:
+        if self._happens(0.4):
+            return http_messages.YAML, yaml.safe_dump(_without_surrogates(document)).encode()
+        try:
+            data = protobuf.encode(document)
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
+            # Not every document has a form in protobuf.
+            return http_messages.JSON, self._json(document)
+        return http_messages.PROTOBUF, self._flipped(data) if self._happens(0.5) else data
+
+    def _flipped(self, data: bytes) -> bytes:
+        """Return bytes of which a few are changed, cut out, or there twice."""
+        changed = bytearray(data)
+        while changed and self._happens(0.6):
+            place = self._random.randrange(len(changed))
+            match self._random.randrange(4):
+                case 0:
+                    changed[place] ^= 1 << self._random.randrange(8)
+                case 1:
+                    changed[place] = self._random.choice((0, 0x7F, 0x80, 0xFF))
+                case 2:
+                    del changed[place : place + self._random.randrange(1, 9)]
+                case 3:
+                    end = place + self._random.randrange(1, 60)
+                    changed[place:place] = changed[place:end] * self._random.choice((1, 3))
+        return bytes(changed)
+
+    def _doubled(self, data: bytes) -> bytes:
+        """Return a JSON object that has its first key twice."""
+        body = data.strip()
+        return b"{" + body[1:-1] + b"," + body[1:] if len(body) > 2 and body[:1] == b"{" else data
+
+    def _user(self) -> str:
+        return self._random.choices(USERS, USER_WEIGHTS)[0]
 
     def _path(self, kind: Kind, version: str, name: str, subresource: str) -> str:
         root = f"/apis/{kind.group}" if kind.group else "/api"
@@ -210,7 +283,7 @@ class Requests:
         parts = [root, f"/{version}", scope, f"/{kind.plural}"]
         parts += [f"/{quote(each, safe='')}" for each in (name, subresource) if each]
         if self._happens(0.01):
-            parts.append(f"/{quote(self._random.choice(STRINGS), safe='')}")
+            parts.append(f"/{quote(self._random.choice(STRINGS), safe='', errors='replace')}")
         return "".join(parts)
 
     def _query(self, method: str) -> str:
@@ -255,11 +328,10 @@ class Requests:
         document = self._bent(document)
         if self._happens(0.05):
             return self._hostile()
-        if self._happens(0.1):
-            return http_messages.YAML, yaml.safe_dump(_without_surrogates(document)).encode()
-        return self._random.choice((http_messages.JSON, http_messages.JSON, "")), self._json(
-            document
-        )
+        if self._happens(0.2):
+            return self._encoded(document)
+        media = self._random.choice((http_messages.JSON, http_messages.JSON, ""))
+        return media, self._json(document)
 
     def _object(self, kind: Kind, version: str, name: str) -> JsonObject:
         gvk = kind.in_version(version)
@@ -427,4 +499,6 @@ _CHANGES: tuple[Callable[[random.Random, Any, Any], None], ...] = (_replace, _re
 
 
 def _without_surrogates(document: Any) -> Any:
-    return json.loads(json.dumps(document).replace("\\u0000", "?"))
+    """Return a document that YAML can be written of: without NUL and halves of characters."""
+    text = json.dumps(document, ensure_ascii=False).replace("\\u0000", "?")
+    return json.loads(text.encode("utf-8", "replace"))

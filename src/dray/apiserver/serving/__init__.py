@@ -1,0 +1,1 @@
+"""Serving under load: connections, fairness between users, and their limits."""

@@ -1,0 +1,245 @@
+"""Starts a container's program in its namespaces, with the container's rights and no more.
+
+Rights are given up before the program is executed, and its environment is applied with it: nothing
+that the container chooses acts on a process with more rights. Imports nothing but Python's own
+library, as the shim does.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import socket
+import termios
+from typing import Any, Final, NoReturn
+
+from dray.node.containers import pod_sandboxes
+from dray.node.containers import system_calls as calls
+from dray.node.containers.container_root import ContainerRoot
+from dray.node.containers.pod_sandboxes import PodSandbox
+
+CANNOT_START_CODE: Final = 128
+NAMESPACES: Final = ("user", "net", "ipc", "uts", "cgroup", "pid", "mnt")
+"""The namespaces of a container, by their names in /proc."""
+MADE: Final = b"made"
+MAX_TEXT_BYTES: Final = 4096
+
+
+class Started:
+    """The first process of a container, a child of this process, as subprocess.Popen has it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            found, status = os.waitpid(self.pid, os.WNOHANG)
+            if found:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self) -> int:
+        if self.returncode is None:
+            _, status = os.waitpid(self.pid, 0)
+            self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+def start(
+    command: dict[str, Any], folder: str, pod: PodSandbox, streams: tuple[int, int, int]
+) -> tuple[Started, dict[str, int], str]:
+    """Start a container with these streams; return its process, its namespaces, and its error.
+
+    Joins the user namespace of the pod where it needs that to make others. Raises OSError.
+    """
+    found = pod.namespaces("user", *_joined(command["sandbox"]))
+    if os.geteuid() != 0:
+        calls.join_namespace(found.pop("user"), calls.CLONE_NEWUSER)
+    calls.unshare(calls.CLONE_NEWPID)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    process = os.fork()
+    if process == 0:
+        ours.close()
+        _be_first(command, folder, found, streams, theirs)
+    theirs.close()
+    pod_sandboxes.close(found)
+    with ours:
+        said, inside, _, _ = socket.recv_fds(ours, MAX_TEXT_BYTES, len(NAMESPACES))
+        if said == MADE:
+            said = ours.recv(MAX_TEXT_BYTES)
+    made = dict(zip(NAMESPACES, inside, strict=False))
+    return Started(process), made, said.decode("utf-8", "replace")
+
+
+def _joined(plan: dict[str, Any]) -> tuple[str, ...]:
+    shared = pod_sandboxes.SHARED
+    return tuple(name for name in shared if name != "net") if plan["hasHostNetwork"] else shared
+
+
+def _be_first(
+    command: dict[str, Any],
+    folder: str,
+    namespaces: dict[str, int],
+    streams: tuple[int, int, int],
+    peer: socket.socket,
+) -> NoReturn:
+    """Be the first process of the container: make its root, start its program, reap others."""
+    plan = command["sandbox"]
+    code = CANNOT_START_CODE
+    try:
+        _prepare_process(streams, (peer.fileno(), *namespaces.values()))
+        join_groups(command)
+        calls.unshare(calls.CLONE_NEWNS | calls.CLONE_NEWCGROUP)
+        ContainerRoot(folder, plan).enter()
+        for descriptor in namespaces.values():
+            calls.join_namespace(descriptor)
+            os.close(descriptor)
+        made = [_namespace(name) for name in NAMESPACES]
+        socket.send_fds(peer, [MADE], made)
+        for descriptor in made:
+            os.close(descriptor)
+        become_user(plan)
+        calls.die_with_parent(signal.SIGKILL)
+        program = os.fork()
+        if program == 0:
+            run(command, command["argv"], command["env"], peer, tty=bool(command.get("tty")))
+        peer.close()
+        for stream in range(3):
+            os.close(stream)
+        calls.set_capabilities(())
+        calls.forbid_new_privileges()
+        code = _reap(program)
+    except (OSError, ValueError) as error:
+        _say(peer, error)
+    finally:
+        os._exit(code)
+
+
+def _namespace(name: str) -> int:
+    return os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _prepare_process(streams: tuple[int, int, int], kept: tuple[int, ...]) -> None:
+    """Leave nothing of the parent in this process but what it needs."""
+    calls.forbid_tracing()
+    os.setsid()
+    for number in range(1, signal.NSIG):
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+    # Above the standard streams first: one of them may have a number that another will get.
+    copies = [fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, 3) for stream in streams]
+    for number, copy in enumerate(copies):
+        os.dup2(copy, number)
+    pod_sandboxes.keep_only(*kept)
+    os.umask(0o022)
+
+
+def confine(command: dict[str, Any]) -> None:
+    """Apply the control groups and limits of a command that has no sandbox to this process."""
+    join_groups(command)
+    _set_limits(command)
+
+
+def _set_limits(command: dict[str, Any]) -> None:
+    for name, limit in command.get("rlimits", {}).items():
+        resource.setrlimit(getattr(resource, name), (limit, limit))
+
+
+def join_groups(command: dict[str, Any]) -> None:
+    """Join the control groups of the container."""
+    for folder in command.get("cgroups", ()):
+        descriptor = os.open(os.path.join(folder, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"0")
+        finally:
+            os.close(descriptor)
+
+
+def become_user(plan: dict[str, Any]) -> None:
+    """Become the container's user, in the user namespace of the pod."""
+    calls.bound_capabilities(tuple(plan["capabilities"]))
+    with contextlib.suppress(OSError):
+        # The kernel may have no keyrings, or a filter forbids them: then there are none to leave.
+        calls.leave_keyring()
+    if plan["setsGroups"]:
+        os.setgroups(plan["groups"])
+    os.setresgid(plan["gid"], plan["gid"], plan["gid"])
+    os.setresuid(plan["uid"], plan["uid"], plan["uid"])
+    calls.forbid_tracing()
+
+
+def run(
+    command: dict[str, Any],
+    argv: list[str],
+    env: dict[str, str],
+    peer: socket.socket | None,
+    *,
+    tty: bool,
+) -> NoReturn:
+    """Give up what the container does not have, and execute a program. Reports an error."""
+    plan = command["sandbox"]
+    try:
+        os.setsid()
+        if tty:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        _set_limits(command)
+        os.chdir(plan["workingDirectory"])
+        calls.set_capabilities(tuple(plan["capabilities"]) if plan["uid"] == 0 else ())
+        calls.forbid_new_privileges()
+        if plan["filter"]:
+            calls.filter_system_calls(base64.b64decode(plan["filter"]))
+        _execute(argv, env)
+    except (OSError, ValueError) as error:
+        _say(peer, error)
+    finally:
+        os._exit(CANNOT_START_CODE)
+
+
+def _execute(argv: list[str], env: dict[str, str]) -> None:
+    """Execute a program, found by the container's own PATH. Raises OSError."""
+    program = argv[0]
+    if "/" in program:
+        candidates = [program]
+    else:
+        folders = env.get("PATH", os.defpath).split(":")
+        candidates = [os.path.join(folder or ".", program) for folder in folders]
+    last: OSError | None = None
+    for candidate in candidates:
+        try:
+            os.execve(candidate, argv, env)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            last = last or error
+        except OSError as error:
+            last = error
+    assert last is not None
+    raise OSError(last.errno, f"{program}: {os.strerror(last.errno)}") from last
+
+
+def _reap(program: int) -> int:
+    """Wait for the program, and for orphans meanwhile; return its exit code as a shell does."""
+    while True:
+        process, status = os.wait()
+        if process == program:
+            code = os.waitstatus_to_exitcode(status)
+            return 128 - code if code < 0 else code
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
+def _say(peer: socket.socket | None, error: Exception) -> None:
+    """Report an error to the parent and in the log of the container."""
+    text = _text(error).encode()[:MAX_TEXT_BYTES]
+    with contextlib.suppress(OSError):
+        os.write(2, b"dray: " + text + b"\n")
+    if peer is not None:
+        with contextlib.suppress(OSError):
+            peer.send(text)

@@ -1,0 +1,229 @@
+"""The sandbox of a pod: the user, network, IPC and UTS namespaces that its containers share.
+
+A process that does nothing holds them, as the pause container of other runtimes. It is a child of
+the shim of the first container, outlives the agent and ends with the pod. `sandbox.json` in the
+folder of the pod says which it is. Imports nothing but Python's own library, as the shim does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+from typing import Any, Final
+
+from dray.node.containers import system_calls as calls
+
+FILE: Final = "sandbox.json"
+LOCK: Final = "sandbox.lock"
+SHARED: Final = ("net", "ipc", "uts")
+"""The namespaces besides that of users, by their names in /proc."""
+_GONE: Final = -2.0
+_GONE_TEXT: Final = "the sandbox of the pod does not run"
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
+_IFREQ: Final = "16sh22x"
+_NAME_BYTES: Final = 63
+
+
+class PodSandbox:
+    """The process that holds the namespaces of a pod."""
+
+    def __init__(self, pid: int, started: float) -> None:
+        self.pid = pid
+        self._started = started
+
+    @property
+    def is_alive(self) -> bool:
+        return born(self.pid) == self._started
+
+    def namespaces(self, *names: str) -> dict[str, int]:
+        """Return descriptors of its namespaces. Raises ProcessLookupError where it is gone."""
+        found: dict[str, int] = {}
+        try:
+            for name in names:
+                path = f"/proc/{self.pid}/ns/{name}"
+                found[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, ProcessLookupError):
+            close(found)
+            raise ProcessLookupError(errno.ESRCH, _GONE_TEXT) from None
+        # After the opening: the id may have been given to another process before.
+        if not self.is_alive:
+            close(found)
+            raise ProcessLookupError(errno.ESRCH, _GONE_TEXT)
+        return found
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                if self.is_alive:
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            finally:
+                os.close(descriptor)
+
+
+def close(descriptors: dict[str, int]) -> None:
+    for descriptor in descriptors.values():
+        os.close(descriptor)
+
+
+def find(folder: str) -> PodSandbox | None:
+    """Return the running sandbox of the pod with this folder, or None."""
+    try:
+        with open(os.path.join(folder, FILE), encoding="utf-8") as file:
+            written = json.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    found = PodSandbox(int(written["pid"]), float(written["born"]))
+    return found if found.is_alive else None
+
+
+def end(folder: str) -> None:
+    """End the sandbox of a pod, if there is one."""
+    if (found := find(folder)) is not None:
+        found.kill()
+
+
+def ensure(folder: str, plan: dict[str, Any]) -> PodSandbox:
+    """Return the sandbox of a pod, a new one where there is none. Raises OSError."""
+    lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        # The containers of a pod start together, each under its own shim.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (found := find(folder)) is not None:
+            return found
+        made = create(plan)
+        path = os.path.join(folder, FILE)
+        descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump({"pid": made.pid, "born": born(made.pid)}, file)
+        os.replace(path + ".new", path)
+        return made
+    finally:
+        os.close(lock)
+
+
+def create(plan: dict[str, Any], *, ends_with_parent: bool = False) -> PodSandbox:
+    """Start a process in new namespaces; `plan` is that of its first container."""
+    ours, theirs = socket.socketpair()
+    process = os.fork()
+    if process == 0:
+        try:
+            ours.close()
+            _hold(theirs, plan, ends_with_parent)
+        finally:
+            os._exit(1)
+    with ours:
+        theirs.close()
+        try:
+            _answer(ours)
+            _map_users(process, plan)
+            ours.sendall(b"mapped\n")
+            _answer(ours)
+        except OSError:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            raise
+    return PodSandbox(process, born(process))
+
+
+def _answer(peer: socket.socket) -> None:
+    """Wait for the word of the new process. Raises OSError with the text of its error."""
+    said = peer.recv(4096).decode("utf-8", "replace")
+    if said != "done":
+        raise OSError(0, f"namespaces of the pod: {said or 'the process ended'}")
+
+
+def _hold(peer: socket.socket, plan: dict[str, Any], ends_with_parent: bool) -> None:
+    """Make the namespaces, and hold them until killed. Runs in the new process."""
+    try:
+        for number in range(1, signal.NSIG):
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        calls.unshare(calls.CLONE_NEWUSER)
+        peer.sendall(b"done")
+        if not peer.recv(64):
+            return
+        if plan["setsGroups"]:
+            os.setgroups([])
+        os.setresgid(0, 0, 0)
+        os.setresuid(0, 0, 0)
+        if ends_with_parent:
+            calls.die_with_parent(signal.SIGKILL)
+        calls.unshare(calls.CLONE_NEWNET | calls.CLONE_NEWIPC | calls.CLONE_NEWUTS)
+        socket.sethostname(plan["hostname"].encode()[:_NAME_BYTES].decode("utf-8", "ignore"))
+        _raise_loopback()
+        _forbid_user_namespaces()
+    except OSError as error:
+        peer.sendall(str(error.strerror).encode())
+        return
+    keep_only(peer.fileno())
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream)
+    peer.sendall(b"done")
+    peer.close()
+    os.chdir("/")
+    calls.set_capabilities(())
+    while True:
+        signal.pause()
+
+
+def _map_users(process: int, plan: dict[str, Any]) -> None:
+    """Map users and groups from outside: the process in the new namespace may not."""
+    if not plan["setsGroups"]:
+        _write(f"/proc/{process}/setgroups", "deny")
+    for file, ranges in (("gid_map", plan["gids"]), ("uid_map", plan["uids"])):
+        lines = [" ".join(str(number) for number in found) for found in ranges]
+        _write(f"/proc/{process}/{file}", "\n".join(lines) + "\n")
+
+
+def _raise_loopback() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as any_socket:
+        request = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, struct.pack(_IFREQ, b"lo", 0))
+        _, flags = struct.unpack(_IFREQ, request)
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack(_IFREQ, b"lo", flags | _IFF_UP))
+
+
+def _forbid_user_namespaces() -> None:
+    """Allow no user namespace inside, which would give a container all capabilities there."""
+    try:
+        _write("/proc/sys/user/max_user_namespaces", "0")
+    except OSError as error:
+        # In a container of somebody else /proc/sys may be read-only. The seccomp filter of the
+        # containers forbids the same.
+        if error.errno != errno.EROFS:
+            raise
+
+
+def keep_only(*kept: int) -> None:
+    """Close every descriptor but the standard streams and those."""
+    for name in os.listdir("/proc/self/fd"):
+        number = int(name)
+        if number > 2 and number not in kept:
+            with contextlib.suppress(OSError):
+                os.close(number)
+
+
+def born(process: int) -> float:
+    """Return the start time of a process, which tells reused ids apart; -2 where it is gone."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return _GONE
+    return _GONE if fields[0] == "Z" else float(fields[19])
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode("ascii"))
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""What a container is given: its environment, volumes and rights."""
