@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from dray.api import errors, kinds
 from dray.api.http_messages import User
+from dray.api.ids import PoolId
 from dray.api.types.meta import JsonObject
 from dray.apiserver import server
+from dray.apiserver.access.service_account_tokens import TokenSigner
+from dray.apiserver.storage import device_usage
 from dray.client.api_client import Client, InProcessTransport
 from dray.store import etcd as etcd_store
 from dray.store import etcd_connection, memory, sqlite
@@ -29,17 +33,16 @@ SHARED, CUT, WHOLE = "node-shared", "node-cut", "node-whole"
 CLAIMS = 24
 STORES = ["memory", "sqlite", "etcd"]
 
-Clients = tuple[Client, Client]
-
 
 class World(NamedTuple):
     """Two API servers on one etcd; of the other stores, one server that both clients ask."""
 
     first: Client
     second: Client
+    stores: tuple[Store, ...]
 
     def of(self, number: int) -> Client:
-        return self[number % 2]
+        return self.second if number % 2 else self.first
 
 
 @contextlib.asynccontextmanager
@@ -65,7 +68,7 @@ async def _run(test: Callable[[World], Awaitable[None]], kind: str, folder: Path
             for each in opened
         ]
         clients = [Client(InProcessTransport(each.app.handle, ADMIN)) for each in servers]
-        world = World(clients[0], clients[-1])
+        world = World(clients[0], clients[-1], opened)
         await publish(world.first)
         await test(world)
 
@@ -262,3 +265,21 @@ async def test_a_claim_of_as_many_devices_as_there_may_be_is_taken(world: World)
 def _drawing(name: str) -> JsonObject:
     drawn = {"counterSet": name, "counters": {"memory": {"value": "10Gi"}}}
     return device(name, consumesCounters=[drawn])
+
+
+@on_every_store
+async def test_keys_of_what_nobody_uses_are_removed_when_a_server_starts(world: World) -> None:
+    store = world.stores[-1]
+    await make_claims(world.first, 3)
+    assert await allocate(world.first, 0, share("10Gi")) == ""
+    assert await allocate(world.first, 1, result(CUT, "all-0")) == ""
+    await release(world.second, 0)
+    signer = TokenSigner(ec.generate_private_key(ec.SECP256R1()))
+    async with server.open_server(store, signer=signer):
+        pass
+    left = [entry.key for entry in (await store.list(device_usage.USAGE)).entries]
+    assert left == [device_usage.counters_key(PoolId(DRIVER, CUT), "gpu")]
+    assert await allocate(world.second, 0, share("6Gi")) == ""
+    assert "would use 12Gi" in await allocate(world.first, 2, share("6Gi"))
+    assert "would use 50Gi" in await allocate(world.first, 2, result(CUT, "quarter-0"))
+    assert "is shared by other claims" in await allocate(world.first, 2, result(SHARED, "shared-0"))

@@ -26,7 +26,7 @@ from dray.apiserver.admission.admission_chain import (
 from dray.apiserver.storage import device_limits, device_usage, store_keys
 from dray.apiserver.storage.device_limits import Overuse
 from dray.apiserver.storage.device_usage import DeviceUsage, DeviceUse
-from dray.store.store import Guard, Put, Store
+from dray.store.store import ABSENT, Guard, Put, Store
 
 CATCH_UP_SECONDS = 5.0
 MAX_LOOKS = 3
@@ -78,7 +78,7 @@ class DeviceGuards(AdmissionRule):
             return None
         uses = device_usage.uses_of(admission.new)
         claim = store_keys.key(admission.kind, admission.name, admission.namespace)
-        await self._catch_up(self._keys(uses).written)
+        await self._catch_up(self._keys(uses))
         overuse = await self._confirmed_overuse(claim, uses)
         if overuse is not None:
             raise _conflict(admission, overuse)
@@ -104,12 +104,15 @@ class DeviceGuards(AdmissionRule):
         consumed = published.device.consumes_counters
         return [(use.device.pool_id, item.counter_set) for item in consumed]
 
-    async def _catch_up(self, written: Iterable[str]) -> None:
+    async def _catch_up(self, keys: _UsageKeys) -> None:
         """Wait until the cache has the allocations of others, and the slices, that are stored."""
         needed = self._store.changed_at(_SLICES) or 0
-        for key in written:
+        known = {key for key in keys.compared if self._usage.revision(key) != ABSENT}
+        for key in keys.written | known:
             entry = await self._store.get(key)
-            if entry is not None and entry.revision != self._usage.revision(key):
+            if entry is None:
+                self._usage.remove(key)
+            elif entry.revision != self._usage.revision(key):
                 needed = max(needed, entry.revision)
         if self._usage.follower.has_reached(needed):
             return

@@ -11,6 +11,7 @@ claims.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -24,10 +25,20 @@ from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.follower import StoreFollower
 from dray.apiserver.storage.lookup import Reader
 from dray.apiserver.storage.published_pools import PublishedPools
-from dray.store.store import ABSENT, Entry, Store
+from dray.store.store import (
+    ABSENT,
+    Delete,
+    Entry,
+    GuardFailed,
+    ReadOnly,
+    Store,
+    Transaction,
+    Unavailable,
+)
 
 PREFIX = f"/{kinds.RESOURCE_CLAIM.group}/"
 USAGE = f"{PREFIX}device-usage/"
+REMOVED_AT_ONCE = 32
 _CLAIMS = store_keys.prefix(kinds.RESOURCE_CLAIM)
 _SLICES = store_keys.prefix(kinds.RESOURCE_SLICE)
 
@@ -83,6 +94,11 @@ def counters_key(pool: PoolId, name: str) -> str:
     return f"{USAGE}{pool}/counters/{name}"
 
 
+def _pool_of(usage_key: str) -> PoolId:
+    driver, _, pool = usage_key.removeprefix(USAGE).rsplit("/", 2)[0].partition("/")
+    return PoolId(driver, pool)
+
+
 def uses_of(document: JsonObject | None) -> tuple[DeviceUse, ...]:
     """Return what a claim uses; admin access uses nothing."""
     status = (document or {}).get("status") or {}
@@ -109,6 +125,7 @@ class DeviceUsage:
     """The slices, the uses of all claims, and the revisions of the usage keys."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self.published = PublishedPools()
         self.follower = StoreFollower(store, PREFIX, self)
         self._claims: dict[str, CachedClaim] = {}
@@ -147,6 +164,24 @@ class DeviceUsage:
                 del in_pool[device.device]
             if not in_pool:
                 del self._users[device.pool_id]
+
+    async def remove_unused(self) -> None:
+        """Remove the usage keys of pools that no claim uses; pools come and go with their nodes.
+
+        The guard says that nothing was allocated there since. For a server that still knows the
+        key, its absence means the same: all that it has not seen is released again. Keys that
+        cannot be removed now stay until the next start.
+        """
+        unused = [
+            Delete(key, revision)
+            for key, revision in self._revisions.items()
+            if _pool_of(key) not in self._users
+        ]
+        for start in range(0, len(unused), REMOVED_AT_ONCE):
+            with contextlib.suppress(GuardFailed, ReadOnly, Unavailable):
+                await self._store.commit(
+                    Transaction(tuple(unused[start : start + REMOVED_AT_ONCE]))
+                )
 
     def revision(self, usage_key: str) -> int:
         return self._revisions.get(usage_key, ABSENT)
