@@ -13,6 +13,7 @@ from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.admission import claim_warnings
 from dray.apiserver.admission.admin_access import AdminAccess
+from dray.apiserver.admission.administrator_settings import AdministratorSettings
 from dray.apiserver.admission.admission_chain import AdmissionChain, AdmissionRequest
 from dray.apiserver.admission.claim_status_authorization import ClaimStatusAuthorization
 from dray.apiserver.admission.claim_warnings import ClaimWarnings
@@ -80,6 +81,7 @@ def build_admission_chain(dependencies: RuleDependencies) -> AdmissionChain:
         Priorities(store),
         DefaultTolerations(),
         NoEscalation(dependencies.authorizer),
+        AdministratorSettings(dependencies.authorizer),
         PartitionRequests(store, dependencies.published, features),
         AdminAccess(store),
         ClaimStatusAuthorization(dependencies.authorizer, features),

@@ -18,13 +18,14 @@ from dray.apiserver import app as application
 from dray.apiserver.access import impersonation
 from dray.apiserver.access.authentication import ANONYMOUS, Authenticator
 from dray.apiserver.access.certificates import KeyPair
+from dray.apiserver.access.renewal import RenewedPair
 from dray.apiserver.serving import limits as serving_limits
 from dray.apiserver.serving import listener
 from dray.apiserver.serving.fairness import Dispatcher, Flow
 from dray.apiserver.serving.http_protocol import HttpProtocol, HttpServer
 from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
 from dray.apiserver.serving.listener import Connections
-from dray.client import rest, websockets
+from dray.client import websockets
 from dray.client.websockets import MessageWebSocket
 
 log = logging.getLogger(__name__)
@@ -57,15 +58,20 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def listening(
-        self, host: str, port: int, pair: KeyPair, client_authority: bytes
+        self, host: str, port: int, pair: KeyPair | RenewedPair, client_authority: bytes
     ) -> AsyncIterator[str]:
-        """Serve until the block is left; yields the address. Open requests finish, watches end."""
+        """Serve until the block is left; yields the address. Open requests finish, watches end.
+
+        A RenewedPair is replaced while it is served.
+        """
         self._connections = connections = listener.new_connections(self._limits)
         low_level = self._http_server(connections)
         runner = web.ServerRunner(low_level, shutdown_timeout=self._limits.shutdown_seconds)
         await runner.setup()
         self._is_closing = False
-        context = _tls(pair, client_authority)
+        renewed = pair if isinstance(pair, RenewedPair) else RenewedPair(lambda: pair)
+        context = _tls(renewed, client_authority)
+        renewing = asyncio.create_task(renewed.run())
         try:
             async with listener.listening(
                 host, port, context, low_level.protocol, connections, self._limits
@@ -73,6 +79,7 @@ class Server:
                 yield f"https://{_host(bound)}:{bound_port}"
         finally:
             self._is_closing = True
+            renewing.cancel()
             for task in tuple(self._streaming):
                 task.cancel()
             await runner.cleanup()
@@ -342,14 +349,14 @@ def _pretty(response: Response, headers: Mapping[str, str], parameter: str = "")
     return msgspec.structs.replace(response, body=msgspec.json.format(response.body, indent=2))
 
 
-def _tls(pair: KeyPair, client_authority: bytes) -> ssl.SSLContext:
+def _tls(pair: RenewedPair, client_authority: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=client_authority.decode())
-    rest.load_pair(context, pair.certificate, pair.key)
+    pair.serve_in(context)
     return context
 
 

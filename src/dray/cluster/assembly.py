@@ -21,6 +21,7 @@ from dray.apiserver import server
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.authentication import AUTHENTICATED
 from dray.apiserver.access.certificates import Authority
+from dray.apiserver.access.renewal import RenewedPair
 from dray.apiserver.access.server_keys import ServerKeys
 from dray.apiserver.server import RunningServer, Settings
 from dray.client import lease
@@ -155,13 +156,13 @@ def _with_nodes(
     from dray.cluster import simulated_nodes
     from dray.node.endpoint import Identity
 
-    pair = authority.server_pair((simulated_nodes.ADDRESS, "localhost"))
+    served = RenewedPair(lambda: authority.server_pair((simulated_nodes.ADDRESS, "localhost")))
     environment = simulated_nodes.NodeEnvironment(
         client_of=cluster.client,
         fleet_client=cluster.fleet_client,
         directory=directory,
         runtime=runtime,
-        identity=Identity(pair.certificate, pair.key, authority.certificate),
+        identity=Identity(served, authority.certificate),
         features=plan.settings.features,
         now=utc_now,
         allows_host=plan.allows_host,

@@ -115,11 +115,16 @@ class SimulatedNodes:
         environment = self._environment
         endpoint = Endpoint(self._find, environment.identity)
         async with Starter() as starter, endpoint.listening(ADDRESS) as port:
-            agent_address = AgentAddress(ADDRESS, port, environment.identity.certificate)
+            served = environment.identity.served
+            agent_address = AgentAddress(ADDRESS, port, served.certificate)
             runtime_config = RuntimeConfig(
                 runtime=environment.runtime, starter=starter, allows_host=environment.allows_host
             )
-            yield runtime_config, agent_address
+            renewing = asyncio.create_task(served.run(agent_address.publish))
+            try:
+                yield runtime_config, agent_address
+            finally:
+                renewing.cancel()
 
     def _find(self, namespace: str, pod: str) -> ContainerAccess | None:
         found = (agent.containers(namespace, pod) for agent in self._agents.values())

@@ -20,7 +20,7 @@ from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.events import Recorder
 from dray.node import metrics
-from dray.node.containers import container_attempts
+from dray.node.containers import container_attempts, pod_sandboxes
 from dray.node.devices import pod_resources_api
 from dray.node.devices.drivers import DriverError, Drivers
 from dray.node.devices.health import DeviceHealthMonitor
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "kubelet"
 RESTART_SECONDS = 1.0
+MAX_RESTART_SECONDS = 60.0
+"""The longest pause before the worker of a pod runs again after a fault of dray."""
 STOP_SECONDS = 5.0
 """The time that containers have to stop when the agent ends, whatever their pods' grace period."""
 
@@ -165,7 +167,9 @@ class Agent:
     async def _keep_running(self, worker: PodWorker) -> None:
         """Run a pod's worker until the pod has ended; a fault in it does not touch other pods."""
         name = f"pod {worker.pod.metadata.name}"
-        await supervision.run_until_done(name, worker.run, (OSError, ValueError, LookupError))
+        await supervision.run_until_done(
+            name, worker.run, report=worker.report_fault, max_seconds=MAX_RESTART_SECONDS
+        )
         self._workers.pop(worker.pod.metadata.uid, None)
 
     async def _clean_up(self) -> None:
@@ -178,7 +182,8 @@ class Agent:
                 if (attempt := container_attempts.last_attempt(container)) is not None:
                     attempt.kill()
                     await attempt.wait()
-            container_attempts.remove(folder)
+            pod_sandboxes.end(str(folder))
+            await asyncio.to_thread(container_attempts.remove, folder)
         while True:
             try:
                 return await self._context.preparation.unprepare_all_but(known)

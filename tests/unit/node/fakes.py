@@ -164,6 +164,7 @@ class FakeRuntime:
     name, has_images, has_own_etc = "fake", True, True
     default_environment: Mapping[str, str] = {}
     caution = ""
+    has_own_network = False
     uses_host_user_id = False
 
     def host_ids(self, _pod_folder: str, _host_user_id: int | None) -> None:

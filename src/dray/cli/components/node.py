@@ -16,6 +16,7 @@ from dray import telemetry
 from dray.api import features
 from dray.api.features import Features
 from dray.apiserver.access.certificates import Authority
+from dray.apiserver.access.renewal import RenewedPair
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.session import connection
@@ -102,8 +103,7 @@ def node(
     put their sockets into --registry.
     """
     control_plane = target.connect()
-    folder = Path(data).expanduser()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = foreground.private_directory(data)
     pod_resources = folder / "pod-resources" / "kubelet.sock"
     settings = Settings(
         name=name,
@@ -161,15 +161,25 @@ def _own_address(server: str) -> str:
         return str(probe.getsockname()[0])
 
 
+def _host_and_port(server: str) -> tuple[str, int] | None:
+    """Return the address in the URL of an API server, or None where there is none."""
+    url = urlsplit(server)
+    return (url.hostname, url.port or 443) if url.hostname else None
+
+
 async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
     name, folders = settings.name, settings.folders
-    pair = Authority.load_or_create(folders.state / "tls").server_pair((settings.address, name))
-    identity = Identity(pair.certificate, pair.key, settings.client_authority, settings.clients)
+    authority = Authority.load_or_create(folders.state / "tls")
+    served = RenewedPair(lambda: authority.server_pair((settings.address, name)))
+    identity = Identity(served, settings.client_authority, settings.clients)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(foreground.client_of(target, FIELD_MANAGER))
         starter = await stack.enter_async_context(Starter())
         runtime_config = RuntimeConfig(
-            runtime=runtime, starter=starter, allows_host=settings.allows_host
+            runtime=runtime,
+            starter=starter,
+            allows_host=settings.allows_host,
+            api_server=_host_and_port(target.connect().server),
         )
         registry = telemetry.Registry()
         agent = Agent(
@@ -180,7 +190,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         advice = "Choose another port with --port; 0 takes any that is free."
         wanted = f"{settings.address}:{settings.port}"
         port = await foreground.listen(stack, listening, wanted, advice)
-        agent_address = AgentAddress(settings.address, port, pair.certificate)
+        agent_address = AgentAddress(settings.address, port, served.certificate)
         registration = Registration(
             client,
             [host_info.node(name, settings.labels)],
@@ -200,5 +210,6 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         await stack.enter_async_context(metrics)
         click.echo(f"Node {name} answers on {settings.address}:{port}.")
         async with asyncio.TaskGroup() as group:
+            group.create_task(served.run(agent_address.publish))
             for part in (registration.run, status_updater.run, agent.run):
                 group.create_task(part())

@@ -78,6 +78,7 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
 @click.option("--merge-kubeconfig", is_flag=True, help="Also make it the context of your kubectl.")
 @key_options.options
 @apiserver.audit_log_option
+@apiserver.event_ttl_option
 @click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
 def up(
     fleet: str,
@@ -93,6 +94,7 @@ def up(
     merge_kubeconfig: bool,
     key_files: KeyFiles,
     audit_log: Path | None,
+    event_ttl: float,
     verbose: bool,
 ) -> None:
     """Run a cluster until told to end: API server, scheduler, controllers and nodes.
@@ -107,7 +109,9 @@ def up(
     started = time.perf_counter()
     has_local_node = not fleet and runtime != simulated.NAME and nvml.is_here()
     plan = ClusterPlan(
-        Settings(features=features.parse(feature_gates), audit_log=audit_log),
+        Settings(
+            features=features.parse(feature_gates), audit_log=audit_log, event_seconds=event_ttl
+        ),
         fleet=None if has_local_node else _loaded(fleet or QUICKSTART, nodes),
         has_local_node=has_local_node,
         runtime=runtime,
@@ -116,8 +120,7 @@ def up(
         identity=foreground.identity() if store.is_shared else "",
     )
     address = foreground.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
-    directory = Path(data).expanduser()
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = foreground.private_directory(data)
     keys = key_options.load(directory, key_files)
 
     def announce(url: str, cluster: RunningCluster) -> None:

@@ -23,6 +23,8 @@ from dray.node.containers.container_root import ContainerRoot
 from dray.node.containers.pod_sandboxes import PodSandbox
 
 CANNOT_START_CODE: Final = 128
+NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
+"""The exit codes of a shell."""
 NAMESPACES: Final = ("user", "net", "ipc", "uts", "cgroup", "pid", "mnt")
 """The namespaces of a container, by their names in /proc."""
 MADE: Final = b"made"
@@ -183,6 +185,7 @@ def run(
 ) -> NoReturn:
     """Give up what the container does not have, and execute a program. Reports an error."""
     plan = command["sandbox"]
+    code = CANNOT_START_CODE
     try:
         os.setsid()
         if tty:
@@ -196,8 +199,9 @@ def run(
         _execute(argv, env)
     except (OSError, ValueError) as error:
         _say(peer, error)
+        code = NOT_FOUND_CODE if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE_CODE
     finally:
-        os._exit(CANNOT_START_CODE)
+        os._exit(code)
 
 
 def _execute(argv: list[str], env: dict[str, str]) -> None:
@@ -217,7 +221,7 @@ def _execute(argv: list[str], env: dict[str, str]) -> None:
         except OSError as error:
             last = error
     assert last is not None
-    raise OSError(last.errno, f"{program}: {os.strerror(last.errno)}") from last
+    raise OSError(last.errno, f"{program}: {os.strerror(last.errno or 0)}") from last
 
 
 def _reap(program: int) -> int:

@@ -1,7 +1,7 @@
 """The shim: owns one container, its log and its exit code on disk, and outlives the agent.
 
 The program waits on its standard input, a socket, for folders that hold `command.json`, and forks a
-shim for each: an interpreter per container would cost more than the container. A shim writes
+shim for each (an interpreter per container would cost more than the container). A shim writes
 `output.log` and, when the container has ended, `exit.json`, and writes "started" to the descriptor
 that came with the folder. SIGTERM is passed on to the container's
 processes, SIGUSR1 kills them, SIGUSR2 gives the terminal the size in `size.json`. Imports nothing
@@ -30,6 +30,7 @@ COMMAND, PROCESS, EXIT = "command.json", "process.json", "exit.json"
 OUTPUT, ROTATED = "output.log", "output.log.1"
 INPUT, SIZE = "input", "size.json"
 STARTED = b"started\n"
+START, SOCKET = b"start", b"socket"
 NOT_STARTED_CODE = launch.CANNOT_START_CODE
 NOT_STARTED_REASON = "StartError"
 MAX_LINE_BYTES = 16 * 1024
@@ -45,7 +46,11 @@ def main() -> None:
 
 
 def serve(requests: socket.socket) -> None:
-    """Fork a shim for each folder that is received, until the agent closes the socket."""
+    """Fork a process for each request, until the agent closes the socket.
+
+    "start" and the folder of a container's start: a shim. "socket" and the folder of a pod: a
+    process that sends a socket of the pod's network back.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, MAX_PATH_BYTES, 1)
@@ -55,7 +60,11 @@ def serve(requests: socket.socket) -> None:
             requests.close()
             os.setsid()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            own(message.decode(), descriptors[0])
+            kind, _, folder = message.partition(b" ")
+            if kind == SOCKET:
+                pod_sandboxes.send_socket(os.fsdecode(folder), descriptors[0])
+            else:
+                own(os.fsdecode(folder), descriptors[0])
             os._exit(0)
         for descriptor in descriptors:
             os.close(descriptor)

@@ -45,7 +45,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         command,
         args,
         env,
-        container.working_dir,
+        _working_directory(container),
         hostname,
         _binds(node, state, container, env, edits),
         tuple(_device_nodes(edits)),
@@ -68,13 +68,10 @@ def _binds(
 ) -> tuple[Bind, ...]:
     """Return every mount of a container. What its volumes cover of /etc is the volume's."""
     of_volumes = volumes.binds(container, state.volumes, env)
-    of_devices = tuple(_mounts(edits))
+    volumes.make_mount_points(state.volumes, of_volumes)
     covered = tuple(bind.target for bind in of_volumes)
     etc = [bind for bind in _etc(node, state.pod) if not _is_in(bind.target, covered)]
-    targets = [bind.target for bind in (*of_volumes, *of_devices)]
-    targets += [device.path for device in _device_nodes(edits)]
-    volumes.make_mount_points(state.volumes, of_volumes, targets)
-    return (*etc, *of_volumes, *of_devices)
+    return (*etc, *of_volumes, *_mounts(edits))
 
 
 def _is_in(target: str, folders: Iterable[str]) -> bool:
@@ -86,7 +83,11 @@ def _etc(node: NodeContext, pod: Pod) -> Iterable[Bind]:
     if node.runtime.has_own_etc:
         return
     uid = pod.metadata.uid
-    with SafeFolder.open(node.folder) as pods, pods.enter(f"{uid}/etc", mode=0o755) as folder:
+    with (
+        SafeFolder.open(node.folder) as pods,
+        pods.enter(uid, mode=0o700) as of_pod,
+        of_pod.enter("etc", mode=0o755) as folder,
+    ):
         for file, content in _etc_files(pod, node.address).items():
             if folder.status(file) is None:
                 folder.write(file, content.encode(), mode=0o644)
@@ -103,6 +104,14 @@ def _etc_files(pod: Pod, address: str) -> Mapping[str, str]:
         "group": "root:x:0:\nnogroup:x:65534:\n",
         "nsswitch.conf": "hosts: files dns\n",
     }
+
+
+def _working_directory(container: Container) -> str:
+    try:
+        return volumes.container_path(container.working_dir) if container.working_dir else ""
+    except UnsafePath as error:
+        where = f"container {container.name}: workingDir"
+        raise ContainerConfigError(f"{where}: {error}") from error
 
 
 def _hostname(pod: Pod) -> str:

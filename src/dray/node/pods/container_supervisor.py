@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Final
 
 from dray.api import errors
@@ -105,7 +106,8 @@ class ContainerSupervisor:
 
     async def _command(self, number: int) -> Command:
         node, state, container = self._context.node, self._context.state, self._container
-        spec = await container_specs.build(node, state, container)
+        built = await container_specs.build(node, state, container)
+        spec = dataclasses.replace(built, api_server=node.runtime_config.api_server)
         await node.runtime.pull(container.image, container.image_pull_policy)
         folder = self._context.container_folder(container.name) / str(number)
         return node.runtime.command(spec, str(folder))

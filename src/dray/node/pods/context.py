@@ -41,6 +41,8 @@ class RuntimeConfig:
     starter: Starter
     allows_host: bool = False
     """Whether pods may mount directories of the host."""
+    api_server: tuple[str, int] | None = None
+    """The address of the API server, which pods with a network of their own can reach."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +132,11 @@ class PodWorkerContext:
             return from_deletion
         from_spec = self.pod.spec.termination_grace_period_seconds
         return DEFAULT_GRACE_SECONDS if from_spec is None else from_spec
+
+    @property
+    def has_own_network(self) -> bool:
+        """Whether the network of the pod is not the host's."""
+        return self.node.runtime.has_own_network and not self.pod.spec.host_network
 
     def container_folder(self, container: str) -> Path:
         return self.folder / "containers" / container

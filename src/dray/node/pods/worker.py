@@ -15,7 +15,7 @@ from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.semantics import pod_resources
 from dray.api.types.pods import Pod
-from dray.node.containers import container_attempts
+from dray.node.containers import container_attempts, pod_sandboxes
 from dray.node.containers.container_attempts import Exit
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods.container_access import ContainerAccess
@@ -29,6 +29,10 @@ from dray.node.pods.status_reporter import PodStatusReporter
 DEADLINE: Final = PodFailure(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
 )
+NETWORK_CAUTION: Final = (
+    "The containers of the pod share a network of their own, which has a loopback interface alone"
+)
+MAX_NOTE_CHARACTERS: Final = 512
 
 
 class PodWorker:
@@ -67,6 +71,13 @@ class PodWorker:
         """Stop the pod, which is already gone from the API."""
         self._deleted.set()
 
+    def report_fault(self, error: BaseException) -> None:
+        """Record an error that nobody expected; the pod is run again after a pause."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        note = f"the node agent failed to run the pod: {type(error).__name__}: {error}"
+        self._context.record_warning("FailedSync", note[:MAX_NOTE_CHARACTERS])
+
     async def run(self) -> None:
         """Run the pod, wait for its deletion, and confirm that."""
         async with asyncio.TaskGroup() as group:
@@ -81,7 +92,10 @@ class PodWorker:
         await self._reporter.report()
         await self._deleted.wait()
         await self._context.retry(self._confirm_deletion, "FailedDelete")
-        container_attempts.remove(self._context.folder)
+        # Of a pod that was over when the agent started; otherwise it has ended with the containers.
+        pod_sandboxes.end(str(self._context.folder))
+        # A container may have left millions of files; the other pods do not wait for them.
+        await asyncio.to_thread(container_attempts.remove, self._context.folder)
 
     async def stop(self, at_most_seconds: float | None = None) -> None:
         """Stop the containers within the pod's grace period, or a shorter time."""
@@ -120,6 +134,8 @@ class PodWorker:
         """Run the pod up to the end of its last container that is not a sidecar."""
         if caution := self._context.node.runtime.caution:
             self._context.record_event("ImageIgnored", caution)
+        if self._context.has_own_network:
+            self._context.record_event("NetworkIsolated", NETWORK_CAUTION)
         await self._preparation.prepare()
         async with asyncio.TaskGroup() as group:
             sidecars: list[asyncio.Task[Exit]] = []

@@ -145,7 +145,7 @@ def _inside(spec: ContainerSpec) -> Iterator[str]:
     for name, value in spec.env.items():
         yield from ("--env", f"{name}={value}")
     for bind in spec.binds:
-        source = os.path.join(bind.source, bind.beneath)
+        source = os.path.join(bind.source, bind.beneath) if bind.beneath else bind.source
         yield from ("--volume", f"{source}:{bind.target}:{'ro' if bind.read_only else 'rw'}")
     for node in spec.device_nodes:
         permissions = node.permissions or "rwm"
