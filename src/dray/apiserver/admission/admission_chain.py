@@ -61,7 +61,7 @@ class AdmissionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequirements:
-    """What the transaction of a change must contain: operations, guards, tokens left unheld."""
+    """Parts that the transaction of a change must have: operations, guards, unheld tokens."""
 
     operations: tuple[Operation, ...] = ()
     guards: tuple[Guard, ...] = ()
