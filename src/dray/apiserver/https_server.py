@@ -172,6 +172,9 @@ class Server:
                     await outgoing.write(pieces[start : start + PIECE_BYTES])
         except TimeoutError:
             _hang_up(incoming)
+        except ConnectionError:
+            # The client has left; aiohttp notices when it ends the response.
+            pass
         finally:
             self._dispatcher.sent(flow, size)
         return outgoing
@@ -216,9 +219,10 @@ class Server:
         with self._watching(flow) if is_watch else self._in_session(flow):
             outgoing = web.StreamResponse(status=response.status, headers=dict(response.headers))
             outgoing.enable_chunked_encoding()
-            await outgoing.prepare(incoming)
-            if not await self._copy(response.stream, outgoing, flow):
-                _hang_up(incoming)
+            with contextlib.suppress(ConnectionError):
+                await outgoing.prepare(incoming)
+                if not await self._copy(response.stream, outgoing, flow):
+                    _hang_up(incoming)
             return outgoing
 
     async def _converse(
@@ -272,6 +276,8 @@ class Server:
                             await outgoing.write(chunk)
                     except TimeoutError:
                         return False
+                    except ConnectionError:
+                        break
         return True
 
     @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""Attacks on a running dray, and that they fail."""
