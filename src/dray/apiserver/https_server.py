@@ -18,6 +18,7 @@ from dray.apiserver import app as application
 from dray.apiserver.access import impersonation
 from dray.apiserver.access.authentication import ANONYMOUS, Authenticator
 from dray.apiserver.access.certificates import KeyPair
+from dray.apiserver.request import offloading
 from dray.apiserver.serving import limits as serving_limits
 from dray.apiserver.serving import listener
 from dray.apiserver.serving.fairness import Dispatcher, Flow
@@ -147,11 +148,15 @@ class Server:
 
     async def _answered(self, incoming: web.BaseRequest, user: User, flow: Flow) -> Response:
         request = _request(incoming, await self._body(incoming))
+        if not flow.is_exempt:
+            offloading.charged_to.set(flow.charge)
         return await self._dispatcher.run(flow, self._formatted(request, user))
 
     async def _formatted(self, request: Request, user: User) -> Response:
         response = await self._app.handle(request, user)
-        return _pretty(response, request.headers, request.parameter("pretty"))
+        is_large = len(response.body) > PIECE_BYTES
+        pretty = request.parameter("pretty")
+        return await offloading.call(is_large, _pretty, response, request.headers, pretty)
 
     async def _sent(
         self, incoming: web.BaseRequest, response: Response, flow: Flow
