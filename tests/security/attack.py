@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -85,11 +85,16 @@ def attack(
         server.start()
         try:
             asyncio.run(_prepare(directory, server.connection(), objects))
-            return asyncio.run(
-                _observe(directory, server.connection(), who, seconds, connections, only)
-            )
+            return asyncio.run(_observe(directory, server, who, seconds, connections, only))
         finally:
             server.stop()
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """Return the names of slow attacks, of costly ones, or none for all of them."""
+    if not kind:
+        return ()
+    return tuple(each.name for each in ATTACKS if each.is_slow == (kind == "slow"))
 
 
 async def _prepare(directory: Path, admin: ClusterConnection, objects: int) -> None:
@@ -125,41 +130,30 @@ def _tls(connection: ClusterConnection) -> ssl.SSLContext:
 
 async def _observe(
     directory: Path,
-    admin: ClusterConnection,
+    server: ServerProcess,
     who: str,
     seconds: float,
     connections: int,
     only: tuple[str, ...],
 ) -> Outcome:
     outcome = Outcome()
-    url = admin.server
-    pid = await _pid(urlsplit(url).port or 0)
+    url = server.connection().server
     command = [*(sys.executable, "-m", "tests.security.attack"), "--attack", url]
     command += [*("--directory", str(directory)), *("--who", who), *("--seconds", str(seconds))]
     command += [*("--connections", str(connections)), *("--only", ",".join(only))]
     attacker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with attacker as process:
         alice = standalone.connection(directory, url, "alice")
-        sampling = asyncio.ensure_future(_sample(pid, outcome))
+        sampling = asyncio.ensure_future(_sample(server, outcome))
         await _work(alice, seconds, outcome)
         sampling.cancel()
         outcome.attacker = (await asyncio.to_thread(process.communicate))[0].strip()
     return outcome
 
 
-async def _pid(port: int) -> int:
-    """Return the process that listens on a port."""
-    output = await asyncio.to_thread(
-        subprocess.check_output, ["pgrep", "-f", f"dray.apiserver.standalone .* {port}$"], text=True
-    )
-    return int(output.split()[0])
-
-
-async def _sample(pid: int, outcome: Outcome) -> None:
-    page = os.sysconf("SC_PAGE_SIZE")
+async def _sample(server: ServerProcess, outcome: Outcome) -> None:
     while True:
-        text = Path(f"/proc/{pid}/statm").read_text("ascii")
-        outcome.resident.append(int(text.split()[1]) * page)
+        outcome.resident.append(server.resident_bytes())
         await asyncio.sleep(0.5)
 
 
@@ -251,6 +245,7 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--who", choices=("user", "anonymous"), default="user")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--connections", type=int, default=200)
+    parser.add_argument("--kind", choices=("slow", "costly"), default="")
     parser.add_argument("--only", default="", help="names of attacks, with commas")
     parser.add_argument("--objects", type=int, default=OBJECTS)
     parser.add_argument("--attack", help=argparse.SUPPRESS)
@@ -263,17 +258,13 @@ def main() -> None:
     if options.attack:
         asyncio.run(_attack_process(options))
         return
-    only = tuple(_names(options.only))
+    only = names(options.kind) or tuple(filter(None, options.only.split(",")))
     outcome = attack(options.who, options.seconds, options.connections, only, options.objects)
     print(outcome.report())
     for failure in outcome.failures[:5]:
         print(failure)
     print("passed" if outcome.is_passed else "FAILED")
     sys.exit(not outcome.is_passed)
-
-
-def _names(text: str) -> Iterator[str]:
-    return (name for name in text.split(",") if name)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,10 @@ class Attack(NamedTuple):
     name: str
     send: Send
 
+    @property
+    def is_slow(self) -> bool:
+        return self.name.startswith("slow-")
+
 
 def binding(user: str) -> Any:
     return {

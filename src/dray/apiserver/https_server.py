@@ -53,7 +53,7 @@ class Server:
         self._open_watches = 0
         self._is_closing = False
         self._streaming: set[asyncio.Task[Any]] = set()
-        self._dispatcher = Dispatcher(self._limits)
+        self.dispatcher = Dispatcher(self._limits)
         self._connections = Connections(self._limits, self._limits.connections)
 
     @contextlib.asynccontextmanager
@@ -98,6 +98,10 @@ class Server:
             lingering_time=LINGERING_SECONDS,
         )
 
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
     def _incoming(
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any
     ) -> web.BaseRequest:
@@ -111,7 +115,7 @@ class Server:
             user = self._acting(self._authenticate(incoming), incoming)
             flow = self._flow(incoming, user)
             self._count_connection(incoming, flow)
-            await self._dispatcher.enter(flow)
+            await self.dispatcher.enter(flow)
         except errors.StatusError as error:
             return self._refused(incoming, error)
         try:
@@ -121,7 +125,7 @@ class Server:
         except errors.StatusError as error:
             return self._refused(incoming, error)
         finally:
-            self._dispatcher.leave(flow)
+            self.dispatcher.leave(flow)
         try:
             if response.upgrade is not None:
                 return await self._converse(incoming, response.upgrade, flow)
@@ -131,7 +135,7 @@ class Server:
 
     def _flow(self, incoming: web.BaseRequest, user: User) -> Flow:
         is_probe = user.name == ANONYMOUS.name and incoming.rel_url.raw_path in UNLIMITED_PATHS
-        return self._dispatcher.flow_of(PROBES if is_probe else user)
+        return self.dispatcher.flow_of(PROBES if is_probe else user)
 
     def _count_connection(self, incoming: web.BaseRequest, flow: Flow) -> None:
         protocol = incoming.protocol
@@ -139,7 +143,7 @@ class Server:
         limit = None if flow.is_exempt else flow.limits.connections
         if not self._connections.assign(protocol.connection, flow.name, limit):
             protocol.close()
-            raise self._dispatcher.refusal("too many connections, please try again later")
+            raise self.dispatcher.refusal("too many connections, please try again later")
 
     def _refused(self, incoming: web.BaseRequest, error: errors.StatusError) -> web.Response:
         request = _request(incoming)
@@ -150,7 +154,7 @@ class Server:
         request = _request(incoming, await self._body(incoming))
         if not flow.is_exempt:
             offloading.charged_to.set(flow.charge)
-        return await self._dispatcher.run(flow, self._formatted(request, user))
+        return await self.dispatcher.run(flow, self._formatted(request, user))
 
     async def _formatted(self, request: Request, user: User) -> Response:
         response = await self._app.handle(request, user)
@@ -181,7 +185,7 @@ class Server:
             # The client has left; aiohttp notices when it ends the response.
             pass
         finally:
-            self._dispatcher.sent(flow, size)
+            self.dispatcher.sent(flow, size)
         return outgoing
 
     def _authenticate(self, incoming: web.BaseRequest) -> User:
@@ -247,7 +251,7 @@ class Server:
     def _watching(self, flow: Flow) -> Iterator[None]:
         is_over = not flow.is_exempt and flow.watches >= flow.limits.watches
         if is_over or self._open_watches >= self._limits.watches:
-            raise self._dispatcher.refusal("too many open watches, please try again later")
+            raise self.dispatcher.refusal("too many open watches, please try again later")
         self._open_watches += 1
         flow.watches += 1
         try:
@@ -259,7 +263,7 @@ class Server:
     @contextlib.contextmanager
     def _in_session(self, flow: Flow) -> Iterator[None]:
         if not flow.is_exempt and flow.sessions >= flow.limits.sessions:
-            raise self._dispatcher.refusal("too many open sessions, please try again later")
+            raise self.dispatcher.refusal("too many open sessions, please try again later")
         flow.sessions += 1
         try:
             yield
@@ -275,7 +279,7 @@ class Server:
         """
         with self._until_closing():
             async with contextlib.aclosing(stream) as chunks:  # type: ignore[type-var]
-                while chunk := await self._dispatcher.run(flow, _next_chunk(chunks)):
+                while chunk := await self.dispatcher.run(flow, _next_chunk(chunks)):
                     try:
                         async with asyncio.timeout(self._limits.slow_client_seconds):
                             await outgoing.write(chunk)
