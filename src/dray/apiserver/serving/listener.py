@@ -23,7 +23,8 @@ from dray.apiserver.serving.limits import ServerLimits
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
-ACCEPTED_AT_ONCE = 16
+ACCEPTED_AT_ONCE = 4
+BETWEEN_SECONDS = 0.01
 """Other work gets its turn between groups of new connections: a handshake is expensive."""
 PAUSE_SECONDS = 0.5
 LOG_SECONDS = 60.0
@@ -217,14 +218,20 @@ class Listener:
                 return
             except OSError as error:
                 if error.errno in _EXHAUSTED:
-                    self._pause(listening, error)
+                    self._complain(error)
+                    self._pause(listening, PAUSE_SECONDS)
                     return
                 # The client has left before it was accepted.
                 continue
             self._take(accepted, str(address[0]))
+        self._pause(listening, BETWEEN_SECONDS)
 
-    def _pause(self, listening: socket.socket, error: OSError) -> None:
+    def _pause(self, listening: socket.socket, seconds: float) -> None:
         """Accept nothing for a while; clients wait in the backlog, and open requests go on."""
+        self._loop.remove_reader(listening.fileno())
+        self._later(seconds, lambda: self._resume(listening))
+
+    def _complain(self, error: OSError) -> None:
         now = time.monotonic()
         if not self._logged or now - self._logged > LOG_SECONDS:
             self._logged = now
@@ -233,8 +240,6 @@ class Listener:
                 len(self._connections),
                 error.strerror,
             )
-        self._loop.remove_reader(listening.fileno())
-        self._later(PAUSE_SECONDS, lambda: self._resume(listening))
 
     def _take(self, accepted: socket.socket, address: str) -> None:
         accepted.setblocking(False)
