@@ -94,6 +94,7 @@ class Server:
             max_line_size=serving_limits.MAX_LINE_BYTES,
             max_field_size=serving_limits.MAX_LINE_BYTES,
             max_headers=serving_limits.MAX_HEADERS,
+            read_bufsize=serving_limits.READ_BYTES,
             keepalive_timeout=self._limits.idle_seconds,
             lingering_time=LINGERING_SECONDS,
         )
