@@ -114,7 +114,7 @@ async def _some(reader: asyncio.StreamReader, count: int) -> bytes:
 
 def _get(path: str, **headers: str) -> Send:
     async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _number: int) -> int:
-        return await exchange(reader, writer, "GET", path, **headers)
+        return await exchange(reader, writer, "GET", path, b"", **headers)
 
     return send
 

@@ -200,8 +200,8 @@ def test_requests_beyond_the_queue_of_a_user_are_refused(tmp_path: Path) -> None
         # Its body never comes: it is worked on until the test ends, and others wait behind it.
         blocked = [await server.open(server.user("mallory")) for _ in range(3)]
         for _, writer in blocked:
-            head = f"POST {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{"
-            writer.write(head.encode())
+            start = f"POST {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{"
+            writer.write(start.encode())
         flow = server.opened.server.dispatcher.flow_of
         user = User("mallory")
         await until(lambda: flow(user).running == 1 and len(flow(user).waiting) == FEW.waiting)
