@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
+from dray import metrics_http, telemetry
 from dray.api.http_messages import User
 from dray.apiserver import standalone
 from dray.apiserver.server import RunningServer, Settings
@@ -436,3 +437,21 @@ def test_one_user_does_not_stop_another(
     assert not outcome.failures
     assert outcome.seconds
     assert outcome.peak < attack.RSS_LIMIT_BYTES
+
+
+def test_idle_connections_do_not_keep_the_metrics_from_being_read() -> None:
+    async def run() -> None:
+        registry = telemetry.Registry()
+        async with metrics_http.serving(registry, "127.0.0.1", 0, lambda: True) as port:
+            idle = [
+                await asyncio.open_connection("127.0.0.1", port)
+                for _ in range(metrics_http.MAX_CONNECTIONS + 5)
+            ]
+            url = f"http://127.0.0.1:{port}/readyz"
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
+                assert answer.status == 200
+            assert await closed(idle[0][0]) == b""
+            for _, writer in idle:
+                writer.transport.abort()
+
+    asyncio.run(asyncio.wait_for(run(), SECONDS))
