@@ -17,7 +17,7 @@ from typing import Final, ParamSpec, TypeVar
 LARGE_BYTES: Final = 16 * 2**10
 """Less is worked on at once: to move it takes longer than to do it."""
 MANY_ENTRIES: Final = 100
-THREADS: Final = 2
+THREADS: Final = 1
 SWITCH_SECONDS: Final = 0.001
 
 P = ParamSpec("P")
