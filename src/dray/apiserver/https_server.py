@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from aiohttp import http_exceptions, web
 
+from dray import gc_tuning
 from dray.api import errors, http_messages
 from dray.api.http_messages import Request, Response, Upgrade, User
 from dray.apiserver import app as application
@@ -68,10 +69,13 @@ class Server:
         self._is_closing = False
         context = _tls(pair, client_authority)
         try:
-            async with listener.listening(
+            accepting = listener.listening(
                 host, port, context, low_level.protocol, connections, self._limits
-            ) as (bound, bound_port):
-                yield f"https://{_host(bound)}:{bound_port}"
+            )
+            # A collection of all objects takes longer than most requests.
+            with gc_tuning.rare_collections():
+                async with accepting as (bound, bound_port):
+                    yield f"https://{_host(bound)}:{bound_port}"
         finally:
             self._is_closing = True
             for task in tuple(self._streaming):
