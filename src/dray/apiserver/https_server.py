@@ -25,7 +25,7 @@ from dray.apiserver.serving import listener
 from dray.apiserver.serving.fairness import Dispatcher, Flow
 from dray.apiserver.serving.http_protocol import HttpProtocol, HttpServer
 from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
-from dray.apiserver.serving.listener import Connections
+from dray.apiserver.serving.listener import ClientConnections
 from dray.client import rest, websockets
 from dray.client.websockets import MessageWebSocket
 
@@ -38,7 +38,7 @@ UNLIMITED_PATHS = application.HEALTH_PATHS | {"/version"}
 PROBES = User("system:anonymous probes")
 """Health checks without credentials have limits of their own: others cannot use them up."""
 SMALL_BODY_BYTES = 2**14
-PIECE_BYTES = 2**18
+CHUNK_BYTES = 2**18
 LINGERING_SECONDS = 2.0
 
 
@@ -55,7 +55,7 @@ class Server:
         self._is_closing = False
         self._streaming: set[asyncio.Task[Any]] = set()
         self.dispatcher = Dispatcher(self._limits)
-        self._connections = Connections(self._limits, self._limits.connections)
+        self._connections = ClientConnections(self._limits, self._limits.connections)
 
     @contextlib.asynccontextmanager
     async def listening(
@@ -85,7 +85,7 @@ class Server:
             connections.abort_all()
             await asyncio.sleep(0)
 
-    def _http_server(self, connections: Connections) -> HttpServer:
+    def _http_server(self, connections: ClientConnections) -> HttpServer:
         # A watch whose client has left must end: without cancellation it waits for an event.
         return HttpServer(
             self._serve,
@@ -163,7 +163,7 @@ class Server:
 
     async def _formatted(self, request: Request, user: User) -> Response:
         response = await self._app.handle(request, user)
-        is_large = len(response.body) > PIECE_BYTES
+        is_large = len(response.body) > CHUNK_BYTES
         pretty = request.parameter("pretty")
         return await offloading.call(is_large, _pretty, response, request.headers, pretty)
 
@@ -180,10 +180,10 @@ class Server:
         flow.unsent_bytes += size
         try:
             await outgoing.prepare(incoming)
-            pieces = memoryview(body)
-            for start in range(0, len(body), PIECE_BYTES):
+            unsent = memoryview(body)
+            for start in range(0, len(body), CHUNK_BYTES):
                 async with asyncio.timeout(self._limits.slow_client_seconds):
-                    await outgoing.write(pieces[start : start + PIECE_BYTES])
+                    await outgoing.write(unsent[start : start + CHUNK_BYTES])
         except TimeoutError:
             _hang_up(incoming)
         except ConnectionError:

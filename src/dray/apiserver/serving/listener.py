@@ -61,7 +61,7 @@ class Connection:
 MakeProtocol = Callable[[Connection], asyncio.Protocol]
 
 
-class Connections:
+class ClientConnections:
     """All connections: new ones by address, the others by user."""
 
     def __init__(self, limits: ServerLimits, total: int) -> None:
@@ -160,7 +160,7 @@ def _discard(groups: dict[str, dict[Connection, None]], key: str, connection: Co
     return True
 
 
-class Listener:
+class ConnectionAcceptor:
     """Listening sockets, which pass connections to protocols once TLS is established."""
 
     def __init__(
@@ -168,7 +168,7 @@ class Listener:
         sockets: list[socket.socket],
         context: ssl.SSLContext,
         make_protocol: MakeProtocol,
-        connections: Connections,
+        connections: ClientConnections,
         limits: ServerLimits,
     ) -> None:
         self._sockets = sockets
@@ -270,12 +270,12 @@ async def listening(
     port: int,
     context: ssl.SSLContext,
     make_protocol: MakeProtocol,
-    connections: Connections,
+    connections: ClientConnections,
     limits: ServerLimits,
 ) -> AsyncIterator[tuple[str, int]]:
     """Accept connections until the block is left; yield the address and the port."""
     sockets = await _bound(host, port)
-    listener = Listener(sockets, context, make_protocol, connections, limits)
+    listener = ConnectionAcceptor(sockets, context, make_protocol, connections, limits)
     listener.start()
     try:
         name = sockets[0].getsockname()
@@ -302,7 +302,7 @@ async def _bound(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def new_connections(limits: ServerLimits) -> Connections:
+def new_connections(limits: ServerLimits) -> ClientConnections:
     """Return the connections of a server, as many as the limit of open files allows."""
     descriptors = serving_limits.raise_descriptor_limit()
-    return Connections(limits, serving_limits.connection_limit(limits, descriptors))
+    return ClientConnections(limits, serving_limits.connection_limit(limits, descriptors))
