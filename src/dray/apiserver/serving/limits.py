@@ -52,7 +52,7 @@ class ServerLimits:
     wait_seconds: float = 15.0
     """The time that a request may wait in its user's queue."""
     new_connections: int = 512
-    """ClientConnections that have not yet sent a request with valid credentials, or without any."""
+    """Connections that have not yet sent a request with valid credentials, or without any."""
     connections: int = 16_000
     shutdown_seconds: float = 10.0
     anonymous: UserLimits = ANONYMOUS
