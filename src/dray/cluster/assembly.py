@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dray import supervision, telemetry
+from dray import gc_tuning, supervision, telemetry
 from dray.api.http_messages import User
 from dray.apiserver import server
 from dray.apiserver.access import bootstrap_policy
@@ -28,7 +28,6 @@ from dray.client import lease
 from dray.client.api_client import Client, InProcessTransport
 from dray.client.lease import LeaderElection
 from dray.clock import utc_now
-from dray.cluster import gc_tuning
 from dray.controllers import manager
 from dray.drivers.simulated import scaling
 from dray.drivers.simulated.fleet import Fleet

@@ -18,7 +18,7 @@ from dray.api.ids import GroupKind
 from dray.api.kinds import GroupVersionKind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.printing import tables
-from dray.apiserver.request import negotiation, selection
+from dray.apiserver.request import negotiation, offloading, selection
 from dray.apiserver.request.call import Call
 from dray.apiserver.request.negotiation import Form, Shape
 from dray.apiserver.request.selection import StoredObjectSelector
@@ -32,6 +32,7 @@ CONTINUE_TOO_OLD = (
     "inconsistent list - objects that were created, modified, or deleted between the time the "
     "first chunk was returned and now may show up in the list."
 )
+MAX_BLOCK_YAML_BYTES = 64 * 2**10
 PAGE_ENTRIES = 1000
 """The number of entries per read if a selector may exclude most of them."""
 
@@ -108,7 +109,11 @@ def table(
 
 def encoded(form: Form, document: JsonObject, status: int, headers: dict[str, str]) -> Response:
     if form.media_type == http_messages.YAML:
-        body = yaml.safe_dump(document, sort_keys=False).encode()
+        body = codec.encode(document)
+        # JSON is YAML, too: a large document is not written anew, which takes a hundred times as
+        # long.
+        if len(body) <= MAX_BLOCK_YAML_BYTES:
+            body = yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False).encode()
         return Response(status, {"content-type": http_messages.YAML, **headers}, body)
     return json_response(codec.encode(document), status, headers)
 
@@ -164,6 +169,11 @@ async def list_(call: Call, store: Store) -> Response:
     if listing.revision < options.minimum:
         raise errors.too_large_resource_version(options.minimum, listing.revision)
     metadata = list_metadata(listing, prefix)
+    is_large = len(listing.entries) > offloading.MANY_ENTRIES
+    return await offloading.call(is_large, _respond_list, call, listing, metadata)
+
+
+def _respond_list(call: Call, listing: Listing, metadata: JsonObject) -> Response:
     form = call.form
     if form == negotiation.PLAIN and has_storage_fields(call.gvk):
         return json_response(encode_list(call, metadata, map(codec.item, listing.entries)))
@@ -228,14 +238,28 @@ async def gather(
     revision = options.revision
     async for entries, at, has_more in _pages(store, prefix, after, options):
         revision = at
-        for number, entry in enumerate(entries):
-            if selector.matches(codec.from_stored(entry, gvk)):
-                selected.append(entry)
-            if options.limit and len(selected) == options.limit:
-                more = has_more or number + 1 < len(entries)
-                return Listing(selected, at, entry.key if more else "")
+        is_large = len(entries) > offloading.MANY_ENTRIES
+        wanted = options.limit - len(selected) if options.limit else 0
+        found, read = await offloading.call(is_large, _select, entries, gvk, selector, wanted)
+        selected += found
+        if options.limit and len(selected) == options.limit:
+            more = has_more or read < len(entries)
+            return Listing(selected, at, entries[read - 1].key if more else "")
     assert revision is not None
     return Listing(selected, revision)
+
+
+def _select(
+    entries: list[Entry], gvk: GroupVersionKind, selector: StoredObjectSelector, limit: int
+) -> tuple[list[Entry], int]:
+    """Return the matching entries, at most `limit` unless it is 0, and how many were read."""
+    selected: list[Entry] = []
+    for number, entry in enumerate(entries):
+        if selector.matches(codec.from_stored(entry, gvk)):
+            selected.append(entry)
+            if len(selected) == limit:
+                return selected, number + 1
+    return selected, len(entries)
 
 
 async def _pages(
