@@ -27,7 +27,7 @@ from dray.apiserver.serving.fairness import Dispatcher, Flow
 from dray.apiserver.serving.http_protocol import HttpProtocol, HttpServer
 from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
 from dray.apiserver.serving.listener import ClientConnections
-from dray.client import rest, websockets
+from dray.client import websockets
 from dray.client.websockets import MessageWebSocket
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ KEPT_DESCRIPTORS = 128
 
 @dataclass(frozen=True, slots=True)
 class UserLimits:
-    """What one user may have at the same time."""
+    """The numbers that one user may have at the same time."""
 
     running: int
     """Requests that are worked on."""
