@@ -35,7 +35,7 @@ class DirectoryRefused(Exception):
 def prepare(path: Path, warn: Callable[[str], None]) -> None:
     """Create a private directory, or make sure that the one at `path` is private.
 
-    Raises DirectoryRefused. `warn` is called with folder thing that was put right.
+    Raises DirectoryRefused. `warn` is called with each thing that was put right.
     """
     path = Path(os.path.abspath(path))
     _check_link(path)
