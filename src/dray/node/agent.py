@@ -198,4 +198,4 @@ async def _end_pod(folder: Path) -> None:
             attempt.kill()
             await attempt.wait()
     pod_sandboxes.end(str(folder))
-    container_attempts.remove(folder)
+    await asyncio.to_thread(container_attempts.remove, folder)
