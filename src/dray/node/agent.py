@@ -26,6 +26,7 @@ from dray.node.devices.drivers import DriverError, Drivers
 from dray.node.devices.health import DeviceHealthMonitor
 from dray.node.devices.pod_resources_api import Holder
 from dray.node.devices.preparation import ClaimRecord, Preparation
+from dray.node.limits import groups
 from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.context import NodeContext, RuntimeConfig
 from dray.node.pods.worker import PodWorker
@@ -87,6 +88,7 @@ class Agent:
             health_of=self._health.of,
             now=now,
             runtime_config=runtime_config,
+            limits=groups.open_limits(folders.state, runtime_config.pod_max_pids),
         )
         if registry is not None:
             metrics.register(
@@ -175,6 +177,7 @@ class Agent:
     async def _clean_up(self) -> None:
         """Stop and remove what a former agent started for pods that are gone by now."""
         known = {pod.metadata.uid for pod in self._pods}
+        limited = self._context.limits.pods() - known
         for folder in self._context.folder.iterdir():
             if folder.name in known:
                 continue
@@ -183,6 +186,8 @@ class Agent:
             except (OSError, ValueError, LookupError) as error:
                 # Its files are not as dray wrote them; that must not keep other pods waiting.
                 log.warning("pod %s that is gone: %s", folder.name, error)
+        for uid in limited:
+            await self._context.limits.remove_pod(uid)
         while True:
             try:
                 return await self._context.preparation.unprepare_all_but(known)
