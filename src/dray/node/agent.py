@@ -181,12 +181,11 @@ class Agent:
         for folder in self._context.folder.iterdir():
             if folder.name in known:
                 continue
-            for container in (folder / "containers").glob("*"):
-                if (attempt := container_attempts.last_attempt(container)) is not None:
-                    attempt.kill()
-                    await attempt.wait()
-            pod_sandboxes.end(str(folder))
-            await asyncio.to_thread(container_attempts.remove, folder)
+            try:
+                await _end_pod(folder)
+            except (OSError, ValueError, LookupError) as error:
+                # Its files are not as dray wrote them; that must not keep other pods waiting.
+                log.warning("pod %s that is gone: %s", folder.name, error)
         for uid in limited:
             await self._context.limits.remove_pod(uid)
         while True:
@@ -195,3 +194,13 @@ class Agent:
             except DriverError as error:
                 log.warning("claims of pods that are gone: %s", error)
             await asyncio.sleep(RESTART_SECONDS)
+
+
+async def _end_pod(folder: Path) -> None:
+    """End what runs of a pod that is gone, and remove its files."""
+    for container in (folder / "containers").glob("*"):
+        if (attempt := container_attempts.last_attempt(container)) is not None:
+            attempt.kill()
+            await attempt.wait()
+    pod_sandboxes.end(str(folder))
+    await asyncio.to_thread(container_attempts.remove, folder)
