@@ -84,7 +84,9 @@ class PodWorker:
         async with asyncio.TaskGroup() as group:
             reporting = group.create_task(self._reporter.run())
             if not self._state.is_over:
-                await self._live_until_ended(group)
+                # A fault in the life of a pod must not keep it from its end.
+                if not self._deleted.is_set():
+                    await self._live_until_ended(group)
                 await self.stop()
             else:
                 await self._context.node.limits.remove_pod(self._context.uid)
