@@ -144,7 +144,8 @@ class Endpoint:
         options = _log_options(query)
         attempt = containers.logged(container, previous=_is_true(query.get("previous", "")))
         if not _is_true(query.get("follow", "")):
-            return web.Response(body=logs.read(attempt.log, options), content_type="text/plain")
+            body = await logs.read_aside(attempt.log, options)
+            return web.Response(body=body, content_type="text/plain")
         answer = web.StreamResponse(headers={"content-type": "text/plain"})
         answer.enable_chunked_encoding()
         await answer.prepare(request)
