@@ -7,9 +7,12 @@ import contextlib
 import os
 import socket
 import ssl
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvloop
 
 from dray.api import remote_command
 from dray.apiserver.access.certificates import Authority, KeyPair
@@ -44,9 +47,10 @@ async def asked(port: int, tls: ssl.SSLContext) -> bytes:
     return line
 
 
+@pytest.mark.parametrize("run_loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("greets", [False, True], ids=["silent", "with another's certificate"])
 def test_strangers_have_few_connections_and_clients_are_served(
-    tmp_path: Path, greets: bool
+    tmp_path: Path, greets: bool, run_loop: Callable[[Coroutine[Any, Any, None]], None]
 ) -> None:
     async def run() -> None:
         authority = Authority.load_or_create(tmp_path)
@@ -74,4 +78,4 @@ def test_strangers_have_few_connections_and_clients_are_served(
                 assert b"404" in await asked(port, of_server)
                 assert b"404" in await asked(port, of_server)
 
-    asyncio.run(run())
+    run_loop(run())
