@@ -22,6 +22,7 @@ _FIRST_ARGUMENT: Final = 2
 
 def main() -> NoReturn:
     """Arguments: the folder of the container's start, `tty` or `pipes`, and the command line."""
+    calls.leave_interpreter()
     folder, kind, *argv = sys.argv[_FIRST_ARGUMENT:]
     try:
         command = _read(os.path.join(folder, shim.COMMAND))

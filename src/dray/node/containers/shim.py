@@ -24,7 +24,7 @@ import termios
 import time
 from typing import Any
 
-from dray.node.containers import launch, oom_kills, pod_sandboxes
+from dray.node.containers import launch, oom_kills, pod_sandboxes, system_calls
 from dray.node.containers.launch import Started
 
 COMMAND, PROCESS, EXIT = "command.json", "process.json", "exit.json"
@@ -43,6 +43,7 @@ INPUT_DESCRIPTOR = 0
 
 def main() -> None:
     """Serve the socket that is the standard input."""
+    system_calls.leave_interpreter()
     # A collection would write to pages that all shims share with this process.
     gc.disable()
     gc.freeze()
