@@ -10,11 +10,13 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
+import functools
 import os
 import resource
 import signal
 import socket
 import termios
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from dray.node.containers import pod_sandboxes
@@ -74,6 +76,12 @@ def start(
         said, inside, _, _ = socket.recv_fds(ours, MAX_TEXT_BYTES, len(NAMESPACES))
         if said == MADE:
             said = ours.recv(MAX_TEXT_BYTES)
+    try:
+        pod.wait_until_ready()
+    except OSError:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        raise
     made = dict(zip(NAMESPACES, inside, strict=False))
     return Started(process), made, said.decode("utf-8", "replace")
 
@@ -107,19 +115,30 @@ def _be_first(
             os.close(descriptor)
         become_user(plan)
         calls.die_with_parent(signal.SIGKILL)
-        program = os.fork()
-        if program == 0:
-            run(command, command["argv"], command["env"], peer, tty=bool(command.get("tty")))
-        peer.close()
-        for stream in range(3):
-            os.close(stream)
+        program = _start_program(command, peer)
+        os.closerange(0, 3)
         calls.set_capabilities(())
         calls.forbid_new_privileges()
+        peer.close()
         code = _reap(program)
     except (OSError, ValueError) as error:
         _say(peer, error)
     finally:
         os._exit(code)
+
+
+def _start_program(command: dict[str, Any], peer: socket.socket) -> int:
+    """Start the program of the container as a child of its first process."""
+    tty = bool(command.get("tty"))
+    if not tty and not command.get("rlimits"):
+        # Without a copy of this process. The first process may have what the program has.
+        _give_up_rights(command["sandbox"])
+        spawn = functools.partial(os.posix_spawn, setsid=True)
+        return _execute(command["argv"], command["env"], spawn)
+    program = os.fork()
+    if program == 0:
+        run(command, command["argv"], command["env"], peer, tty=tty)
+    return program
 
 
 def _namespace(name: str) -> int:
@@ -182,19 +201,14 @@ def run(
     tty: bool,
 ) -> NoReturn:
     """Give up what the container does not have, and execute a program. Reports an error."""
-    plan = command["sandbox"]
     code = CANNOT_START_CODE
     try:
         os.setsid()
         if tty:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         _set_limits(command)
-        os.chdir(plan["workingDirectory"])
-        calls.set_capabilities(tuple(plan["capabilities"]) if plan["uid"] == 0 else ())
-        calls.forbid_new_privileges()
-        if plan["filter"]:
-            calls.filter_system_calls(base64.b64decode(plan["filter"]))
-        _execute(argv, env)
+        _give_up_rights(command["sandbox"])
+        _execute(argv, env, os.execve)
     except (OSError, ValueError) as error:
         _say(peer, error)
         code = NOT_FOUND_CODE if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE_CODE
@@ -202,7 +216,18 @@ def run(
         os._exit(code)
 
 
-def _execute(argv: list[str], env: dict[str, str]) -> None:
+def _give_up_rights(plan: dict[str, Any]) -> None:
+    """Keep the rights of the container alone, in its working directory."""
+    os.chdir(plan["workingDirectory"])
+    calls.set_capabilities(tuple(plan["capabilities"]) if plan["uid"] == 0 else ())
+    calls.forbid_new_privileges()
+    if plan["filter"]:
+        calls.filter_system_calls(base64.b64decode(plan["filter"]))
+
+
+def _execute(
+    argv: list[str], env: dict[str, str], execute: Callable[[str, list[str], dict[str, str]], int]
+) -> int:
     """Execute a program, found by the container's own PATH. Raises OSError."""
     program = argv[0]
     if "/" in program:
@@ -213,7 +238,8 @@ def _execute(argv: list[str], env: dict[str, str]) -> None:
     last: OSError | None = None
     for candidate in candidates:
         try:
-            os.execve(candidate, argv, env)
+            os.stat(candidate)
+            return execute(candidate, argv, env)
         except (FileNotFoundError, NotADirectoryError) as error:
             last = last or error
         except OSError as error:

@@ -21,7 +21,6 @@ from dray.node.containers import relays
 from dray.node.containers import system_calls as calls
 
 FILE: Final = "sandbox.json"
-LOCK: Final = "sandbox.lock"
 API_SERVER_PORT: Final = 6443
 """The port on the loopback of a pod that leads to the API server."""
 SHARED: Final = ("net", "ipc", "uts")
@@ -31,6 +30,9 @@ _GONE_TEXT: Final = "the sandbox of the pod does not run"
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 _IFREQ: Final = "16sh22x"
 _NAME_BYTES: Final = 63
+_STAT_BYTES: Final = 4096
+_NEW: Final = calls.CLONE_NEWUSER | calls.CLONE_NEWNET | calls.CLONE_NEWIPC | calls.CLONE_NEWUTS
+_DONE, _MAPPED = b"done", b"mapped"
 _CHANGED_SIGNALS: Final = (
     *(signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGHUP),
     *(signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2),
@@ -40,9 +42,10 @@ _CHANGED_SIGNALS: Final = (
 class PodSandbox:
     """The process that holds the namespaces of a pod."""
 
-    def __init__(self, pid: int, started: float) -> None:
+    def __init__(self, pid: int, started: float, peer: socket.socket | None = None) -> None:
         self.pid = pid
         self._started = started
+        self._peer = peer
 
     @property
     def is_alive(self) -> bool:
@@ -63,6 +66,12 @@ class PodSandbox:
             close(found)
             raise ProcessLookupError(errno.ESRCH, _GONE_TEXT)
         return found
+
+    def wait_until_ready(self) -> None:
+        """Wait until the process, if it is new, has given up its rights. Raises OSError."""
+        if self._peer is not None:
+            with self._peer:
+                _answer(self._peer)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -98,7 +107,7 @@ def end(folder: str) -> None:
 
 def ensure(folder: str, plan: dict[str, Any]) -> PodSandbox:
     """Return the sandbox of a pod, a new one where there is none. Raises OSError."""
-    lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         # The containers of a pod start together, each under its own shim.
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -131,7 +140,10 @@ def send_socket(folder: str, descriptor: int) -> None:
 
 
 def create(plan: dict[str, Any], *, ends_with_parent: bool = False) -> PodSandbox:
-    """Start a process in new namespaces; `plan` is that of its first container."""
+    """Start a process in new namespaces, which can be joined; `plan` is of the first container.
+
+    Raises OSError.
+    """
     ours, theirs = socket.socketpair()
     process = os.fork()
     if process == 0:
@@ -140,18 +152,16 @@ def create(plan: dict[str, Any], *, ends_with_parent: bool = False) -> PodSandbo
             _hold(theirs, plan, ends_with_parent)
         finally:
             os._exit(1)
-    with ours:
-        theirs.close()
-        try:
-            _answer(ours)
-            _map_users(process, plan)
-            ours.sendall(b"mapped\n")
-            listeners = _answer(ours)
-        except OSError:
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-            raise
-    made = PodSandbox(process, born(process))
+    theirs.close()
+    try:
+        listeners = _answer(ours)
+        _map_users(process, plan)
+        ours.sendall(_MAPPED)
+    except OSError:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        raise
+    made = PodSandbox(process, born(process), ours)
     for listener in listeners:
         _start_relay(listener, plan, made)
         os.close(listener)
@@ -164,8 +174,8 @@ def _answer(peer: socket.socket) -> list[int]:
     Raises OSError with the text of its error.
     """
     message, descriptors, _, _ = socket.recv_fds(peer, 4096, 1)
-    said = message.decode("utf-8", "replace")
-    if said != "done":
+    if message != _DONE:
+        said = message.decode("utf-8", "replace")
         raise OSError(0, f"namespaces of the pod: {said or 'the process ended'}")
     return descriptors
 
@@ -202,9 +212,20 @@ def _hold(peer: socket.socket, plan: dict[str, Any], ends_with_parent: bool) -> 
     try:
         reset_signals()
         os.setsid()
-        calls.unshare(calls.CLONE_NEWUSER)
-        peer.sendall(b"done")
-        if not peer.recv(64):
+        # With all capabilities in the new user namespace, also before users are mapped.
+        calls.unshare(_NEW)
+        socket.sethostname(plan["hostname"].encode()[:_NAME_BYTES].decode("utf-8", "ignore"))
+        _raise_loopback()
+        listener = relays.listen(API_SERVER_PORT) if plan.get("apiServer") else None
+        _forbid_user_namespaces()
+        sent = [listener.fileno()] if listener is not None else []
+        keep_only(peer.fileno(), *sent)
+        _silence()
+        os.chdir("/")
+        socket.send_fds(peer, [_DONE], sent)
+        if listener is not None:
+            listener.close()
+        if not peer.recv(len(_MAPPED)):
             return
         if plan["setsGroups"]:
             os.setgroups([])
@@ -212,23 +233,12 @@ def _hold(peer: socket.socket, plan: dict[str, Any], ends_with_parent: bool) -> 
         os.setresuid(0, 0, 0)
         if ends_with_parent:
             calls.die_with_parent(signal.SIGKILL)
-        calls.unshare(calls.CLONE_NEWNET | calls.CLONE_NEWIPC | calls.CLONE_NEWUTS)
-        socket.sethostname(plan["hostname"].encode()[:_NAME_BYTES].decode("utf-8", "ignore"))
-        _raise_loopback()
-        listener = relays.listen(API_SERVER_PORT) if plan.get("apiServer") else None
-        _forbid_user_namespaces()
+        calls.set_capabilities(())
+        peer.sendall(_DONE)
     except OSError as error:
         peer.sendall(str(error.strerror).encode())
         return
-    sent = [listener.fileno()] if listener is not None else []
-    keep_only(peer.fileno(), *sent)
-    _silence()
-    socket.send_fds(peer, [b"done"], sent)
     peer.close()
-    if listener is not None:
-        listener.close()
-    os.chdir("/")
-    calls.set_capabilities(())
     while True:
         signal.pause()
 
@@ -268,21 +278,25 @@ def reset_signals() -> None:
 
 def keep_only(*kept: int) -> None:
     """Close every descriptor but the standard streams and those."""
-    for name in os.listdir("/proc/self/fd"):
-        number = int(name)
-        if number > 2 and number not in kept:
-            with contextlib.suppress(OSError):
-                os.close(number)
+    first = 3
+    for number in sorted(kept):
+        if number > first:
+            calls.close_range(first, number - 1)
+        first = number + 1
+    calls.close_range(first)
 
 
 def born(process: int) -> float:
     """Return the start time of a process, which tells reused ids apart; -2 where it is gone."""
     try:
-        with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
+        descriptor = os.open(f"/proc/{process}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fields = os.read(descriptor, _STAT_BYTES).rpartition(b")")[2].split()
+        finally:
+            os.close(descriptor)
     except OSError:
         return _GONE
-    return _GONE if fields[0] == "Z" else float(fields[19])
+    return _GONE if fields[0] == b"Z" else float(fields[19])
 
 
 def _write(path: str, text: str) -> None:
