@@ -29,7 +29,7 @@ NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
 """The exit codes of a shell."""
 NAMESPACES: Final = ("user", "net", "ipc", "uts", "cgroup", "pid", "mnt")
 """The namespaces of a container, by their names in /proc."""
-MADE: Final = b"made"
+JOIN, MADE = b"join", b"made"
 MAX_TEXT_BYTES: Final = 4096
 
 
@@ -61,40 +61,58 @@ def start(
 
     Joins the user namespace of the pod where it needs that to make others. Raises OSError.
     """
-    found = pod.namespaces("user", *_joined(command["sandbox"]))
+    names = _joined(command["sandbox"])
     if os.geteuid() != 0:
-        calls.join_namespace(found.pop("user"), calls.CLONE_NEWUSER)
+        pod.complete()
+        (user,) = pod.namespaces("user").values()
+        calls.join_namespace(user, calls.CLONE_NEWUSER)
+        names = tuple(name for name in names if name != "user")
+    here = _namespace("pid")
     calls.unshare(calls.CLONE_NEWPID)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = os.fork()
     if process == 0:
         ours.close()
-        _be_first(command, folder, found, streams, theirs)
+        _be_first(command, folder, streams, theirs)
     theirs.close()
-    pod_sandboxes.close(found)
+    if os.geteuid() == 0:
+        # What is started later is no process of the container. Nothing is, by an ordinary user.
+        calls.join_namespace(here, calls.CLONE_NEWPID)
+    os.close(here)
     with ours:
-        said, inside, _, _ = socket.recv_fds(ours, MAX_TEXT_BYTES, len(NAMESPACES))
-        if said == MADE:
-            said = ours.recv(MAX_TEXT_BYTES)
-    try:
-        pod.wait_until_ready()
-    except OSError:
-        os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)
-        raise
+        said, inside = _follow(ours, pod, names)
     made = dict(zip(NAMESPACES, inside, strict=False))
     return Started(process), made, said.decode("utf-8", "replace")
 
 
+def _follow(
+    peer: socket.socket, pod: PodSandbox, names: tuple[str, ...]
+) -> tuple[bytes, list[int]]:
+    """Give the namespaces of the pod to the first process; return its error and its namespaces.
+
+    It makes the root of the container meanwhile, and ends where it gets none. Raises OSError.
+    """
+    pod.complete()
+    found = pod.namespaces(*names)
+    with contextlib.suppress(OSError):
+        # It may have failed already, and says why.
+        socket.send_fds(peer, [JOIN], list(found.values()))
+    pod_sandboxes.close(found)
+    said, inside, _, _ = socket.recv_fds(peer, MAX_TEXT_BYTES, len(NAMESPACES))
+    if said == MADE:
+        said = peer.recv(MAX_TEXT_BYTES)
+    return said, inside
+
+
 def _joined(plan: dict[str, Any]) -> tuple[str, ...]:
-    shared = pod_sandboxes.SHARED
+    """Return the names of the namespaces of the pod that a container joins, in this order."""
+    shared = ("user", *pod_sandboxes.SHARED)
     return tuple(name for name in shared if name != "net") if plan["hasHostNetwork"] else shared
 
 
 def _be_first(
     command: dict[str, Any],
     folder: str,
-    namespaces: dict[str, int],
     streams: tuple[int, int, int],
     peer: socket.socket,
 ) -> NoReturn:
@@ -102,13 +120,11 @@ def _be_first(
     plan = command["sandbox"]
     code = CANNOT_START_CODE
     try:
-        _prepare_process(streams, (peer.fileno(), *namespaces.values()))
+        _prepare_process(streams, peer.fileno())
         join_groups(command)
         calls.unshare(calls.CLONE_NEWNS | calls.CLONE_NEWCGROUP)
         ContainerRoot(folder, plan).enter()
-        for descriptor in namespaces.values():
-            calls.join_namespace(descriptor)
-            os.close(descriptor)
+        _join(peer)
         made = [_namespace(name) for name in NAMESPACES]
         socket.send_fds(peer, [MADE], made)
         for descriptor in made:
@@ -141,11 +157,21 @@ def _start_program(command: dict[str, Any], peer: socket.socket) -> int:
     return program
 
 
+def _join(peer: socket.socket) -> None:
+    """Join the namespaces that the parent sends; end where it has ended, or has none."""
+    said, descriptors, _, _ = socket.recv_fds(peer, len(JOIN), len(NAMESPACES))
+    if said != JOIN:
+        os._exit(CANNOT_START_CODE)
+    for descriptor in descriptors:
+        calls.join_namespace(descriptor)
+        os.close(descriptor)
+
+
 def _namespace(name: str) -> int:
     return os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _prepare_process(streams: tuple[int, int, int], kept: tuple[int, ...]) -> None:
+def _prepare_process(streams: tuple[int, int, int], kept: int) -> None:
     """Leave nothing of the parent in this process but what it needs."""
     calls.forbid_tracing()
     os.setsid()
@@ -154,7 +180,7 @@ def _prepare_process(streams: tuple[int, int, int], kept: tuple[int, ...]) -> No
     copies = [fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, 3) for stream in streams]
     for number, copy in enumerate(copies):
         os.dup2(copy, number)
-    pod_sandboxes.keep_only(*kept)
+    pod_sandboxes.keep_only(kept)
     os.umask(0o022)
 
 

@@ -42,10 +42,9 @@ _CHANGED_SIGNALS: Final = (
 class PodSandbox:
     """The process that holds the namespaces of a pod."""
 
-    def __init__(self, pid: int, started: float, peer: socket.socket | None = None) -> None:
+    def __init__(self, pid: int, started: float) -> None:
         self.pid = pid
         self._started = started
-        self._peer = peer
 
     @property
     def is_alive(self) -> bool:
@@ -67,11 +66,8 @@ class PodSandbox:
             raise ProcessLookupError(errno.ESRCH, _GONE_TEXT)
         return found
 
-    def wait_until_ready(self) -> None:
-        """Wait until the process, if it is new, has given up its rights. Raises OSError."""
-        if self._peer is not None:
-            with self._peer:
-                _answer(self._peer)
+    def complete(self) -> None:
+        """Wait until a new one can be joined, and write down what it is. Raises OSError."""
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -81,6 +77,52 @@ class PodSandbox:
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             finally:
                 os.close(descriptor)
+
+
+class NewPodSandbox(PodSandbox):
+    """A sandbox that this process makes; the lock of its pod is held until it is complete."""
+
+    def __init__(self, pid: int, peer: socket.socket, plan: dict[str, Any], lock: int) -> None:
+        super().__init__(pid, born(pid))
+        self._peer = peer
+        self._plan = plan
+        self._lock = lock
+        self._is_complete = False
+
+    def complete(self) -> None:
+        if self._is_complete:
+            return
+        try:
+            listeners = _answer(self._peer)
+            _map_users(self.pid, self._plan)
+            self._write_down()
+            # The process ends unless it hears this: none is left that nobody wrote down.
+            self._peer.sendall(_MAPPED)
+            _answer(self._peer)
+        except OSError:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            raise
+        finally:
+            self._peer.close()
+            if self._lock >= 0:
+                # Not by closing it alone: the children may have it still.
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+                os.close(self._lock)
+        self._is_complete = True
+        for listener in listeners:
+            _start_relay(listener, self._plan, self)
+            os.close(listener)
+
+    def _write_down(self) -> None:
+        """Write who holds the namespaces, for the next containers of the pod and for the agent."""
+        if folder := self._plan["pod"]:
+            path = os.path.join(folder, FILE)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            descriptor = os.open(path + ".new", flags, 0o600)
+            os.write(descriptor, json.dumps({"pid": self.pid, "born": self._started}).encode())
+            os.close(descriptor)
+            os.replace(path + ".new", path)
 
 
 def close(descriptors: dict[str, int]) -> None:
@@ -105,23 +147,21 @@ def end(folder: str) -> None:
         found.kill()
 
 
-def ensure(folder: str, plan: dict[str, Any]) -> PodSandbox:
-    """Return the sandbox of a pod, a new one where there is none. Raises OSError."""
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        # The containers of a pod start together, each under its own shim.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (found := find(folder)) is not None:
-            return found
-        made = create(plan)
-        path = os.path.join(folder, FILE)
-        descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"pid": made.pid, "born": born(made.pid)}, file)
-        os.replace(path + ".new", path)
-        return made
-    finally:
-        os.close(lock)
+def ensure(plan: dict[str, Any]) -> PodSandbox:
+    """Return the sandbox of a pod, a new one to be completed where there is none.
+
+    `plan` is that of a container. One without a pod has a sandbox of its own. Raises OSError.
+    """
+    if not plan["pod"]:
+        return _create(plan)
+    # The containers of a pod start together, each under its own shim.
+    lock = os.open(plan["pod"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    found = find(plan["pod"])
+    if found is None:
+        return _create(plan, lock)
+    os.close(lock)
+    return found
 
 
 def send_socket(folder: str, descriptor: int) -> None:
@@ -139,33 +179,18 @@ def send_socket(folder: str, descriptor: int) -> None:
             socket.send_fds(peer, [b"socket"], [made.fileno()])
 
 
-def create(plan: dict[str, Any], *, ends_with_parent: bool = False) -> PodSandbox:
-    """Start a process in new namespaces, which can be joined; `plan` is of the first container.
-
-    Raises OSError.
-    """
+def _create(plan: dict[str, Any], lock: int = -1) -> NewPodSandbox:
+    """Start a process that makes namespaces; one without a pod ends with its parent."""
     ours, theirs = socket.socketpair()
     process = os.fork()
     if process == 0:
         try:
             ours.close()
-            _hold(theirs, plan, ends_with_parent)
+            _hold(theirs, plan)
         finally:
             os._exit(1)
     theirs.close()
-    try:
-        listeners = _answer(ours)
-        _map_users(process, plan)
-        ours.sendall(_MAPPED)
-    except OSError:
-        os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)
-        raise
-    made = PodSandbox(process, born(process), ours)
-    for listener in listeners:
-        _start_relay(listener, plan, made)
-        os.close(listener)
-    return made
+    return NewPodSandbox(process, ours, plan, lock)
 
 
 def _answer(peer: socket.socket) -> list[int]:
@@ -207,7 +232,7 @@ def _silence() -> None:
         os.dup2(nothing, stream)
 
 
-def _hold(peer: socket.socket, plan: dict[str, Any], ends_with_parent: bool) -> None:
+def _hold(peer: socket.socket, plan: dict[str, Any]) -> None:
     """Make the namespaces, and hold them until killed. Runs in the new process."""
     try:
         reset_signals()
@@ -231,7 +256,7 @@ def _hold(peer: socket.socket, plan: dict[str, Any], ends_with_parent: bool) -> 
             os.setgroups([])
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
-        if ends_with_parent:
+        if not plan["pod"]:
             calls.die_with_parent(signal.SIGKILL)
         calls.set_capabilities(())
         peer.sendall(_DONE)
