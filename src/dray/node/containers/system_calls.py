@@ -55,7 +55,8 @@ _AT_RECURSIVE: Final = 0x8000
 _OPEN_TREE_CLONE: Final = 1
 _MOVE_MOUNT_EMPTY_PATHS: Final = 0x4 | 0x40
 # The same on every processor, as all system calls since Linux 5.1.
-_OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
+_OPEN_TREE, _MOVE_MOUNT, _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 428, 429, 436, 437, 442
+_MAX_DESCRIPTOR: Final = 2**32 - 1
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP = 1, 4, 22
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 24, 38, 47
 _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
@@ -105,6 +106,17 @@ def open_beneath(folder: int, path: str, flags: int, resolve: int) -> int:
     how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, resolve)
     return _called(
         _OPENAT2, ctypes.c_int(folder), os.fsencode(path), how, ctypes.c_size_t(len(how)), what=path
+    )
+
+
+def close_range(first: int, last: int = _MAX_DESCRIPTOR) -> None:
+    """Close the descriptors from `first` to `last`."""
+    _called(
+        _CLOSE_RANGE,
+        ctypes.c_uint(first),
+        ctypes.c_uint(last),
+        ctypes.c_uint(0),
+        what="close_range",
     )
 
 
