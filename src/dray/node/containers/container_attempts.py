@@ -54,6 +54,14 @@ class SandboxMount(msgspec.Struct, frozen=True, rename="camel"):
     is_device: bool = False
 
 
+class NetworkHelper(msgspec.Struct, frozen=True, rename="camel"):
+    """The program that connects pods with the network of the node."""
+
+    kind: str
+    program: str
+    """Its absolute path."""
+
+
 class SandboxPlan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The namespaces, files and rights of a container that the shim puts into a sandbox."""
 
@@ -77,6 +85,8 @@ class SandboxPlan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     has_host_network: bool = False
     api_server: tuple[str, int] | None = None
     """The address that the pod reaches by a port of its loopback."""
+    network_helper: NetworkHelper | None = None
+    """None for a network with a loopback interface alone."""
     working_directory: str = "/"
     links: list[tuple[str, str]] = []
     """Symbolic links of the root: their texts and their paths."""

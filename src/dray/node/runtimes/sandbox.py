@@ -161,6 +161,7 @@ def _plan(spec: ContainerSpec, pod: str) -> SandboxPlan:
         has_read_only_root=security.has_read_only_root,
         has_host_network=spec.has_host_network,
         api_server=spec.api_server,
+        network_helper=spec.network_helper,
         working_directory=folder,
         links=[(os.readlink(path), path) for path in _SYSTEM if os.path.islink(path)],
         folders=list(_EMPTY),
