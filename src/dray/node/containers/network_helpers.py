@@ -91,9 +91,7 @@ def run(
     os._exit(0)
 
 
-def _start(
-    plan: dict[str, Any], namespaces: dict[str, int], is_root: bool
-) -> tuple[int, int, int]:
+def _start(plan: dict[str, Any], namespaces: dict[str, int], is_root: bool) -> tuple[int, int, int]:
     """Return the process, and what its sign and its output are read from. Raises OSError."""
     if not is_root:
         calls.join_namespace(namespaces["user"], calls.CLONE_NEWUSER)

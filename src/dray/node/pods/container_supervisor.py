@@ -110,7 +110,9 @@ class ContainerSupervisor:
     async def _command(self, number: int) -> Command:
         node, state, container = self._context.node, self._context.state, self._container
         built = await container_specs.build(node, state, container)
-        spec = dataclasses.replace(built, api_server=node.runtime_config.api_server)
+        helper = None if built.has_host_network else await node.network_helper()
+        address = node.runtime_config.network.api_server
+        spec = dataclasses.replace(built, api_server=address, network_helper=helper)
         await node.runtime.pull(container.image, container.image_pull_policy)
         folder = str(self._context.container_folder(container.name) / str(number))
         if node.runtime.limits_containers:

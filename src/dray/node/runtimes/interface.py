@@ -136,6 +136,8 @@ class Runtime(abc.ABC):
     """Whether pods have a network of their own, unless they want the host's."""
     shares_network = True
     """Whether the containers of a pod share that network; otherwise each has its own."""
+    takes_network_helper = False
+    """Whether a program can connect that network with the node's."""
     caution = ""
     """A warning for the user, recorded in one event of each pod; may be empty."""
 

@@ -60,6 +60,7 @@ class Sandbox(Runtime):
     name = NAME
     has_own_etc = False
     has_own_network = True
+    takes_network_helper = True
     caution = "The sandbox has no images: containers run the programs of the node"
 
     @property
@@ -79,7 +80,7 @@ class Sandbox(Runtime):
         return HostIds(user, group, min(users_count, groups_count))
 
     def try_out(self) -> None:
-        if said := _tried():
+        if said := try_container(ContainerSpec(("/bin/true",))):
             raise RuntimeUnusable(f"no sandbox can be made here: {said}")
 
     def command(self, spec: ContainerSpec, folder: str) -> Command:
@@ -117,11 +118,11 @@ def is_usable() -> bool:
     return True
 
 
-def _tried() -> str:
-    """Run a small program in a sandbox, and return the error text; empty for success."""
+def try_container(spec: ContainerSpec) -> str:
+    """Run a small container without a pod, and return the error text; empty for success."""
     with tempfile.TemporaryDirectory(prefix="dray-sandbox-") as folder:
         try:
-            plan = Command(["/bin/true"], {}, sandbox=_plan(ContainerSpec(("/bin/true",)), ""))
+            plan = Command(list(spec.argv), {}, sandbox=_plan(spec, ""))
             (Path(folder) / shim.COMMAND).write_bytes(msgspec.json.encode(plan))
             argv = container_attempts.interpreter("dray.node.containers.try_out")
             subprocess.run(
