@@ -114,6 +114,8 @@ class Command(msgspec.Struct, frozen=True, rename="camel"):
     the processes that the kernel killed there for memory."""
     rlimits: dict[str, int] = {}
     """Limits of the first process by their names in Python's `resource`, such as RLIMIT_AS."""
+    open_files: int = processes.OPEN_FILES
+    """The soft limit of open files; the hard one is that of the agent."""
     sandbox: SandboxPlan | None = None
     """The sandbox that the shim makes for it; None where argv does that, or for none."""
     facts: dict[str, str] = {}

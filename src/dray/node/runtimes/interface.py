@@ -132,6 +132,8 @@ class Runtime(abc.ABC):
     """Whether it runs the image; otherwise the programs of the host run."""
     has_own_etc = True
     """Whether containers have an /etc without one being made for them."""
+    mounts_files = True
+    """Whether it can mount anything for a container."""
     has_own_network = False
     """Whether pods have a network of their own, unless they want the host's."""
     shares_network = True

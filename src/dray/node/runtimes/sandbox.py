@@ -186,6 +186,12 @@ def _system_files() -> Iterator[SandboxMount]:
 
 def _device_nodes(spec: ContainerSpec) -> Iterator[SandboxMount]:
     for node in spec.device_nodes:
+        if node.permissions and not {"r", "w"} <= {*node.permissions}:
+            raise ContainerConfigError(
+                f"device {node.path}: the sandbox gives devices to read and write, so the "
+                f"permissions {node.permissions!r} of its CDI spec cannot be kept; use "
+                "--runtime podman, or another device"
+            )
         source = node.host_path or node.path
         yield SandboxMount(source, _target(node.path), read_only=False, is_device=True)
 
