@@ -231,7 +231,7 @@ def api_server(kind: str) -> object:
             "import os, ssl, urllib.request as u; c = ssl.create_default_context(cadata=os.environ"
             "['CA']); print(u.urlopen('https://127.0.0.1:6443/version', context=c).read())"
         )
-        fields = {"env": [{"name": "CA", "value": text}]}
+        fields: Any = {"env": [{"name": "CA", "value": text}]}
 
         async def story(here: Site) -> None:
             cluster = here.world.cluster
