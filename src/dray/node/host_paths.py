@@ -125,8 +125,10 @@ class SafeFolder:
         with self.enter("/".join(folders), mode=folder_mode, owner=owner) as folder:
             _write(folder._descriptor, name, content, mode, owner)
 
-    def read(self, path: str, max_bytes: int) -> bytes:
-        """Return the beginning of a regular file; a pipe or device is not even waited for.
+    def read(self, path: str, max_bytes: int, *, from_end: bool = False) -> bytes:
+        """Return the beginning of a regular file, or its end.
+
+        A pipe or device is not even waited for.
 
         Raises UnsafePath for anything else than a file, and FileNotFoundError.
         """
@@ -136,8 +138,11 @@ class SafeFolder:
             with _refused_links(path, name):
                 descriptor = os.open(name, flags, dir_fd=folder._descriptor)
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
                 raise UnsafePath(f"{path} is not a regular file")
+            if from_end:
+                file.seek(max(found.st_size - max_bytes, 0))
             return file.read(max_bytes)
 
     def clear(self) -> None:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 import uvloop
@@ -67,6 +68,12 @@ def parse_listen(text: str, option: str, example: str) -> tuple[str, int]:
     if not colon or not port.isdecimal():
         raise WrongUsage(f"{option} {text}: write HOST:PORT, such as {example}")
     return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def host_and_port(url: str) -> tuple[str, int] | None:
+    """Return the address in the URL of an API server, or None where there is none."""
+    parts = urlsplit(url)
+    return (parts.hostname, parts.port or 443) if parts.hostname else None
 
 
 def identity() -> str:

@@ -191,6 +191,10 @@ def confine(command: dict[str, Any]) -> None:
 
 
 def _set_limits(command: dict[str, Any]) -> None:
+    if wanted := command.get("openFiles"):
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        soft = min(wanted, hard) if hard != resource.RLIM_INFINITY else wanted
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     for name, limit in command.get("rlimits", {}).items():
         resource.setrlimit(getattr(resource, name), (limit, limit))
 

@@ -17,7 +17,7 @@ import socket
 import struct
 from typing import Any, Final
 
-from dray.node.containers import relays
+from dray.node.containers import network_helpers, relays
 from dray.node.containers import system_calls as calls
 
 FILE: Final = "sandbox.json"
@@ -113,6 +113,8 @@ class NewPodSandbox(PodSandbox):
         for listener in listeners:
             _start_relay(listener, self._plan, self)
             os.close(listener)
+        if self._plan.get("networkHelper") and not self._plan["hasHostNetwork"]:
+            _connect(self._plan, self)
 
     def _write_down(self) -> None:
         """Write who holds the namespaces, for the next containers of the pod and for the agent."""
@@ -224,6 +226,30 @@ def _start_relay(listener: int, plan: dict[str, Any], pod: PodSandbox) -> None:
         relays.run(socket.socket(fileno=listener), (host, port), ending)
     finally:
         os._exit(1)
+
+
+def _connect(plan: dict[str, Any], pod: PodSandbox) -> None:
+    """Connect the pod with the network of the node. Ends the pod and raises OSError otherwise."""
+    found = pod.namespaces("user", "net")
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        try:
+            ending = os.pidfd_open(pod.pid)
+            keep_only(theirs.fileno(), ending, *found.values())
+            _silence()
+            reset_signals()
+            os.setsid()
+            network_helpers.run(plan, found, ending, theirs)
+        finally:
+            os._exit(1)
+    theirs.close()
+    close(found)
+    with ours:
+        said = ours.recv(4096)
+    if said != network_helpers.READY:
+        pod.kill()
+        text = said.decode("utf-8", "replace") or "the process ended"
+        raise OSError(0, f"network of the pod: {plan['networkHelper']['kind']}: {text}")
 
 
 def _silence() -> None:

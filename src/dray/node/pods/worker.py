@@ -145,7 +145,7 @@ class PodWorker:
         """Run the pod up to the end of its last container that is not a sidecar."""
         if caution := self._context.node.runtime.caution:
             self._context.record_event("ImageIgnored", caution)
-        if self._context.has_own_network:
+        if self._context.has_own_network and await self._context.node.network_helper() is None:
             self._context.record_event("NetworkIsolated", NETWORK_CAUTION)
         await self._preparation.prepare()
         async with asyncio.TaskGroup() as group:
