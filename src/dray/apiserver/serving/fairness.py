@@ -70,6 +70,11 @@ class Flow:
             self._long_seconds = self._recent(now) + seconds
             self._at = now
 
+    @property
+    def was_heavy(self) -> bool:
+        """Whether the user may still be heavy; without a look at the clock."""
+        return self._long_seconds > HEAVY_SECONDS
+
     def is_heavy(self, now: float) -> bool:
         return self._long_seconds > HEAVY_SECONDS and self._recent(now) > HEAVY_SECONDS
 
@@ -227,22 +232,23 @@ def _stepped(turns: Turns, flow: Flow, work: Coroutine[Any, Any, T]) -> Generato
     value: Any = None
     failure: BaseException | None = None
     while True:
-        started = time.perf_counter()
-        takes_turn = flow.is_heavy(started)
+        takes_turn = flow.was_heavy and flow.is_heavy(time.perf_counter())
         if takes_turn:
             try:
                 yield from turns.take(flow).__await__()
             except BaseException as error:  # noqa: BLE001 - passed on to the work
                 takes_turn, failure = False, error
-            started = time.perf_counter()
+        # Not the time of other threads and processes: with them busy, everybody would be heavy.
+        started = time.thread_time()
         try:
             waits_for = work.send(value) if failure is None else work.throw(failure)
         except StopIteration as end:
             result: T = end.value
             return result
         finally:
-            now = time.perf_counter()
-            flow.charge(now - started, now)
+            seconds = time.thread_time() - started
+            if seconds > LONG_STEP_SECONDS:
+                flow.charge(seconds, time.perf_counter())
             if takes_turn:
                 turns.give_back()
         value = failure = None
