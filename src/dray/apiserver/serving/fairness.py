@@ -238,17 +238,17 @@ def _stepped(turns: Turns, flow: Flow, work: Coroutine[Any, Any, T]) -> Generato
                 yield from turns.take(flow).__await__()
             except BaseException as error:  # noqa: BLE001 - passed on to the work
                 takes_turn, failure = False, error
-        # Not the time of other threads and processes: with them busy, everybody would be heavy.
-        started = time.thread_time()
+        started, cpu_started = time.perf_counter(), time.thread_time()
         try:
             waits_for = work.send(value) if failure is None else work.throw(failure)
         except StopIteration as end:
             result: T = end.value
             return result
         finally:
-            seconds = time.thread_time() - started
-            if seconds > LONG_STEP_SECONDS:
-                flow.charge(seconds, time.perf_counter())
+            now = time.perf_counter()
+            if now - started > LONG_STEP_SECONDS:
+                # Not for the time of others: on a busy machine, all users would be heavy.
+                flow.charge(time.thread_time() - cpu_started, now)
             if takes_turn:
                 turns.give_back()
         value = failure = None
