@@ -242,6 +242,7 @@ ATTACKS: Final = (
             content_type="application/apply-patch+yaml",
         ),
     ),
+    Attack("user", "get", _get(f"{PODS}/x0")),
     Attack("user", "watch", _get(f"{PODS}?watch=true&timeoutSeconds=1")),
     Attack("user", "openapi", _get("/openapi/v3/api/v1")),
     Attack("user", "slow-read", _slow_read),

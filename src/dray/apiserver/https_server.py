@@ -129,6 +129,9 @@ class Server:
             flow = self._flow(incoming, user)
             self._count_connection(incoming, flow)
             await self.dispatcher.enter(flow)
+        except errors.Unauthorized as error:
+            await self.dispatcher.refuse()
+            return self._refused(incoming, error)
         except errors.StatusError as error:
             return self._refused(incoming, error)
         try:

@@ -30,12 +30,18 @@ class UserLimits:
     sessions: int
     """exec, attach and followed logs."""
     connections: int
+    round_seconds: float = 0.005
+    """The time of the user's requests in one round of the event loop."""
 
 
-ANONYMOUS = UserLimits(running=4, waiting=256, watches=16, sessions=4, connections=256)
+ANONYMOUS = UserLimits(
+    running=4, waiting=256, watches=16, sessions=4, connections=256, round_seconds=0.001
+)
 """All requests without credentials together."""
 ORDINARY = UserLimits(running=16, waiting=512, watches=1000, sessions=50, connections=1000)
-SYSTEM = UserLimits(running=64, waiting=2000, watches=5000, sessions=500, connections=4000)
+SYSTEM = UserLimits(
+    running=64, waiting=2000, watches=5000, sessions=500, connections=4000, round_seconds=0.01
+)
 """Nodes and components. The group system:masters has no limits, as in Kubernetes."""
 
 
