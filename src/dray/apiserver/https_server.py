@@ -230,9 +230,10 @@ class Server:
         if not incoming.can_read_body:
             return b""
         try:
-            if incoming.content.is_eof():
-                # All of it has arrived with the head, as that of most requests has.
-                return await incoming.read()
+            content = incoming.content
+            # Most bodies are small and have arrived with the head.
+            if content.is_eof() and content.total_bytes <= SMALL_BODY_BYTES:
+                return content.read_nowait()
             async with asyncio.timeout(self._limits.slow_client_seconds):
                 return await incoming.read()
         except web.HTTPRequestEntityTooLarge as error:
@@ -345,9 +346,10 @@ def _hang_up(incoming: web.BaseRequest) -> None:
 
 
 def _request(incoming: web.BaseRequest, headers: Mapping[str, str], body: bytes = b"") -> Request:
-    query = tuple(incoming.query.items())
+    url = incoming.rel_url
+    query = tuple(incoming.query.items()) if url.raw_query_string else ()
     source = incoming.remote or ""
-    return Request(incoming.method, incoming.rel_url.raw_path, query, headers, body, source)
+    return Request(incoming.method, url.raw_path, query, headers, body, source)
 
 
 def _is_about(record: logging.LogRecord, kind: type[BaseException]) -> bool:

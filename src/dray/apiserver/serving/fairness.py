@@ -262,8 +262,10 @@ def _stepped(
             return result
         finally:
             now = time.perf_counter()
-            rounds.charge(flow.round, now - started)
-            if now - started > LONG_STEP_SECONDS:
+            if now - started <= LONG_STEP_SECONDS:
+                rounds.charge(flow.round, now - started)
+            else:
+                rounds.charge(flow.round, LONG_STEP_SECONDS)
                 # Not for the time of others: on a busy machine, all users would be heavy.
                 flow.charge(time.thread_time() - cpu_started, now)
             if takes_turn:

@@ -30,7 +30,7 @@ class UserLimits:
     sessions: int
     """exec, attach and followed logs."""
     connections: int
-    round_seconds: float = 0.005
+    round_seconds: float = 0.008
     """The time of the user's requests in one round of the event loop."""
 
 
