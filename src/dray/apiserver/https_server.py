@@ -38,6 +38,8 @@ PRETTY_AGENTS = ("curl/", "Wget/", "Mozilla/")
 UNLIMITED_PATHS = application.HEALTH_PATHS | {"/version"}
 PROBES = User("system:anonymous probes")
 """Health checks without credentials have limits of their own: others cannot use them up."""
+NOBODY = User("")
+"""The user of a request whose credentials are wrong."""
 SMALL_BODY_BYTES = 2**14
 CHUNK_BYTES = 2**18
 LINGERING_SECONDS = 2.0
@@ -124,6 +126,7 @@ class Server:
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in incoming.headers.items()}
+        user = NOBODY
         try:
             user = self._acting(await self._authenticate(incoming), incoming, headers)
             flow = self._flow(incoming, user)
@@ -131,15 +134,15 @@ class Server:
             await self.dispatcher.enter(flow)
         except errors.Unauthorized as error:
             await self.dispatcher.refuse()
-            return self._refused(incoming, error)
+            return self._refused(incoming, user, error)
         except errors.StatusError as error:
-            return self._refused(incoming, error)
+            return self._refused(incoming, user, error)
         try:
             response = await self._answered(incoming, headers, user, flow)
             if response.stream is None and response.upgrade is None:
                 return await self._sent(incoming, response, flow)
         except errors.StatusError as error:
-            return self._refused(incoming, error)
+            return self._refused(incoming, user, error)
         finally:
             self.dispatcher.leave(flow)
         try:
@@ -147,7 +150,7 @@ class Server:
                 return await self._converse(incoming, response.upgrade, flow)
             return await self._stream(incoming, response, flow)
         except errors.StatusError as error:
-            return self._refused(incoming, error)
+            return self._refused(incoming, user, error)
 
     def _flow(self, incoming: web.BaseRequest, user: User) -> Flow:
         is_probe = user.name == ANONYMOUS.name and incoming.rel_url.raw_path in UNLIMITED_PATHS
@@ -161,10 +164,12 @@ class Server:
             protocol.close()
             raise self.dispatcher.refusal("too many connections, please try again later")
 
-    def _refused(self, incoming: web.BaseRequest, error: errors.StatusError) -> web.Response:
+    def _refused(
+        self, incoming: web.BaseRequest, user: User, error: errors.StatusError
+    ) -> web.Response:
         headers = {name.lower(): value for name, value in incoming.headers.items()}
         request = _request(incoming, headers)
-        self._app.note_refusal(request, error)
+        self._app.note_refusal(request, user, error)
         response = application.status_response(error)
         return _plain(_indented(response) if _wants_pretty(request, response) else response)
 
