@@ -6,7 +6,7 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-COLLECTION_THRESHOLDS = (20_000, 10, 500)
+COLLECTION_THRESHOLDS = (20_000, 5, 1000)
 """Nothing else runs during a collection: the second generation stays small."""
 
 

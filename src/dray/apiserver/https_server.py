@@ -22,13 +22,13 @@ from dray.apiserver.access.certificates import KeyPair
 from dray.apiserver.access.renewal import RenewedPair
 from dray.apiserver.request import offloading
 from dray.apiserver.serving import limits as serving_limits
-from dray.apiserver.serving import listener
 from dray.apiserver.serving.fairness import Dispatcher, Flow
-from dray.apiserver.serving.http_protocol import HttpProtocol, HttpServer
 from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
-from dray.apiserver.serving.listener import ClientConnections
 from dray.client import websockets
 from dray.client.websockets import MessageWebSocket
+from dray.connections import listener
+from dray.connections.http_protocol import HttpProtocol, HttpServer
+from dray.connections.listener import ClientConnections
 
 log = logging.getLogger(__name__)
 # A client that sends no valid HTTP gets an error response; the log is not for it.
@@ -41,7 +41,7 @@ PROBES = User("system:anonymous probes")
 NOBODY = User("")
 """The user of a request whose credentials are wrong."""
 SMALL_BODY_BYTES = 2**14
-CHUNK_BYTES = 2**18
+CHUNK_BYTES = 2**16
 LINGERING_SECONDS = 2.0
 
 
