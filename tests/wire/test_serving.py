@@ -225,6 +225,7 @@ def test_a_watch_that_falls_behind_ends_without_an_error(tmp_path: Path) -> None
     async def run() -> None:
         limits = watch.WatchLimits(buffered_events=3)
         async with (
+            asyncio.timeout(SECONDS),
             memory.open(limits) as store,
             server.open_server(store, signer=server.signer_in(tmp_path)) as opened,
         ):
@@ -233,11 +234,12 @@ def test_a_watch_that_falls_behind_ends_without_an_error(tmp_path: Path) -> None
             query = (("watch", "true"), ("resourceVersion", revision))
             answer = await opened.app.handle(Request("GET", CONFIG_MAPS, query), ADMIN)
             assert answer.stream is not None
-            # Only the first event is read while all are written.
-            first = asyncio.ensure_future(anext(answer.stream))
+            await api("POST", CONFIG_MAPS, {"metadata": {"name": "first"}})
+            chunks = [await anext(answer.stream)]
+            # None of these is read before all are written.
             for number in range(8):
                 await api("POST", CONFIG_MAPS, {"metadata": {"name": f"c{number}"}})
-            chunks = [await first, *[chunk async for chunk in answer.stream]]
+            chunks += [chunk async for chunk in answer.stream]
             types = [json.loads(line)["type"] for line in b"".join(chunks).splitlines()]
             assert set(types) == {"ADDED"}
             assert len(types) < 8
