@@ -16,7 +16,7 @@ _NEWEST_SHARE = 0.125
 
 
 class RoundShare:
-    """What one user has used up of the current round, and the requests that wait for the next."""
+    """The time that one user has used of a round, and the requests that wait for the next."""
 
     __slots__ = ("delayed", "limit", "seconds", "typical")
 
