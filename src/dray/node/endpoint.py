@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import itertools
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
