@@ -19,6 +19,7 @@ from dray.apiserver.access import impersonation
 from dray.apiserver.access.authentication import ANONYMOUS, Authenticator
 from dray.apiserver.access.certificates import KeyPair
 from dray.apiserver.access.renewal import RenewedPair
+from dray.apiserver.request import protobuf_responses
 from dray.apiserver.serving import limits as serving_limits
 from dray.apiserver.serving import listener
 from dray.apiserver.serving.fairness import Dispatcher, Flow
@@ -150,7 +151,8 @@ class Server:
     def _refused(self, incoming: web.BaseRequest, error: errors.StatusError) -> web.Response:
         request = _request(incoming)
         self._app.note_refusal(request, error)
-        return _plain(_pretty(application.status_response(error), request.headers))
+        response = protobuf_responses.converted(application.status_response(error), request.headers)
+        return _plain(_pretty(response, request.headers))
 
     async def _answered(self, incoming: web.BaseRequest, user: User, flow: Flow) -> Response:
         request = _request(incoming, await self._body(incoming))

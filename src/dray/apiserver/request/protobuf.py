@@ -1,30 +1,23 @@
 """Protobuf request bodies, as client-go's typed clients send them, become JSON objects.
 
 A body is four magic bytes and a runtime.Unknown message: apiVersion, kind and the object's bytes.
-`protobuf_fields.json` has the field numbers of every served type; `api.schema` has the types of
-fields, and so the encoding of their bytes. A name with a star embeds that type's fields.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime
-import functools
-import pkgutil
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
-from dray.api import errors, kinds
-from dray.api.formats import gotime
-from dray.api.kinds import GroupVersionKind
-from dray.api.schema import field_types
+from dray.api import errors
+from dray.api.formats import gojson, gotime
 from dray.api.schema.field_types import Type, WireForm
 from dray.api.types.meta import JsonObject
+from dray.apiserver.request import protobuf_types
+from dray.apiserver.request.protobuf_types import MAGIC, Embedded, Layout
 
-MAGIC = b"k8s\0"
 MAX_DEPTH = 100
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -40,7 +33,7 @@ def decode(body: bytes) -> JsonObject:
         raise errors.bad_request("the body does not start with the magic bytes of protobuf")
     try:
         return _decode_unknown(body[len(MAGIC) :])
-    except (Malformed, UnicodeDecodeError, struct.error, IndexError) as error:
+    except (ValueError, IndexError) as error:
         raise errors.bad_request(f"the protobuf body cannot be read: {error}") from error
 
 
@@ -55,39 +48,31 @@ def _decode_unknown(data: bytes) -> JsonObject:
             raw = _as_bytes(value)
         elif number == 3 and value:
             raise Malformed("compressed bodies are not supported")
-    type_name = GroupVersionKind(*kinds.parse_api_version(api_version), kind).schema_type
-    if type_name not in _numbers():
-        raise Malformed(f"no {kind} in {api_version or 'an empty apiVersion'}")
+    try:
+        type_name = protobuf_types.type_of(api_version, kind)
+    except KeyError as error:
+        raise Malformed(error.args[0]) from error
     return {"apiVersion": api_version, "kind": kind, **_message(raw, type_name, 0)}
-
-
-@functools.cache
-def _numbers() -> Mapping[str, Mapping[int, str]]:
-    data = pkgutil.get_data("dray.apiserver.request", "protobuf_fields.json")
-    assert data is not None
-    table: dict[str, str] = msgspec.json.decode(data)
-    return {name: _parse_row(row) for name, row in table.items()}
-
-
-def _parse_row(row: str) -> dict[int, str]:
-    return {int(number): name for number, _, name in (item.partition("=") for item in row.split())}
 
 
 def _message(data: bytes, type_name: str, depth: int) -> JsonObject:
     if depth > MAX_DEPTH:
         raise Malformed(f"nested more than {MAX_DEPTH} levels deep")
-    numbers, types = _numbers()[type_name], field_types.fields(type_name)
     result: JsonObject = {}
-    for number, value in _fields(data):
-        name = numbers.get(number)
-        if name is None:
-            continue
-        if name.startswith("*"):
-            embedded = _message(_as_bytes(value), name[1:], depth + 1)
-            result.update(embedded)
-        else:
-            _put(result, name, types[name].type, value, depth)
+    _read_into(result, data, protobuf_types.layout(type_name), depth)
     return result
+
+
+def _read_into(result: JsonObject, data: bytes, layout: Layout, depth: int) -> None:
+    """Add the fields of a message; numbers that are unknown are those of newer versions."""
+    for number, value in _fields(data):
+        field = layout.get(number)
+        if field is None:
+            continue
+        if isinstance(field, Embedded):
+            _read_into(result, _as_bytes(value), field.fields, depth)
+        else:
+            _put(result, field.name, field.type, value, depth)
 
 
 def _put(result: JsonObject, name: str, type_: Type, value: int | bytes, depth: int) -> None:
@@ -176,7 +161,7 @@ def _int_or_string(value: int | bytes) -> int | str:
 
 def _raw(value: int | bytes) -> Any:
     content = _as_bytes(dict(_fields(_as_bytes(value))).get(1, b"null"))
-    return msgspec.json.decode(content)
+    return gojson.decode(content)
 
 
 def _base64(value: int | bytes) -> str:
@@ -205,21 +190,20 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     while position < end:
         tag, position = _varint(data, position)
         number, wire_type = tag >> 3, tag & 7
-        value: int | bytes
         if wire_type == _VARINT:
             value, position = _varint(data, position)
-        elif wire_type == _BYTES:
+            yield number, value
+            continue
+        if wire_type == _BYTES:
             length, position = _varint(data, position)
-            if position + length > end:
-                raise Malformed("a field is longer than its message")
-            value, position = data[position : position + length], position + length
         elif wire_type in (_FIXED64, _FIXED32):
-            width = 8 if wire_type == _FIXED64 else 4
-            value = int.from_bytes(data[position : position + width], "little")
-            position += width
+            length = 8 if wire_type == _FIXED64 else 4
         else:
             raise Malformed(f"wire type {wire_type} is unknown")
-        yield number, value
+        if position + length > end:
+            raise Malformed("a field is longer than its message")
+        content, position = data[position : position + length], position + length
+        yield number, content if wire_type == _BYTES else int.from_bytes(content, "little")
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
