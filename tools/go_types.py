@@ -346,6 +346,8 @@ FIELDS: dict[str, str] = {
         "deprecatedCount=int32 deprecatedFirstTimestamp=Time deprecatedLastTimestamp=Time "
         "deprecatedSource=core.v1.EventSource metadata=,always regarding=core.v1.ObjectReference"
     ),
+    "meta.v1.APIGroup": "preferredVersion=GroupVersionForDiscovery",
+    "meta.v1.APIResource": "verbs=Verbs",
     "meta.v1.Condition": "observedGeneration=int64 status=ConditionStatus",
     "meta.v1.DeleteOptions": "gracePeriodSeconds=*int64 propagationPolicy=*DeletionPropagation",
     "meta.v1.FieldSelectorRequirement": "operator=FieldSelectorOperator",
@@ -572,6 +574,7 @@ NAMED: dict[str, str] = {
     "authentication.v1.ExtraValue": "[]string",
     "authorization.v1.ExtraValue": "[]string",
     "core.v1.ResourceList": "map[core.v1.ResourceName]Quantity",
+    "meta.v1.Verbs": "[]string",
 }
 """Named types that are neither structures nor strings."""
 
@@ -613,6 +616,13 @@ EMBEDDED: dict[str, tuple[str, tuple[str, ...]]] = {
     "core.v1.SecretKeySelector": ("LocalObjectReference", ("key", "optional")),
     "core.v1.SecretProjection": ("LocalObjectReference", ("items", "optional")),
     "core.v1.Volume": ("VolumeSource", ("name",)),
+    "meta.v1.APIGroup": (
+        "TypeMeta",
+        ("name", "preferredVersion", "serverAddressByClientCIDRs", "versions"),
+    ),
+    "meta.v1.APIGroupList": ("TypeMeta", ("groups",)),
+    "meta.v1.APIResourceList": ("TypeMeta", ("groupVersion", "resources")),
+    "meta.v1.APIVersions": ("TypeMeta", ("serverAddressByClientCIDRs", "versions")),
     "meta.v1.DeleteOptions": (
         "TypeMeta",
         (

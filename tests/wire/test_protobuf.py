@@ -222,3 +222,17 @@ def test_a_review_has_no_table(tmp_path: Path) -> None:
         assert (answer.status, answer.json["kind"]) == (201, "SelfSubjectAccessReview")
 
     serving.with_api(conversation, tmp_path)
+
+
+def test_discovery(tmp_path: Path) -> None:
+    async def conversation(api: Api) -> None:
+        client = ProtobufClient(api)
+        for path in ("/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1"):
+            expected = (await api("GET", path)).json
+            status, found = await client("GET", path)
+            assert (status, found) == (200, {"apiVersion": "v1", **expected}), path
+        # What is no object of the API is JSON for everybody.
+        version = await api("GET", "/version", accept=PROTOBUF)
+        assert version.json["minor"] == "37"
+
+    serving.with_api(conversation, tmp_path)

@@ -76,7 +76,7 @@ def _read_into(result: JsonObject, data: bytes, layout: Layout, depth: int) -> N
 
 
 def _put(result: JsonObject, name: str, type_: Type, value: int | bytes, depth: int) -> None:
-    if type_.form is WireForm.LIST:
+    if type_.form is WireForm.LIST and not type_.name:
         assert type_.element is not None
         result.setdefault(name, []).append(_value(type_.element, value, depth))
     elif type_.form is WireForm.MAP:
@@ -89,22 +89,17 @@ def _put(result: JsonObject, name: str, type_: Type, value: int | bytes, depth: 
 
 def _map_entry(data: bytes, element: Type, depth: int) -> tuple[str, Any]:
     parts = dict(_fields(data))
-    value = parts.get(2, b"")
-    if element.form is WireForm.LIST:
-        assert element.element is not None
-        item: Any = [
-            _value(element.element, element_bytes, depth)
-            for _, element_bytes in _fields(_as_bytes(value))
-        ]
-    else:
-        item = _value(element, value, depth)
-    return _text(parts.get(1, b"")), item
+    return _text(parts.get(1, b"")), _value(element, parts.get(2, b""), depth)
 
 
 def _value(type_: Type, value: int | bytes, depth: int) -> Any:
     form = type_.form
     if form is WireForm.STRUCT:
         return _message(_as_bytes(value), type_.name, depth + 1)
+    if form is WireForm.LIST:
+        # A list with a name, such as ExtraValue, is a message with its items.
+        assert type_.element is not None
+        return [_value(type_.element, item, depth) for _, item in _fields(_as_bytes(value))]
     reader = _READERS.get(form)
     if reader is None:
         raise Malformed(f"a field of the form {form.name} cannot stand here")

@@ -29,7 +29,8 @@ Write = Callable[[Any], bytes]
 
 def encode(document: JsonObject) -> bytes:
     """Return a body: magic bytes, and the type beside the object. Raises KeyError (`type_of`)."""
-    api_version, kind = document["apiVersion"], document["kind"]
+    # Discovery leaves out the version of its own kinds.
+    api_version, kind = document.get("apiVersion", "v1"), document["kind"]
     name = protobuf_types.type_of(api_version, kind)
     type_meta = _bytes(1, api_version.encode()) + _bytes(2, kind.encode())
     message = _bytes(1, type_meta) + _bytes(2, _object(name, document))
@@ -100,8 +101,10 @@ def _field_writer(number: int, type_: Type) -> Write:
     form = type_.form
     if form is WireForm.LIST:
         assert type_.element is not None
-        one = _field_writer(number, type_.element)
-        return lambda items: b"".join(map(one, items))
+        if type_.name:
+            # A list with a name, such as ExtraValue, is a message with its items.
+            return _delimited(number, _repeated(1, type_.element))
+        return _repeated(number, type_.element)
     if form is WireForm.MAP:
         assert type_.element is not None
         return _map_writer(number, type_.element)
@@ -113,6 +116,11 @@ def _field_writer(number: int, type_: Type) -> Write:
         return lambda value: tag + struct.pack("<d", value)
     content = _message_writer(type_.name) if form is WireForm.STRUCT else _CONTENTS[form]
     return _delimited(number, content)
+
+
+def _repeated(number: int, element: Type) -> Write:
+    one = _field_writer(number, element)
+    return lambda items: b"".join(map(one, items))
 
 
 def _delimited(number: int, content: Write) -> Write:
@@ -128,12 +136,7 @@ def _delimited(number: int, content: Write) -> Write:
 
 
 def _map_writer(number: int, element: Type) -> Write:
-    if element.form is WireForm.LIST:
-        assert element.element is not None
-        # A named list, such as ExtraValue, is a message with its items.
-        write_value = _delimited(2, _field_writer(1, element))
-    else:
-        write_value = _field_writer(2, element)
+    write_value = _field_writer(2, element)
 
     def write(entries: Mapping[str, Any]) -> bytes:
         return b"".join(

@@ -39,7 +39,10 @@ def converted(response: Response, request_headers: Mapping[str, str]) -> Respons
         headers = {**response.headers, "content-type": _STREAM}
         return Response(response.status, headers, stream=_frames(response.stream))
     document = msgspec.json.decode(response.body) if response.body else {}
-    if not document or not negotiation.is_protobuf(accept, tables=document.get("kind") == _TABLE):
+    if "kind" not in document:
+        # Not an object of the API: the version, the paths of the server.
+        return response
+    if not negotiation.is_protobuf(accept, tables=document.get("kind") == _TABLE):
         return response
     return _encoded(response, document)
 

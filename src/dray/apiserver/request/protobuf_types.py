@@ -21,6 +21,7 @@ from dray.api.schema.field_types import Type
 
 MAGIC = b"k8s\0"
 """The first bytes of a body, before a message of runtime.Unknown."""
+_OF_META = frozenset({"APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"})
 METADATA, METADATA_LIST = "meta.v1.PartialObjectMetadata", "meta.v1.PartialObjectMetadataList"
 
 
@@ -46,8 +47,8 @@ def type_of(api_version: str, kind: str) -> str:
     if kind == "DeleteOptions" and (group == "meta.k8s.io" or _serves(group, version)):
         # Clients declare them in the group and version of what they delete.
         return "meta.v1.DeleteOptions"
-    if api_version == "v1" and kind == "Status":
-        return "meta.v1.Status"
+    if api_version == "v1" and kind in _OF_META:
+        return f"meta.v1.{kind}"
     if group == "meta.k8s.io" and kind.startswith("PartialObjectMetadata"):
         return f"meta.v1.{kind}"
     name = GroupVersionKind(group, version, kind).schema_type
