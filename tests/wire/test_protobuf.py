@@ -101,23 +101,33 @@ def test_deletions_take_options_in_the_group_of_their_objects(tmp_path: Path) ->
 def test_subresources_and_reviews(tmp_path: Path) -> None:
     async def conversation(api: Api) -> None:
         client = ProtobufClient(api)
-        token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-        token["spec"] = {"expirationSeconds": 3600, "audiences": []}
+        token = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 3600},
+        }
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}
         accounts = "/api/v1/namespaces/default/serviceaccounts"
         assert (await client("POST", accounts, account))[0] == 201
         status, given = await client("POST", f"{accounts}/a/token", token)
         assert status == 201
         assert given["status"]["token"]
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
-        review["spec"] = {"token": given["status"]["token"]}
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": given["status"]["token"]},
+        }
         status, reviewed = await client(
             "POST", "/apis/authentication.k8s.io/v1/tokenreviews", review
         )
         assert (status, reviewed["status"]["authenticated"]) == (201, True)
         await client("POST", PODS, pod("a"))
-        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
-        eviction["deleteOptions"] = {"gracePeriodSeconds": 0}
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": "a"},
+            "deleteOptions": {"gracePeriodSeconds": 0},
+        }
         status, answer = await client("POST", f"{PODS}/a/eviction", eviction)
         assert (status, answer["status"]) == (201, "Success")
 
@@ -157,8 +167,8 @@ def frames(data: bytes) -> Any:
     """The events: a length in four bytes, then the type and the object's own body."""
     while data:
         length = int.from_bytes(data[:4], "big")
-        message = dict(protobuf._fields(data[4 : 4 + length]))
-        raw = dict(protobuf._fields(message[2]))[1]
+        message: dict[int, Any] = dict(protobuf._fields(data[4 : 4 + length]))
+        raw: Any = dict(protobuf._fields(message[2]))[1]
         yield message[1].decode(), protobuf.decode(raw)
         data = data[4 + length :]
 
@@ -212,8 +222,11 @@ def test_the_form_of_the_answer(
 
 def test_a_review_has_no_table(tmp_path: Path) -> None:
     async def conversation(api: Api) -> None:
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-        review["spec"] = {"resourceAttributes": {"verb": "list", "resource": "pods"}}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}},
+        }
         url = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         answer = await api("POST", url, review, accept=f"application/json;{TABLE}")
         assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")

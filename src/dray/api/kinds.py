@@ -176,6 +176,7 @@ KINDS: tuple[Kind, ...] = (
     _returned("", "PersistentVolumeClaim", "persistentvolumeclaims", ("pvc",), _STATUS),
     _cluster_returned("", "PersistentVolume", "persistentvolumes", ("pv",), _STATUS),
     _returned("", "Pod", "pods", ("po",), _POD_SUBRESOURCES, categories=_ALL),
+    _returned("", "PodTemplate", "podtemplates"),
     Kind(
         "",
         "ReplicationController",
@@ -309,6 +310,7 @@ NAMESPACE = served("", "Namespace")
 NODE = served("", "Node")
 PERSISTENT_VOLUME_CLAIM = served("", "PersistentVolumeClaim")
 POD = served("", "Pod")
+REPLICATION_CONTROLLER = served("", "ReplicationController")
 RESOURCE_QUOTA = served("", "ResourceQuota")
 SECRET = served("", "Secret")
 SERVICE_ACCOUNT = served("", "ServiceAccount")

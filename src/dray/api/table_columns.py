@@ -141,6 +141,18 @@ _BY_PLURAL: dict[str, Columns] = {
         _field("Ready", "apps.v1.ReplicaSetStatus.readyReplicas", "integer"),
         wide=(*_TEMPLATE, _field("Selector", "apps.v1.ReplicaSetSpec.selector")),
     ),
+    "replicationcontrollers": _table(
+        _field("Desired", "core.v1.ReplicationControllerSpec.replicas", "integer"),
+        _field("Current", "core.v1.ReplicationControllerStatus.replicas", "integer"),
+        _field("Ready", "core.v1.ReplicationControllerStatus.readyReplicas", "integer"),
+        wide=(*_TEMPLATE, _field("Selector", "core.v1.ReplicationControllerSpec.selector")),
+    ),
+    "podtemplates": (
+        _NAME,
+        _described("Containers", "Names of each container in the template."),
+        _described("Images", "Images referenced by each container in the template."),
+        _described("Pod Labels", "The labels for the pod template."),
+    ),
     "statefulsets": _table(
         _described("Ready", "Number of the pod with ready state"), wide=_TEMPLATE
     ),
@@ -223,7 +235,6 @@ _BY_PLURAL: dict[str, Columns] = {
     "csinodes": _NAME_AND_AGE,
     "persistentvolumeclaims": _NAME_AND_AGE,
     "persistentvolumes": _NAME_AND_AGE,
-    "replicationcontrollers": _NAME_AND_AGE,
     "services": _NAME_AND_AGE,
     "storageclasses": _NAME_AND_AGE,
     "volumeattachments": _NAME_AND_AGE,

@@ -34,6 +34,7 @@ from dray.controllers.slim_types import (
     Deployment,
     Job,
     ReplicaSet,
+    ReplicationController,
     StatefulSet,
     TaintedSlice,
 )
@@ -126,6 +127,9 @@ class Caches:
     budgets = _Shared(kinds.POD_DISRUPTION_BUDGET, PodDisruptionBudget, {NAMESPACE: _namespace})
     deployments = _Shared(kinds.DEPLOYMENT, Deployment, {NAMESPACE: _namespace})
     replica_sets = _Shared(kinds.REPLICA_SET, ReplicaSet, {**_BY_OWNER, NAMESPACE: _namespace})
+    replication_controllers = _Shared(
+        kinds.REPLICATION_CONTROLLER, ReplicationController, {**_BY_OWNER, NAMESPACE: _namespace}
+    )
     stateful_sets = _Shared(kinds.STATEFUL_SET, StatefulSet, {NAMESPACE: _namespace})
     daemon_sets = _Shared(kinds.DAEMON_SET, DaemonSet, {NAMESPACE: _namespace})
     controller_revisions = _Shared(kinds.CONTROLLER_REVISION, ControllerRevision, _BY_OWNER)

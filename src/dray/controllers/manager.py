@@ -34,7 +34,7 @@ from dray.controllers.nodes.pod_garbage import PodGarbage
 from dray.controllers.workloads.daemonsets import DaemonSets
 from dray.controllers.workloads.deployments import Deployments
 from dray.controllers.workloads.podgroups import PodGroups
-from dray.controllers.workloads.replicasets import ReplicaSets
+from dray.controllers.workloads.replicasets import ReplicaSets, ReplicationControllers
 from dray.controllers.workloads.statefulsets import StatefulSets
 
 LEASE_NAME = "dray-controllers"
@@ -47,6 +47,7 @@ LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
     "podgroups": PodGroups,
     "deployments": Deployments,
     "replicasets": ReplicaSets,
+    "replicationcontrollers": ReplicationControllers,
     "statefulsets": StatefulSets,
     "daemonsets": DaemonSets,
     "jobs": Jobs,

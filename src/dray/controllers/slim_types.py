@@ -32,6 +32,14 @@ class ReplicaSet(workloads.ReplicaSet, frozen=True):
     spec: _ReplicaSetSpec = _ReplicaSetSpec()
 
 
+class _ReplicationControllerSpec(workloads.ReplicationControllerSpec, frozen=True):
+    template: Template = {}  # type: ignore[assignment]
+
+
+class ReplicationController(workloads.ReplicationController, frozen=True):
+    spec: _ReplicationControllerSpec = _ReplicationControllerSpec()
+
+
 class _StatefulSetSpec(workloads.StatefulSetSpec, frozen=True):
     template: Template = {}  # type: ignore[assignment]
 

@@ -266,6 +266,15 @@ _RULES: dict[str, Rules] = {
         replicated.replica_set_update,
         replicated.replica_set_status_update,
     ),
+    "ReplicationController": _without_features(
+        workloads.ReplicationController,
+        replicated.replication_controller,
+        replicated.replication_controller_update,
+        replicated.replica_set_status_update,
+    ),
+    "PodTemplate": _without_features(
+        workloads.PodTemplate, replicated.pod_template, replicated.pod_template_update
+    ),
     "StatefulSet": _without_features(
         workloads.StatefulSet,
         statefulsets.stateful_set,

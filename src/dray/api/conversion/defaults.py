@@ -151,6 +151,10 @@ def _fill_session_affinity(spec: JsonObject) -> None:
             spec["sessionAffinityConfig"] = {"clientIP": seconds}
 
 
+def _fill_pod_template(template: JsonObject) -> None:
+    pod_defaults.fill_template(child(template, "template"))
+
+
 def _fill_replication_controller(controller: JsonObject) -> None:
     spec = child(controller, "spec")
     labels = (inside(spec, "template", "metadata") or {}).get("labels")
@@ -285,6 +289,7 @@ _BY_KIND: Mapping[tuple[str, str], Filler] = {
         ("v1", "PersistentVolume"): _fill_volume,
         ("v1", "PersistentVolumeClaim"): _fill_volume_claim,
         ("v1", "Pod"): pod_defaults.fill_pod,
+        ("v1", "PodTemplate"): _fill_pod_template,
         ("v1", "ReplicationController"): _fill_replication_controller,
         ("v1", "ResourceQuota"): _fill_quota,
         ("v1", "Secret"): _fill_secret,

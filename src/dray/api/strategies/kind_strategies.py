@@ -264,6 +264,7 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("events.k8s.io", "Event"): Strategy(creates_on_update=True),
     ("", "PersistentVolume"): Strategy(initial_status=_pending),
     ("", "PersistentVolumeClaim"): Strategy(initial_status=_pending),
+    ("", "PodTemplate"): _COUNTED,
     ("", "ReplicationController"): _COUNTED,
     ("", "Service"): Strategy(creates_on_update=True),
     ("apps", "Deployment"): Strategy(counts_generation=True, counts_annotations=True),

@@ -1,8 +1,10 @@
-"""Kinds that create pods: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job; and PodGroup."""
+"""Kinds that create pods: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job …; and PodGroup."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from msgspec import field
 
 from dray.api.types.meta import Condition, LabelSelector, ObjectMeta, Wire
 from dray.api.types.pods import PodTemplateSpec
@@ -88,6 +90,30 @@ class ReplicaSet(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class ReplicationControllerSpec(Wire, frozen=True):
+    """As that of a ReplicaSet, with plain labels for a selector."""
+
+    replicas: int | None = None
+    min_ready_seconds: int = 0
+    match_labels: dict[str, str] = field(default_factory=dict, name="selector")
+    template: PodTemplateSpec | None = None
+
+    @property
+    def selector(self) -> LabelSelector:
+        return LabelSelector(match_labels=self.match_labels)
+
+
+class ReplicationController(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+    status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class PodTemplate(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    template: PodTemplateSpec = PodTemplateSpec()
 
 
 class RollingUpdateStatefulSetStrategy(Wire, frozen=True):

@@ -136,6 +136,7 @@ CLUSTER_ROLES: dict[str, tuple[JsonObject, ...]] = {
         rule(FOLLOW, "core", "nodes nodes/status namespaces namespaces/status"),
         rule(("update",), "core", "namespaces/finalize"),
         rule(FOLLOW, "core", "resourcequotas resourcequotas/status"),
+        rule(FOLLOW, "core", "replicationcontrollers replicationcontrollers/status"),
         rule((*REST,), "apps", "replicasets"),
         rule(FOLLOW, "apps", "deployments deployments/status replicasets/status"),
         rule(FOLLOW, "apps", "statefulsets statefulsets/status daemonsets daemonsets/status"),

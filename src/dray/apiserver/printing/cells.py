@@ -84,9 +84,9 @@ def _selector(selector: JsonObject | None) -> str:
     return _joined(sorted(parts))
 
 
-def _template_containers(field: str) -> Callable[[JsonObject], str]:
+def _template_containers(field: str, *above: str) -> Callable[[JsonObject], str]:
     """Return a function for the values of a field of all containers of a pod template."""
-    read = _at("spec", "template", "spec", "containers", default=())
+    read = _at(*above, "template", "spec", "containers", default=())
     return lambda document: ",".join(container.get(field, "") for container in read(document))
 
 
@@ -94,7 +94,13 @@ def _spec_selector(document: JsonObject) -> str:
     return _selector(document.get("spec", {}).get("selector"))
 
 
-_TEMPLATE = (_template_containers("name"), _template_containers("image"))
+_TEMPLATE = (_template_containers("name", "spec"), _template_containers("image", "spec"))
+
+
+def _pod_template(document: JsonObject, _now: datetime.datetime) -> Cells:
+    containers = [_template_containers(field)(document) for field in ("name", "image")]
+    labels = _at("template", "metadata", "labels", default=None)(document)
+    return [document["metadata"]["name"], *containers, _labels(labels)]
 
 
 def _pod(document: JsonObject, now: datetime.datetime) -> Cells:
@@ -357,7 +363,6 @@ def _status_numbers(*fields: str) -> list[Callable[[JsonObject], Any]]:
 _NAME_AND_AGE = (
     ("", "PersistentVolume"),
     ("", "PersistentVolumeClaim"),
-    ("", "ReplicationController"),
     ("", "Service"),
     ("", "ServiceAccount"),
     ("resource.k8s.io", "DeviceClass"),
@@ -396,6 +401,12 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
         _ready_of_desired,
         *_status_numbers("updatedReplicas", "availableReplicas"),
         wide=_WIDE_TEMPLATE,
+    ),
+    ("", "PodTemplate"): _pod_template,
+    ("", "ReplicationController"): _named(
+        _at("spec", "replicas", default=0),
+        *_status_numbers("replicas", "readyReplicas"),
+        wide=(*_TEMPLATE, lambda document: _labels(_at("spec", "selector")(document) or {})),
     ),
     ("apps", "ReplicaSet"): _named(
         _at("spec", "replicas", default=0),
