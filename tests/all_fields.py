@@ -33,23 +33,25 @@ def make(gvk: GroupVersionKind, type_name: str = "") -> JsonObject:
     return {**fields, "apiVersion": gvk.api_version, "kind": gvk.kind}
 
 
-def _struct(type_name: str, values: Iterator[int]) -> JsonObject:
+def _struct(type_name: str, values: Iterator[int], above: tuple[str, ...] = ()) -> JsonObject:
+    """A structure that can hold itself does so once."""
+    inside = (*above, type_name)
     return {
-        name: _value(field.type, values)
+        name: _value(field.type, values, inside)
         for name, field in field_types.fields(type_name).items()
-        if field.embedded != "TypeMeta"
+        if field.embedded != "TypeMeta" and inside.count(field.type.content.name) < 2
     }
 
 
-def _value(type_: Type, values: Iterator[int]) -> Any:
+def _value(type_: Type, values: Iterator[int], inside: tuple[str, ...]) -> Any:
     if type_.form is WireForm.STRUCT:
-        return _struct(type_.name, values)
+        return _struct(type_.name, values, inside)
     if type_.form is WireForm.LIST:
         assert type_.element is not None
-        return [_value(type_.element, values), _value(type_.element, values)]
+        return [_value(type_.element, values, inside) for _ in range(2)]
     if type_.form is WireForm.MAP:
         assert type_.element is not None
-        return {f"key-{n}": _value(type_.element, values) for n in range(2)}
+        return {f"key-{n}": _value(type_.element, values, inside) for n in range(2)}
     return _scalar(type_.form, next(values))
 
 

@@ -548,6 +548,11 @@ FIELDS: dict[str, str] = {
     "scheduling.v1beta1.PodGroupSpec": (
         "parentCompositePodGroupName=*string preemptionPolicy=*PreemptionPolicy"
     ),
+    "scheduling.v1beta1.CompositePodGroupTemplate": "preemptionPolicy=*PreemptionPolicy",
+    "scheduling.v1beta1.PodGroupTemplate": (
+        "preemptionPolicy=*PreemptionPolicy schedulingConstraints=,always"
+    ),
+    "scheduling.v1beta1.WorkloadSpec": "podGroupTemplates=,always",
     "storage.v1.CSIDriverSpec": (
         "fsGroupPolicy=*FSGroupPolicy nodeAllocatableUpdatePeriodSeconds=*int64 "
         "volumeLifecycleModes=[]VolumeLifecycleMode"

@@ -216,6 +216,7 @@ KINDS: tuple[Kind, ...] = (
     _cluster_returned(_STORAGE, "VolumeAttachment", "volumeattachments", subresources=_STATUS),
     _cluster_scoped(_SCHEDULING, "PriorityClass", "priorityclasses", ("pc",)),
     Kind(_SCHEDULING, "PodGroup", "podgroups", subresources=_STATUS, versions=("v1beta1",)),
+    Kind(_SCHEDULING, "Workload", "workloads", versions=("v1beta1",)),
     Kind(_COORDINATION, "Lease", "leases"),
     _cluster_returned(_RESOURCE, "DeviceClass", "deviceclasses", versions=_DRA_VERSIONS),
     _cluster_returned(

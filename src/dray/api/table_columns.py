@@ -230,6 +230,7 @@ _BY_PLURAL: dict[str, Columns] = {
     "deviceclasses": _NAME_AND_AGE,
     "resourceclaimtemplates": _NAME_AND_AGE,
     "serviceaccounts": _NAME_AND_AGE,
+    "workloads": _NAME_AND_AGE,
     # dray only stores these: it acts on none of their fields.
     "csidrivers": _NAME_AND_AGE,
     "csinodes": _NAME_AND_AGE,

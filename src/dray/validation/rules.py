@@ -254,6 +254,13 @@ _RULES: dict[str, Rules] = {
         declared=declarations.POD_GROUP,
         replaces=False,
     ),
+    "Workload": _without_features(
+        workloads.Workload,
+        core.workload,
+        core.workload_update,
+        declared=declarations.WORKLOAD,
+        replaces=False,
+    ),
     "Deployment": _without_features(
         workloads.Deployment,
         replicated.deployment,

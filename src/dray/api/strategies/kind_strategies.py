@@ -286,6 +286,7 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): Strategy(creates_on_update=True),
     ("scheduling.k8s.io", "PriorityClass"): _COUNTED,
     ("scheduling.k8s.io", "PodGroup"): Strategy(revision_is_named_in=("v1beta1",)),
+    ("scheduling.k8s.io", "Workload"): Strategy(revision_is_named_in=("v1beta1",)),
     ("storage.k8s.io", "CSIDriver"): _REVISION_NAMED,
     ("storage.k8s.io", "CSINode"): _REVISION_NAMED,
     ("storage.k8s.io", "CSIStorageCapacity"): _REVISION_NAMED,

@@ -332,6 +332,38 @@ class PodGroupSpec(Wire, frozen=True):
     parent_composite_pod_group_name: str | None = None
 
 
+class PodGroupTemplate(Wire, frozen=True):
+    """The part of a Workload from which a PodGroup is made."""
+
+    name: str = ""
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    resource_claims: tuple[PodGroupResourceClaim, ...] = ()
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+
+
+class ControllerReference(Wire, frozen=True):
+    """The object in the same namespace that a Workload belongs to."""
+
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class WorkloadSpec(Wire, frozen=True):
+    controller_ref: ControllerReference | None = None
+    pod_group_templates: tuple[PodGroupTemplate, ...] = ()
+    composite_pod_group_templates: tuple[dict[str, Any], ...] = ()
+
+
+class Workload(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()
+
+
 class PodGroupResourceClaimStatus(Wire, frozen=True):
     name: str = ""
     resource_claim_name: str | None = None

@@ -367,6 +367,7 @@ _NAME_AND_AGE = (
     ("", "ServiceAccount"),
     ("resource.k8s.io", "DeviceClass"),
     ("resource.k8s.io", "ResourceClaimTemplate"),
+    ("scheduling.k8s.io", "Workload"),
     ("storage.k8s.io", "CSIDriver"),
     ("storage.k8s.io", "CSINode"),
     ("storage.k8s.io", "StorageClass"),
