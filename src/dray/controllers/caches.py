@@ -14,7 +14,14 @@ from dray.api import kinds
 from dray.api.ids import ObjectKey, PoolId
 from dray.api.kinds import Kind
 from dray.api.semantics import owner_references, pod_claims
-from dray.api.types.core import Lease, Namespace, PodDisruptionBudget, ResourceQuota
+from dray.api.types.core import (
+    Lease,
+    Namespace,
+    PersistentVolumeClaim,
+    PodDisruptionBudget,
+    ResourceQuota,
+    Service,
+)
 from dray.api.types.dra import (
     DeviceClass,
     DeviceTaintRule,
@@ -129,6 +136,10 @@ class Caches:
     replica_sets = _Shared(kinds.REPLICA_SET, ReplicaSet, {**_BY_OWNER, NAMESPACE: _namespace})
     replication_controllers = _Shared(
         kinds.REPLICATION_CONTROLLER, ReplicationController, {**_BY_OWNER, NAMESPACE: _namespace}
+    )
+    services = _Shared(kinds.SERVICE, Service, {NAMESPACE: _namespace})
+    volume_claims = _Shared(
+        kinds.PERSISTENT_VOLUME_CLAIM, PersistentVolumeClaim, {NAMESPACE: _namespace}
     )
     stateful_sets = _Shared(kinds.STATEFUL_SET, StatefulSet, {NAMESPACE: _namespace})
     daemon_sets = _Shared(kinds.DAEMON_SET, DaemonSet, {NAMESPACE: _namespace})
