@@ -48,7 +48,9 @@ def _value(type_: Type, values: Iterator[int], inside: tuple[str, ...]) -> Any:
         return _struct(type_.name, values, inside)
     if type_.form is WireForm.LIST:
         assert type_.element is not None
-        return [_value(type_.element, values, inside) for _ in range(2)]
+        # One structure is enough: lists of them in lists of them would make an object huge.
+        count = 1 if type_.element.form is WireForm.STRUCT else 2
+        return [_value(type_.element, values, inside) for _ in range(count)]
     if type_.form is WireForm.MAP:
         assert type_.element is not None
         return {f"key-{n}": _value(type_.element, values, inside) for n in range(2)}

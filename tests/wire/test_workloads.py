@@ -44,7 +44,7 @@ def test_only_the_size_of_a_gang_changes(tmp_path: Path) -> None:
         changed["spec"]["podGroupTemplates"][0]["schedulingPolicy"]["gang"]["minCount"] = 3
         updated = await api("PUT", f"{WORKLOADS}/w", changed)
         assert updated.status == 200, updated.json
-        for break_rule, message in (
+        changes: list[tuple[Callable[[Any], Any], str]] = [
             (lambda spec: spec["podGroupTemplates"].pop(), "item may not be removed"),
             (lambda spec: spec["podGroupTemplates"].append(template("c")), "item may not be added"),
             (lambda spec: spec["controllerRef"].update(name="k"), "field is immutable"),
@@ -52,7 +52,8 @@ def test_only_the_size_of_a_gang_changes(tmp_path: Path) -> None:
                 lambda spec: spec["podGroupTemplates"][0]["resourceClaims"].clear(),
                 "field is immutable",
             ),
-        ):
+        ]
+        for break_rule, message in changes:
             broken = (await api("GET", f"{WORKLOADS}/w")).json
             break_rule(broken["spec"])
             refused = await api("PUT", f"{WORKLOADS}/w", broken)

@@ -42,7 +42,8 @@ class ReplicaLoop(WorkloadLoop[SetT, Pod]):
         self._sets: Cache[SetT] = sets
         self._pods = context.caches.pods
         self._shows_terminating = terminating
-        super().__init__(name, component, context, sets, self._pods)
+        # mypy checks this once for each kind of set, but not the type of the base.
+        super().__init__(name, component, context, sets, self._pods)  # type: ignore[arg-type]
 
     async def _reconcile(self, replica_set: SetT) -> float | None:
         owned = self._pods.find(caches.OWNER, replica_set.metadata.uid)

@@ -127,4 +127,5 @@ async def test_what_cannot_work_is_refused(here: World) -> None:
         body["spec"] |= spec
         with pytest.raises(errors.Invalid) as refusal:
             await here.create(body)
+        assert refusal.value.details is not None
         assert field in [cause.field for cause in refusal.value.details.causes], spec
