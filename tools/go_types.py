@@ -101,6 +101,10 @@ FIELDS: dict[str, str] = {
     "authorization.v1.SubjectAccessReviewSpec": "extra=map[string]ExtraValue",
     "authorization.v1.SubjectAccessReviewStatus": "denied=bool",
     "autoscaling.v1.ScaleSpec": "replicas=int32",
+    "batch.v1.CronJob": "spec=,omitempty",
+    "batch.v1.CronJobSpec": (
+        "concurrencyPolicy=ConcurrencyPolicy startingDeadlineSeconds=*int64 timeZone=*string"
+    ),
     "batch.v1.JobCondition": (
         "lastProbeTime=Time lastTransitionTime=Time status=core.v1.ConditionStatus "
         "type=JobConditionType"
@@ -110,6 +114,7 @@ FIELDS: dict[str, str] = {
         "podReplacementPolicy=*PodReplacementPolicy"
     ),
     "batch.v1.JobStatus": "active=int32 failed=int32 failedIndexes=*string succeeded=int32",
+    "batch.v1.JobTemplateSpec": "metadata=meta.v1.ObjectMeta spec=JobSpec",
     "batch.v1.PodFailurePolicyOnExitCodesRequirement": (
         "containerName=*string operator=PodFailurePolicyOnExitCodesOperator"
     ),

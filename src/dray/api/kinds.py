@@ -203,6 +203,7 @@ KINDS: tuple[Kind, ...] = (
     _review(_AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews"),
     _review(_AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews"),
     _review(_AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews"),
+    Kind("batch", "CronJob", "cronjobs", ("cj",), _STATUS, categories=_ALL),
     Kind("batch", "Job", "jobs", subresources=_STATUS, categories=_ALL),
     Kind("policy", "PodDisruptionBudget", "poddisruptionbudgets", ("pdb",), _STATUS),
     _cluster_scoped(_RBAC, "ClusterRoleBinding", "clusterrolebindings"),
@@ -321,6 +322,7 @@ DAEMON_SET = served("apps", "DaemonSet")
 DEPLOYMENT = served("apps", "Deployment")
 REPLICA_SET = served("apps", "ReplicaSet")
 STATEFUL_SET = served("apps", "StatefulSet")
+CRON_JOB = served("batch", "CronJob")
 JOB = served("batch", "Job")
 LEASE = served(_COORDINATION, "Lease")
 POD_DISRUPTION_BUDGET = served("policy", "PodDisruptionBudget")

@@ -165,6 +165,14 @@ _BY_PLURAL: dict[str, Columns] = {
         _field("Node Selector", "core.v1.PodSpec.nodeSelector"),
         wide=(*_TEMPLATE, _field("Selector", "apps.v1.DaemonSetSpec.selector")),
     ),
+    "cronjobs": _table(
+        _field("Schedule", "batch.v1.CronJobSpec.schedule"),
+        _field("Timezone", "batch.v1.CronJobSpec.timeZone"),
+        _field("Suspend", "batch.v1.CronJobSpec.suspend", "boolean"),
+        _field("Active", "batch.v1.CronJobStatus.active", "integer"),
+        _field("Last Schedule", "batch.v1.CronJobStatus.lastScheduleTime"),
+        wide=(*_TEMPLATE, _field("Selector", "batch.v1.JobSpec.selector")),
+    ),
     "jobs": _table(
         _described("Status", "Status of the job."),
         _field("Completions", "batch.v1.JobStatus.succeeded"),

@@ -37,6 +37,7 @@ from dray.client.api_client import Client
 from dray.client.cache import Cache, HasMetadata, IndexFunction
 from dray.controllers.slim_types import (
     ClaimTemplate,
+    CronJob,
     DaemonSet,
     Deployment,
     Job,
@@ -144,7 +145,8 @@ class Caches:
     stateful_sets = _Shared(kinds.STATEFUL_SET, StatefulSet, {NAMESPACE: _namespace})
     daemon_sets = _Shared(kinds.DAEMON_SET, DaemonSet, {NAMESPACE: _namespace})
     controller_revisions = _Shared(kinds.CONTROLLER_REVISION, ControllerRevision, _BY_OWNER)
-    jobs = _Shared(kinds.JOB, Job, {NAMESPACE: _namespace})
+    cron_jobs = _Shared(kinds.CRON_JOB, CronJob, {NAMESPACE: _namespace})
+    jobs = _Shared(kinds.JOB, Job, {**_BY_OWNER, NAMESPACE: _namespace})
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -22,6 +22,7 @@ from dray.controllers.devices.pool_status import PoolStatuses
 from dray.controllers.devices.taint_eviction import TaintEviction
 from dray.controllers.disruption_budgets import Budgets
 from dray.controllers.garbage_collector import Garbage
+from dray.controllers.jobs.cronjobs import CronJobs
 from dray.controllers.jobs.jobs import Jobs
 from dray.controllers.loops import Clock, Context, Loop
 from dray.controllers.metrics import Metrics
@@ -50,6 +51,7 @@ LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
     "replicationcontrollers": ReplicationControllers,
     "statefulsets": StatefulSets,
     "daemonsets": DaemonSets,
+    "cronjobs": CronJobs,
     "jobs": Jobs,
     "budgets": Budgets,
     "nodes": NodeLifecycle,

@@ -64,6 +64,14 @@ class Job(workloads.Job, frozen=True):
     spec: _JobSpec = _JobSpec()
 
 
+class _CronJobSpec(workloads.CronJobSpec, frozen=True):
+    job_template: Template = {}  # type: ignore[assignment]
+
+
+class CronJob(workloads.CronJob, frozen=True):
+    spec: _CronJobSpec = _CronJobSpec()
+
+
 class ClaimTemplate(Wire, frozen=True):
     """A ResourceClaimTemplate; its spec is copied into claims."""
 

@@ -29,7 +29,7 @@ from dray.validation import core, fields, metadata, nodes, quotas, rbac
 from dray.validation.declarative import declarations, rule_language
 from dray.validation.dra import claim_status, claims, classes, pool_status, slices, taints
 from dray.validation.pods import pod_status, pods
-from dray.validation.workloads import daemonsets, jobs, replicated, statefulsets
+from dray.validation.workloads import cronjobs, daemonsets, jobs, replicated, statefulsets
 
 Creation = Callable[[Any, Features], fields.Errors]
 Change = Callable[[Any, Any, Features], fields.Errors]
@@ -293,6 +293,12 @@ _RULES: dict[str, Rules] = {
         daemonsets.daemon_set,
         daemonsets.daemon_set_update,
         daemonsets.daemon_set_status_update,
+    ),
+    "CronJob": _without_features(
+        workloads.CronJob,
+        cronjobs.cron_job,
+        cronjobs.cron_job_update,
+        cronjobs.cron_job_status_update,
     ),
     "Job": _without_features(workloads.Job, jobs.job, jobs.job_update, jobs.job_status_update),
     "Node": _without_features(node_api.Node, nodes.node, _node_updated, nodes.node_update),

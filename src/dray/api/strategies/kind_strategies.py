@@ -273,6 +273,7 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("apps", "DaemonSet"): Strategy(
         counts_generation=True, prepare_create=_daemon_set_create, prepare_update=_daemon_set_update
     ),
+    ("batch", "CronJob"): _COUNTED,
     ("batch", "Job"): Strategy(counts_generation=True, prepare_create=_job_create),
     ("policy", "PodDisruptionBudget"): Strategy(
         counts_generation=True, revision_is_named_in=("v1",)

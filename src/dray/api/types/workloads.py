@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import field
 
+from dray.api.types.core import ObjectReference
 from dray.api.types.meta import Condition, LabelSelector, ObjectMeta, Wire
 from dray.api.types.pods import PodTemplateSpec
 
@@ -271,6 +272,34 @@ class Job(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
+
+
+class JobTemplateSpec(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+
+
+class CronJobSpec(Wire, frozen=True):
+    schedule: str = ""
+    time_zone: str | None = None
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = ""
+    suspend: bool | None = None
+    job_template: JobTemplateSpec = JobTemplateSpec()
+    successful_jobs_history_limit: int | None = None
+    failed_jobs_history_limit: int | None = None
+
+
+class CronJobStatus(Wire, frozen=True):
+    active: tuple[ObjectReference, ...] = ()
+    last_schedule_time: str | None = None
+    last_successful_time: str | None = None
+
+
+class CronJob(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CronJobSpec = CronJobSpec()
+    status: CronJobStatus = CronJobStatus()
 
 
 class GangSchedulingPolicy(Wire, frozen=True):

@@ -235,6 +235,23 @@ def _job(document: JsonObject, now: datetime.datetime) -> Cells:
     ]
 
 
+def _cron_job(document: JsonObject, now: datetime.datetime) -> Cells:
+    metadata, spec, status = (document.get(part) or {} for part in ("metadata", "spec", "status"))
+    last, suspend = status.get("lastScheduleTime"), spec.get("suspend")
+    template = spec.get("jobTemplate") or {}
+    return [
+        metadata["name"],
+        spec.get("schedule", ""),
+        spec.get("timeZone", NONE),
+        "<unset>" if suspend is None else str(suspend).capitalize(),
+        len(status.get("active") or ()),
+        since(last, now) if last else NONE,
+        since(metadata.get("creationTimestamp"), now),
+        *(function(template) for function in _TEMPLATE),
+        _spec_selector(template),
+    ]
+
+
 def _job_state(metadata: JsonObject, status: JsonObject) -> str:
     """Return the first state that applies, in the order of the table."""
     conditions = status.get("conditions") or ()
@@ -421,6 +438,7 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
         lambda document: _labels(_at("spec", "template", "spec", "nodeSelector")(document) or {}),
         wide=_WIDE_TEMPLATE,
     ),
+    ("batch", "CronJob"): _cron_job,
     ("batch", "Job"): _job,
     ("coordination.k8s.io", "Lease"): _named(_at("spec", "holderIdentity")),
     ("policy", "PodDisruptionBudget"): _named(
