@@ -19,6 +19,7 @@ BOOTSTRAP_LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 RESOURCE = "resource.k8s.io"
 SCHEDULER = "system:kube-scheduler"
 CONTROLLERS = "system:kube-controller-manager"
+CRON_JOBS = "system:controller:cronjob-controller"
 FLEET = "dray:fleet"
 """The user of simulated fleets, which Kubernetes does not have."""
 
@@ -141,8 +142,7 @@ CLUSTER_ROLES: dict[str, tuple[JsonObject, ...]] = {
         rule(FOLLOW, "apps", "deployments deployments/status replicasets/status"),
         rule(FOLLOW, "apps", "statefulsets statefulsets/status daemonsets daemonsets/status"),
         rule(("create", *FOLLOW), "apps", "controllerrevisions"),
-        rule((*REST,), "batch", "jobs"),
-        rule(FOLLOW, "batch", "jobs/status cronjobs cronjobs/status"),
+        rule(FOLLOW, "batch", "jobs jobs/status"),
         rule((*REST,), RESOURCE, "resourceclaims"),
         rule(FOLLOW, RESOURCE, "resourceclaims/status resourceclaims/binding"),
         rule(FOLLOW, RESOURCE, "devicetaintrules/status resourcepoolstatusrequests/status"),
@@ -153,6 +153,10 @@ CLUSTER_ROLES: dict[str, tuple[JsonObject, ...]] = {
         rule((*READ, "create", "update"), "coordination.k8s.io", "leases"),
         rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),
         _EVENTS,
+    ),
+    CRON_JOBS: (
+        rule(FOLLOW, "batch", "cronjobs cronjobs/status"),
+        rule(("create",), "batch", "jobs"),
     ),
     FLEET: (
         rule(("list", "watch", "create", "patch", "delete"), "core", "nodes"),
@@ -189,6 +193,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """The groups that a role of the cluster is bound to, by a binding of its name."""
 USERS = (SCHEDULER, CONTROLLERS, FLEET)
 """Each is bound to the role of its name."""
+FURTHER_ROLES = ((CRON_JOBS, CONTROLLERS),)
+"""Roles of their own, with a user each: one that is there already keeps its rules."""
 
 
 def objects() -> Iterator[JsonObject]:
@@ -202,6 +208,8 @@ def objects() -> Iterator[JsonObject]:
         yield _binding(name, "Group", groups)
     for name in USERS:
         yield _binding(name, "User", (name,))
+    for name, user in FURTHER_ROLES:
+        yield _binding(name, "User", (user,))
     for (namespace, name), rules in ROLES.items():
         yield _role(name, namespace, rules=list(rules))
         yield _binding(name, "User", (name,), namespace)
