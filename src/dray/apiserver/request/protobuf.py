@@ -19,6 +19,8 @@ from dray.apiserver.request import protobuf_types
 from dray.apiserver.request.protobuf_types import MAGIC, Embedded, Layout
 
 MAX_DEPTH = 100
+MAX_VALUES = 250_000
+"""More than an object that can be stored has; each costs about two microseconds."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -28,7 +30,7 @@ class Malformed(ValueError):
 
 
 def decode(body: bytes) -> JsonObject:
-    """Return the object of a body. Raises 400 if it cannot be decoded."""
+    """Return the object of a body. Raises 400 if it cannot be decoded, 413 if it is too large."""
     if not body.startswith(MAGIC):
         raise errors.bad_request("the body does not start with the magic bytes of protobuf")
     try:
@@ -52,58 +54,67 @@ def _decode_unknown(data: bytes) -> JsonObject:
         type_name = protobuf_types.type_of(api_version, kind)
     except KeyError as error:
         raise Malformed(error.args[0]) from error
-    return {"apiVersion": api_version, "kind": kind, **_message(raw, type_name, 0)}
+    return {"apiVersion": api_version, "kind": kind, **_Decoder().message(raw, type_name)}
 
 
-def _message(data: bytes, type_name: str, depth: int) -> JsonObject:
-    if depth > MAX_DEPTH:
-        raise Malformed(f"nested more than {MAX_DEPTH} levels deep")
-    result: JsonObject = {}
-    _read_into(result, data, protobuf_types.layout(type_name), depth)
-    return result
+class _Decoder:
+    """The reading of one body, which ends where the body has too many values."""
 
+    def __init__(self) -> None:
+        self._values = 0
 
-def _read_into(result: JsonObject, data: bytes, layout: Layout, depth: int) -> None:
-    """Add the fields of a message; numbers that are unknown are those of newer versions."""
-    for number, value in _fields(data):
-        field = layout.get(number)
-        if field is None:
-            continue
-        if isinstance(field, Embedded):
-            _read_into(result, _as_bytes(value), field.fields, depth)
+    def message(self, data: bytes, type_name: str, depth: int = 0) -> JsonObject:
+        if depth > MAX_DEPTH:
+            raise Malformed(f"nested more than {MAX_DEPTH} levels deep")
+        result: JsonObject = {}
+        self._read_into(result, data, protobuf_types.layout(type_name), depth)
+        return result
+
+    def _read_into(self, result: JsonObject, data: bytes, layout: Layout, depth: int) -> None:
+        """Add the fields of a message; numbers that are unknown are those of newer versions."""
+        for number, value in _fields(data):
+            field = layout.get(number)
+            if field is None:
+                continue
+            if isinstance(field, Embedded):
+                self._read_into(result, _as_bytes(value), field.fields, depth)
+            else:
+                self._put(result, field.name, field.type, value, depth)
+
+    def _put(
+        self, result: JsonObject, name: str, type_: Type, value: int | bytes, depth: int
+    ) -> None:
+        self._values += 1
+        if self._values > MAX_VALUES:
+            raise errors.request_entity_too_large(f"limit is {MAX_VALUES} values in protobuf")
+        if type_.form is WireForm.LIST and not type_.name:
+            assert type_.element is not None
+            result.setdefault(name, []).append(self._value(type_.element, value, depth))
+        elif type_.form is WireForm.MAP:
+            assert type_.element is not None
+            key, item = self._map_entry(_as_bytes(value), type_.element, depth)
+            result.setdefault(name, {})[key] = item
         else:
-            _put(result, field.name, field.type, value, depth)
+            result[name] = self._value(type_, value, depth)
 
+    def _map_entry(self, data: bytes, element: Type, depth: int) -> tuple[str, Any]:
+        parts = dict(_fields(data))
+        return _text(parts.get(1, b"")), self._value(element, parts.get(2, b""), depth)
 
-def _put(result: JsonObject, name: str, type_: Type, value: int | bytes, depth: int) -> None:
-    if type_.form is WireForm.LIST and not type_.name:
-        assert type_.element is not None
-        result.setdefault(name, []).append(_value(type_.element, value, depth))
-    elif type_.form is WireForm.MAP:
-        assert type_.element is not None
-        key, item = _map_entry(_as_bytes(value), type_.element, depth)
-        result.setdefault(name, {})[key] = item
-    else:
-        result[name] = _value(type_, value, depth)
-
-
-def _map_entry(data: bytes, element: Type, depth: int) -> tuple[str, Any]:
-    parts = dict(_fields(data))
-    return _text(parts.get(1, b"")), _value(element, parts.get(2, b""), depth)
-
-
-def _value(type_: Type, value: int | bytes, depth: int) -> Any:
-    form = type_.form
-    if form is WireForm.STRUCT:
-        return _message(_as_bytes(value), type_.name, depth + 1)
-    if form is WireForm.LIST:
-        # A list with a name, such as ExtraValue, is a message with its items.
-        assert type_.element is not None
-        return [_value(type_.element, item, depth) for _, item in _fields(_as_bytes(value))]
-    reader = _READERS.get(form)
-    if reader is None:
-        raise Malformed(f"a field of the form {form.name} cannot stand here")
-    return reader(value)
+    def _value(self, type_: Type, value: int | bytes, depth: int) -> Any:
+        form = type_.form
+        if form is WireForm.STRUCT:
+            return self.message(_as_bytes(value), type_.name, depth + 1)
+        if form is WireForm.LIST:
+            # A list with a name, such as ExtraValue, is a message with its items.
+            assert type_.element is not None
+            return [
+                self._value(type_.element, item, depth) for _, item in _fields(_as_bytes(value))
+            ]
+        reader = _READERS.get(form)
+        if reader is None:
+            raise Malformed(f"a field of the form {form.name} cannot stand here")
+        return reader(value)
 
 
 def _text(value: int | bytes) -> str:

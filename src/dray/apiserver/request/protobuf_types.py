@@ -49,10 +49,10 @@ def type_of(api_version: str, kind: str) -> str:
         return "meta.v1.DeleteOptions"
     if api_version == "v1" and kind in _OF_META:
         return f"meta.v1.{kind}"
-    if group == "meta.k8s.io" and kind.startswith("PartialObjectMetadata"):
+    if group == "meta.k8s.io" and f"meta.v1.{kind}" in (METADATA, METADATA_LIST):
         return f"meta.v1.{kind}"
     name = GroupVersionKind(group, version, kind).schema_type
-    if name not in numbers() or not _serves(group, version):
+    if not (field_types.has(name) and name in numbers() and _serves(group, version)):
         raise KeyError(f"no {kind} in {api_version or 'an empty apiVersion'}")
     return name
 

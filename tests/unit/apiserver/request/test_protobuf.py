@@ -87,6 +87,34 @@ def test_options_in_a_version_that_is_not_served_are_refused(api_version: str) -
         protobuf.decode(changed)
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [
+        ("v1", "VolumeSource"),
+        ("v1", "ConditionStatus"),
+        ("v1", "Patch"),
+        ("meta.k8s.io/v1", "PartialObjectMetadataX"),
+        ("meta.k8s.io/v1", "Patch"),
+        ("autoscaling/v9", "Scale"),
+        ("", ""),
+    ],
+)
+def test_kinds_without_a_form_are_refused(api_version: str, kind: str) -> None:
+    meta = protobuf_encoding._bytes(1, api_version.encode())
+    meta += protobuf_encoding._bytes(2, kind.encode())
+    body = protobuf_types.MAGIC + protobuf_encoding._bytes(1, meta)
+    with pytest.raises(errors.BadRequest, match=f"no {kind} in"):
+        protobuf.decode(body)
+
+
+def test_a_body_of_many_empty_values_is_refused_early() -> None:
+    meta = protobuf_encoding._bytes(1, b"v1") + protobuf_encoding._bytes(2, b"Pod")
+    containers = protobuf_encoding._bytes(2, b"\x12\x00" * (protobuf.MAX_VALUES + 1))
+    body = protobuf_types.MAGIC + protobuf_encoding._bytes(1, meta)
+    with pytest.raises(errors.RequestEntityTooLarge, match="250000 values"):
+        protobuf.decode(body + protobuf_encoding._bytes(2, containers))
+
+
 def test_a_body_that_was_cut_or_changed_is_read_or_refused() -> None:
     body = protobuf_encoding.encode(all_fields.make(CLAIM))
     chosen = random.Random(20)
