@@ -53,15 +53,15 @@ def prepare(path: Path, warn: Callable[[str], None]) -> None:
 
 def _create(path: Path) -> None:
     """Create the directory if it is absent, with its mode also where the umask takes bits away."""
-    for each in reversed((path, *path.parents)):
+    for folder in reversed((path, *path.parents)):
         try:
-            os.mkdir(each, PRIVATE_MODE)
+            os.mkdir(folder, PRIVATE_MODE)
         except (FileExistsError, PermissionError, IsADirectoryError):
             # What is there is looked at when it is opened.
-            if not each.exists():
+            if not folder.exists():
                 raise
         else:
-            os.chmod(each, PRIVATE_MODE)
+            os.chmod(folder, PRIVATE_MODE)
 
 
 def _opened(path: Path) -> int:
@@ -129,7 +129,7 @@ def _check_link(path: Path) -> None:
 def _replaceable(path: Path) -> DirectoryRefused | None:
     """Return the trouble with a path in which everybody could replace a directory."""
     places = {*path.parents, *Path(os.path.realpath(path)).parents}
-    for parent in sorted(places, key=lambda each: len(each.parts)):
+    for parent in sorted(places, key=lambda folder: len(folder.parts)):
         mode = os.stat(parent).st_mode if parent.exists() else 0
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             return DirectoryRefused(

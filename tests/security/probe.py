@@ -6,14 +6,19 @@ which somebody outside listens on, and `process`, the id of a process outside. W
 tries these three alone.
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
+import functools
 import json
 import os
 import signal
 import socket
 import stat
 import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 NAMESPACE_KINDS = {
@@ -31,7 +36,7 @@ CALLS = {"add_key": 248, "request_key": 249, "keyctl": 250, "bpf": 321, "perf_ev
 PTRACE_ATTACH = 16
 
 
-def walk(top):
+def walk(top: str) -> Iterator[str]:
     """Yield every path below a folder, but nothing of other file systems' insides twice."""
     for folder, folders, files in os.walk(top, followlinks=False):
         if folder == "/proc" or folder.startswith("/proc/"):
@@ -42,7 +47,7 @@ def walk(top):
             yield os.path.join(folder, name)
 
 
-def is_writable(path):
+def is_writable(path: str) -> bool:
     try:
         kind = os.lstat(path).st_mode
     except OSError:
@@ -58,7 +63,7 @@ def is_writable(path):
     return True
 
 
-def can_create_in(folder):
+def can_create_in(folder: str) -> bool:
     path = os.path.join(folder, ".probe")
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -68,7 +73,7 @@ def can_create_in(folder):
     return True
 
 
-def general(path):
+def general(path: str) -> str:
     """Leave out process ids, so that two runs can be compared."""
     parts = path.split("/")
     if len(parts) > 2 and parts[1] == "proc" and parts[2].isdigit():
@@ -79,20 +84,20 @@ def general(path):
     return "/".join(parts)
 
 
-def attempt(call):
+def attempt(call: Callable[[], object]) -> str:
     try:
         call()
     except OSError as error:
-        return errno.errorcode.get(error.errno, str(error.errno))
+        return errno.errorcode.get(error.errno or 0, str(error.errno))
     return "allowed"
 
 
-def checked(result):
+def checked(result: int) -> None:
     if result < 0:
         raise OSError(ctypes.get_errno(), "")
 
 
-def in_child(call):
+def in_child(call: Callable[[], object]) -> str:
     """Return the result of a call that changes the process, made by a child."""
     read_end, write_end = os.pipe()
     process = os.fork()
@@ -105,8 +110,8 @@ def in_child(call):
         return pipe.read() or "killed"
 
 
-def connect(family, address):
-    def call():
+def connect(family: int, address: str | tuple[str, int]) -> Callable[[], None]:
+    def call() -> None:
         with socket.socket(family, socket.SOCK_STREAM) as made:
             made.settimeout(2)
             made.connect(address)
@@ -114,7 +119,7 @@ def connect(family, address):
     return call
 
 
-def readable_outside():
+def readable_outside() -> dict[str, int | str]:
     """Paths of the host that show something of it when they can be opened."""
     suspects = [
         "/proc/kcore",
@@ -125,7 +130,7 @@ def readable_outside():
     ]
     suspects += ["/proc/1/mem", "/proc/1/root", "/proc/1/cwd", "/proc/1/fd", "/proc/1/maps"]
     suspects += ["/etc/shadow", "/etc/ssh", "/root/.ssh", "/var/lib", "/run/docker.sock", "/boot"]
-    found = {}
+    found: dict[str, int | str] = {}
     for path in suspects:
         try:
             if os.path.isdir(path):
@@ -134,11 +139,11 @@ def readable_outside():
                 with open(path, "rb") as file:
                     found[path] = len(file.read(16))
         except OSError as error:
-            found[path] = errno.errorcode[error.errno]
+            found[path] = errno.errorcode[error.errno or 0]
     return {path: seen for path, seen in found.items() if seen not in (0, "ENOENT", "EACCES")}
 
 
-def mounts():
+def mounts() -> dict[str, str]:
     with open("/proc/self/mountinfo", encoding="utf-8") as file:
         lines = [line.split() for line in file]
     found = {}
@@ -154,14 +159,26 @@ def mounts():
     return found
 
 
-def status():
+def status() -> dict[str, str]:
     with open("/proc/self/status", encoding="utf-8") as file:
         fields = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     names = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
     return {name: fields[name].strip() for name in names}
 
 
-def reached(known):
+def unshare(kind: int) -> None:
+    checked(LIBC.unshare(kind))
+
+
+def join(name: str) -> None:
+    checked(LIBC.setns(os.open(f"/proc/1/ns/{name}", os.O_RDONLY), 0))
+
+
+def call_system(number: int) -> None:
+    checked(LIBC.syscall(number, 0, 0, 0, 0, 0))
+
+
+def reached(known: dict[str, Any]) -> dict[str, str]:
     return {
         "abstract": attempt(connect(socket.AF_UNIX, "\0" + known["abstract"])),
         "loopback": attempt(connect(socket.AF_INET, ("127.0.0.1", known["port"]))),
@@ -169,25 +186,22 @@ def reached(known):
     }
 
 
-def main():
+def main() -> None:
     known = json.loads(sys.argv[1])
     if sys.argv[2:] == ["--connect"]:
         print(json.dumps(reached(known)))
         return
     namespaces = {
-        name: in_child(lambda kind=kind: checked(LIBC.unshare(kind)))
-        for name, kind in NAMESPACE_KINDS.items()
+        name: in_child(functools.partial(unshare, kind)) for name, kind in NAMESPACE_KINDS.items()
     }
     joins = {
-        name: in_child(lambda name=name: checked(LIBC.setns(os.open(f"/proc/1/ns/{name}", 0), 0)))
-        for name in ("mnt", "user", "net", "pid")
+        name: in_child(functools.partial(join, name)) for name in ("mnt", "user", "net", "pid")
     }
     paths = [path for path in walk("/") if is_writable(path)]
     sockets = [p for p in walk("/") if os.path.exists(p) and stat.S_ISSOCK(os.lstat(p).st_mode)]
     seen = {
         "calls": {
-            name: in_child(lambda number=number: checked(LIBC.syscall(number, 0, 0, 0, 0, 0)))
-            for name, number in CALLS.items()
+            name: in_child(functools.partial(call_system, number)) for name, number in CALLS.items()
         },
         "devices": sorted(
             path

@@ -51,8 +51,8 @@ def test_probes_reach_the_pod_and_not_the_node(action: str) -> None:
             port = service.getsockname()[1]
             listening = {"periodSeconds": 1, action: {"port": 8080}}
             await here.world.create(pod("p", container(SERVE, readinessProbe=listening)))
-            spying = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 5}
-            spying[action] = {"port": port, "host": "127.0.0.1"}
+            where = {"port": port, "host": "127.0.0.1"}
+            spying = {"periodSeconds": 1, "failureThreshold": 1, action: where}
             await here.world.create(pod("spy", container(SERVE, livenessProbe=spying)))
             await here.event("Liveness probe failed")
 

@@ -94,6 +94,7 @@ async def open_server(
     followers = [published.follow(store), usage.follower, revoked.follow(store)]
     for follower in followers:
         await follower.load()
+    await usage.remove_unused()
     authenticator = Authenticator(
         signer, BoundObjects(store), time.time, settings.static_tokens, revoked
     )

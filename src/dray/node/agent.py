@@ -19,13 +19,14 @@ from dray.api.types.pods import Pod
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.events import Recorder
-from dray.node import metrics
+from dray.node import host_paths, metrics
 from dray.node.containers import container_attempts, pod_sandboxes
 from dray.node.devices import pod_resources_api
 from dray.node.devices.drivers import DriverError, Drivers
 from dray.node.devices.health import DeviceHealthMonitor
 from dray.node.devices.pod_resources_api import Holder
 from dray.node.devices.preparation import ClaimRecord, Preparation
+from dray.node.limits import groups
 from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.context import NodeContext, RuntimeConfig
 from dray.node.pods.worker import PodWorker
@@ -87,6 +88,7 @@ class Agent:
             health_of=self._health.of,
             now=now,
             runtime_config=runtime_config,
+            limits=groups.open_limits(folders.state, runtime_config.pod_max_pids),
         )
         if registry is not None:
             metrics.register(
@@ -175,18 +177,30 @@ class Agent:
     async def _clean_up(self) -> None:
         """Stop and remove what a former agent started for pods that are gone by now."""
         known = {pod.metadata.uid for pod in self._pods}
+        limited = self._context.limits.pods() - known
         for folder in self._context.folder.iterdir():
             if folder.name in known:
                 continue
-            for container in (folder / "containers").glob("*"):
-                if (attempt := container_attempts.last_attempt(container)) is not None:
-                    attempt.kill()
-                    await attempt.wait()
-            pod_sandboxes.end(str(folder))
-            await asyncio.to_thread(container_attempts.remove, folder)
+            try:
+                await _end_pod(folder)
+            except (OSError, ValueError, LookupError) as error:
+                # Its files are not as dray wrote them; that must not keep other pods waiting.
+                log.warning("pod %s that is gone: %s", folder.name, error)
+        for uid in limited:
+            await self._context.limits.remove_pod(uid)
         while True:
             try:
                 return await self._context.preparation.unprepare_all_but(known)
             except DriverError as error:
                 log.warning("claims of pods that are gone: %s", error)
             await asyncio.sleep(RESTART_SECONDS)
+
+
+async def _end_pod(folder: Path) -> None:
+    """End what runs of a pod that is gone, and remove its files."""
+    for container in (folder / "containers").glob("*"):
+        if (attempt := container_attempts.last_attempt(container)) is not None:
+            attempt.kill()
+            await attempt.wait()
+    pod_sandboxes.end(str(folder))
+    await host_paths.walk_aside(container_attempts.remove, folder)

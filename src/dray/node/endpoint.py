@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import itertools
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
@@ -24,10 +23,12 @@ from dray.api.formats import gotime
 from dray.api.http_messages import MessageSocket
 from dray.client.websockets import MessageWebSocket
 from dray.clock import utc_now
+from dray.node import strangers
 from dray.node.containers import logs, sessions
 from dray.node.containers.logs import LogOptions
 from dray.node.containers.sessions import Wanted
 from dray.node.pods.container_access import ContainerAccess, ContainerUnavailable
+from dray.node.strangers import Strangers
 
 log = logging.getLogger(__name__)
 
@@ -91,9 +92,9 @@ class Endpoint:
         runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, address, port, ssl_context=self._identity.context())
-            await site.start()
-            yield int(runner.addresses[0][1])
+            accepting = Strangers(server, self._identity.context(), self._identity.clients)
+            async with accepting.listening(address, port) as bound:
+                yield bound
         finally:
             for task in tuple(self._open):
                 task.cancel()
@@ -114,10 +115,7 @@ class Endpoint:
         return web.Response(status=404, text="404 page not found")
 
     def _refusal(self, request: web.BaseRequest) -> str:
-        transport = request.transport
-        certificate = transport.get_extra_info("peercert") if transport else None
-        subject = itertools.chain.from_iterable((certificate or {}).get("subject", ()))
-        name = dict(subject).get("commonName", "")
+        name = strangers.client_name(request.transport)
         return "" if name in self._identity.clients else f"{name!r} may not ask this node"
 
     async def _answered(
@@ -144,7 +142,8 @@ class Endpoint:
         options = _log_options(query)
         attempt = containers.logged(container, previous=_is_true(query.get("previous", "")))
         if not _is_true(query.get("follow", "")):
-            return web.Response(body=logs.read(attempt.log, options), content_type="text/plain")
+            body = await logs.read_aside(attempt.log, options)
+            return web.Response(body=body, content_type="text/plain")
         answer = web.StreamResponse(headers={"content-type": "text/plain"})
         answer.enable_chunked_encoding()
         await answer.prepare(request)

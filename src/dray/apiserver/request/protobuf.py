@@ -167,7 +167,10 @@ def _int_or_string(value: int | bytes) -> int | str:
 
 def _raw(value: int | bytes) -> Any:
     content = _as_bytes(dict(_fields(_as_bytes(value))).get(1, b"null"))
-    return gojson.decode(content)
+    try:
+        return gojson.decode(content)
+    except gojson.JsonSyntaxError as error:
+        raise Malformed(f"a field is not JSON: {error}") from error
 
 
 def _base64(value: int | bytes) -> str:

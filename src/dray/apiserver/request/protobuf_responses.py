@@ -26,13 +26,17 @@ class _Event(msgspec.Struct):
 _decode_event = msgspec.json.Decoder(_Event).decode
 
 
+def is_wanted(request_headers: Mapping[str, str]) -> bool:
+    """Return whether the client accepts protobuf, but not JSON."""
+    accept = request_headers.get("accept", "")
+    return http_messages.PROTOBUF in accept and negotiation.is_protobuf(accept, tables=False)
+
+
 def converted(response: Response, request_headers: Mapping[str, str]) -> Response:
     """Return the response in protobuf if the client accepts only that, else as it is."""
-    accept = request_headers.get("accept", "")
-    if http_messages.PROTOBUF not in accept or not _is_json(response):
+    if not is_wanted(request_headers) or not _is_json(response):
         return response
-    if not negotiation.is_protobuf(accept, tables=False):
-        return response
+    accept = request_headers["accept"]
     if response.stream is not None:
         if not negotiation.is_protobuf(accept, tables=True):
             return response

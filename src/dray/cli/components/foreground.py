@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import uuid
@@ -23,9 +24,13 @@ from dray.client.rest import RestTransport
 
 T = TypeVar("T")
 
+OTHERS_WRITE = 0o022
+
 
 def run(work: Coroutine[Any, Any, None], log_level: int = logging.INFO) -> None:
     """Run `work` to its end on uvloop, with the log on stderr."""
+    # Nobody else may put sockets or files where dray looks for those of drivers.
+    os.umask(os.umask(OTHERS_WRITE) | OTHERS_WRITE)
     telemetry.configure_logging(log_level)
     uvloop.run(work)
 

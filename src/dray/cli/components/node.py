@@ -19,6 +19,7 @@ from dray.apiserver.access.certificates import Authority
 from dray.apiserver.access.renewal import RenewedPair
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
+from dray.cli.inputs import pod_options
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 from dray.client.api_client import ObjectSelection
@@ -51,6 +52,7 @@ class Settings:
     folders: AgentDirectories
     gates: Features
     allows_host: bool
+    pod_max_pids: int
     client_authority: bytes
     clients: tuple[str, ...]
     metrics_listen: str
@@ -79,6 +81,7 @@ class Settings:
     is_flag=True,
     help="Let containers see this computer: hostPath volumes and --runtime process.",
 )
+@pod_options.max_pids
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
 @metrics_endpoint.option
 def node(
@@ -94,6 +97,7 @@ def node(
     clients: tuple[str, ...],
     runtime: str,
     allow_host_access: bool,
+    pod_max_pids: int,
     feature_gates: str,
     metrics_listen: str,
 ) -> None:
@@ -113,6 +117,7 @@ def node(
         folders=AgentDirectories(folder, Path(registry), Path(cdi), pod_resources),
         gates=features.parse(feature_gates),
         allows_host=allow_host_access,
+        pod_max_pids=pod_max_pids,
         client_authority=_client_authority(client_ca, control_plane),
         clients=clients or API_SERVERS,
         metrics_listen=metrics_listen,
@@ -130,7 +135,10 @@ def _chosen(runtime: str, allows_host: bool) -> Choice:
     except RuntimeUnusable as error:
         raise CommandError(f"--runtime {runtime}: {error}.") from error
     if choice.runtime is None:
-        raise CommandError(f"no runtime works here: {choice.why}.", "Install bubblewrap or podman.")
+        raise CommandError(
+            f"no runtime works here: {choice.why}.",
+            "Allow user namespaces (Linux 5.12 or newer), or install podman.",
+        )
     return choice
 
 
@@ -180,6 +188,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
             starter=starter,
             allows_host=settings.allows_host,
             api_server=_host_and_port(target.connect().server),
+            pod_max_pids=settings.pod_max_pids,
         )
         registry = telemetry.Registry()
         agent = Agent(

@@ -22,6 +22,7 @@ from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import apiserver, foreground, instance, key_options, store_option
 from dray.cli.components.instance import UpInstance
 from dray.cli.components.store_option import StoreChoice
+from dray.cli.inputs import pod_options
 from dray.cli.output import durations
 from dray.client import kubeconfig
 from dray.client.kubeconfig import ClusterConnection
@@ -74,6 +75,7 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
     is_flag=True,
     help="Let containers see this computer: hostPath volumes and --runtime process.",
 )
+@pod_options.max_pids
 @click.option("--keep-pods", is_flag=True, help="Leave containers running, for the next `dray up`.")
 @click.option("--merge-kubeconfig", is_flag=True, help="Also make it the context of your kubectl.")
 @key_options.options
@@ -90,6 +92,7 @@ def up(
     history_seconds: float,
     runtime: str,
     allow_host_access: bool,
+    pod_max_pids: int,
     keep_pods: bool,
     merge_kubeconfig: bool,
     key_files: KeyFiles,
@@ -116,6 +119,7 @@ def up(
         has_local_node=has_local_node,
         runtime=runtime,
         allows_host=allow_host_access,
+        pod_max_pids=pod_max_pids,
         keeps_pods=keep_pods,
         identity=foreground.identity() if store.is_shared else "",
     )

@@ -23,8 +23,8 @@ import msgspec
 
 import dray
 from dray import durable_files
-from dray.node import host_paths
-from dray.node.containers import pod_sandboxes, processes, shim
+from dray.node import host_paths, mounts
+from dray.node.containers import pod_sandboxes, processes, shim, system_calls
 from dray.node.containers.processes import Process
 
 log = logging.getLogger(__name__)
@@ -219,9 +219,20 @@ def last_attempt(folder: Path) -> ContainerAttempt | None:
 def remove(folder: Path) -> None:
     """Remove a folder; what cannot be removed is left, with a line in the log."""
     try:
+        _unmount_below(folder)
         host_paths.remove_tree(folder)
     except OSError as error:
         log.warning("%s cannot be removed: %s", folder, error)
+
+
+def _unmount_below(folder: Path) -> None:
+    """Unmount volumes in memory. Raises OSError."""
+    if os.geteuid() != 0:
+        return
+    above = folder.resolve()
+    for mounted in mounts.read(mounts.MOUNTS.read_text("utf-8", "surrogateescape")):
+        if mounted.type == "tmpfs" and above in mounted.target.parents:
+            system_calls.unmount(str(mounted.target))
 
 
 class Starter:

@@ -22,6 +22,7 @@ _FIRST_ARGUMENT: Final = 2
 
 def main() -> NoReturn:
     """Arguments: the folder of the container's start, `tty` or `pipes`, and the command line."""
+    calls.leave_interpreter()
     folder, kind, *argv = sys.argv[_FIRST_ARGUMENT:]
     try:
         command = _read(os.path.join(folder, shim.COMMAND))
@@ -65,6 +66,8 @@ def _namespaces(process: dict[str, Any]) -> dict[str, int]:
     others = tuple(name for name in launch.NAMESPACES if name not in user)
     names = (*others, *user) if os.geteuid() == 0 else (*user, *others)
     pid, born = int(process["pid"]), process["born"]
+    if not process.get("namespaces"):
+        raise ProcessLookupError(errno.ESRCH, "it does not run yet")
     found = {}
     for name in names:
         path = f"/proc/{pid}/fd/{process['namespaces'][name]}"

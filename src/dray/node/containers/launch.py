@@ -130,9 +130,7 @@ def _prepare_process(streams: tuple[int, int, int], kept: tuple[int, ...]) -> No
     """Leave nothing of the parent in this process but what it needs."""
     calls.forbid_tracing()
     os.setsid()
-    for number in range(1, signal.NSIG):
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
+    pod_sandboxes.reset_signals()
     # Above the standard streams first: one of them may have a number that another will get.
     copies = [fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, 3) for stream in streams]
     for number, copy in enumerate(copies):

@@ -31,6 +31,10 @@ _GONE_TEXT: Final = "the sandbox of the pod does not run"
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 _IFREQ: Final = "16sh22x"
 _NAME_BYTES: Final = 63
+_CHANGED_SIGNALS: Final = (
+    *(signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGHUP),
+    *(signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2),
+)
 
 
 class PodSandbox:
@@ -196,9 +200,7 @@ def _silence() -> None:
 def _hold(peer: socket.socket, plan: dict[str, Any], ends_with_parent: bool) -> None:
     """Make the namespaces, and hold them until killed. Runs in the new process."""
     try:
-        for number in range(1, signal.NSIG):
-            with contextlib.suppress(OSError, ValueError):
-                signal.signal(number, signal.SIG_DFL)
+        reset_signals()
         os.setsid()
         calls.unshare(calls.CLONE_NEWUSER)
         peer.sendall(b"done")
@@ -256,6 +258,12 @@ def _forbid_user_namespaces() -> None:
         # containers forbids the same.
         if error.errno != errno.EROFS:
             raise
+
+
+def reset_signals() -> None:
+    """Undo what Python and the shim have changed about signals."""
+    for number in _CHANGED_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def keep_only(*kept: int) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import json
 import os
 import selectors
@@ -23,7 +24,7 @@ import termios
 import time
 from typing import Any
 
-from dray.node.containers import launch, pod_sandboxes
+from dray.node.containers import launch, oom_kills, pod_sandboxes, system_calls
 from dray.node.containers.launch import Started
 
 COMMAND, PROCESS, EXIT = "command.json", "process.json", "exit.json"
@@ -42,6 +43,10 @@ INPUT_DESCRIPTOR = 0
 
 def main() -> None:
     """Serve the socket that is the standard input."""
+    system_calls.leave_interpreter()
+    # A collection would write to pages that all shims share with this process.
+    gc.disable()
+    gc.freeze()
     serve(socket.socket(fileno=INPUT_DESCRIPTOR))
 
 
@@ -116,7 +121,8 @@ class Shim:
         code = process.wait()
         if self._failed:
             return NOT_STARTED_CODE, NOT_STARTED_REASON
-        return (128 - code, "") if code < 0 else (code, "")
+        has_lost_one = code and oom_kills.count(self._command.get("cgroups", ()))
+        return (128 - code if code < 0 else code), (oom_kills.REASON if has_lost_one else "")
 
     def _start(self) -> Started:
         """Start the command with its streams. Raises OSError."""
@@ -177,6 +183,17 @@ class Shim:
         file = self._command.get("startedFile")
         while file and process.poll() is None and not os.path.exists(file):
             time.sleep(LOOK_SECONDS)
+        if file:
+            self._find_namespaces(file)
+
+    def _find_namespaces(self, file: str) -> None:
+        """Write down the first process of a container that its runtime started, by its id in a
+        file. Its namespaces are found by that, as those of a pod are."""
+        with contextlib.suppress(OSError, ValueError):
+            with open(file, encoding="ascii") as written:
+                found = int(written.read())
+            known = {"pid": found, "born": pod_sandboxes.born(found)}
+            _write(os.path.join(self._folder, pod_sandboxes.FILE), known)
 
     def _terminate(self, outer: int) -> None:
         """Send SIGTERM to the container's own processes, not to those of the sandbox."""

@@ -64,7 +64,10 @@ class ContainerLifecycle:
         asyncio.get_running_loop().call_later(grace_seconds, self._attempt.kill)
 
     async def _open_socket(self) -> socket.socket:
-        return await self._context.node.starter.socket_of_pod(self._context.folder)
+        node = self._context.node
+        shared = node.runtime.shares_network
+        folder = self._context.folder if shared else self._attempt.folder
+        return await node.starter.socket_of_pod(folder)
 
     async def _execute(self, argv: tuple[str, ...]) -> int:
         return await _run_to_end(self._context.node.runtime.exec_command(self._attempt, argv))

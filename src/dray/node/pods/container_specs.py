@@ -12,6 +12,7 @@ from dray.driverkit import cdi
 from dray.driverkit.cdi import CdiError, DeviceNode, Edits
 from dray.node.devices import preparation
 from dray.node.host_paths import SafeFolder, UnsafePath
+from dray.node.limits import resources
 from dray.node.pods.context import NodeContext, PodState
 from dray.node.runtimes.interface import Bind, ContainerConfigError, ContainerSpec
 from dray.node.specs import environment, security_profiles, volumes
@@ -53,6 +54,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,
+        limits=resources.resource_limits(container),
         security=security,
         host_user_id=state.host_user_id,
         has_host_network=pod.spec.host_network,

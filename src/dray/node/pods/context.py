@@ -21,6 +21,8 @@ from dray.node.devices import claim_access
 from dray.node.devices.drivers import DriverDevice, DriverError, Drivers
 from dray.node.devices.health import HealthStatus
 from dray.node.devices.preparation import ClaimsOfPod, Preparation
+from dray.node.limits import groups
+from dray.node.limits.groups import ContainerLimits
 from dray.node.pods.pod_status import Containers, ObservedContainer, PodFailure
 from dray.node.runtimes.interface import ContainerConfigError, Runtime
 from dray.node.specs.volumes import PreparedVolume
@@ -43,6 +45,8 @@ class RuntimeConfig:
     """Whether pods may mount directories of the host."""
     api_server: tuple[str, int] | None = None
     """The address of the API server, which pods with a network of their own can reach."""
+    pod_max_pids: int = groups.DEFAULT_POD_MAX_PIDS
+    """The processes that each pod may have; zero for no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,7 @@ class NodeContext:
     health_of: Callable[[DriverDevice], HealthStatus]
     now: Callable[[], datetime.datetime]
     runtime_config: RuntimeConfig
+    limits: ContainerLimits
 
     @property
     def runtime(self) -> Runtime:

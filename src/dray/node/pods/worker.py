@@ -15,9 +15,11 @@ from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.semantics import pod_resources
 from dray.api.types.pods import Pod
+from dray.node import host_paths
 from dray.node.containers import container_attempts, pod_sandboxes
 from dray.node.containers.container_attempts import Exit
 from dray.node.devices.preparation import ClaimsOfPod
+from dray.node.pods import volume_usage
 from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.container_supervisor import ALWAYS, NEVER, ON_FAILURE, ContainerSupervisor
 from dray.node.pods.context import NodeContext, PodState, PodWorkerContext
@@ -83,8 +85,12 @@ class PodWorker:
         async with asyncio.TaskGroup() as group:
             reporting = group.create_task(self._reporter.run())
             if not self._state.is_over:
-                await self._live_until_ended(group)
+                # A fault in the life of a pod must not keep it from its end.
+                if not self._deleted.is_set():
+                    await self._live_until_ended(group)
                 await self.stop()
+            else:
+                await self._context.node.limits.remove_pod(self._context.uid)
             await self._preparation.unprepare()
             reporting.cancel()
         # Reported last: the devices of a pod that is over may be allocated to the next.
@@ -95,18 +101,17 @@ class PodWorker:
         # Of a pod that was over when the agent started; otherwise it has ended with the containers.
         pod_sandboxes.end(str(self._context.folder))
         # A container may have left millions of files; the other pods do not wait for them.
-        await asyncio.to_thread(container_attempts.remove, self._context.folder)
+        await host_paths.walk_aside(container_attempts.remove, self._context.folder)
 
     async def stop(self, at_most_seconds: float | None = None) -> None:
         """Stop the containers within the pod's grace period, or a shorter time."""
         await self._termination.stop(at_most_seconds)
+        await self._context.node.limits.remove_pod(self._context.uid)
 
     async def _live_until_ended(self, group: asyncio.TaskGroup) -> None:
-        """Until the pod is deleted, its time is over, or its containers have ended."""
-        tasks = {
-            group.create_task(work)
-            for work in (self._live(), self._deleted.wait(), self._until_deadline())
-        }
+        """Until the pod is deleted, evicted, its time is over, or its containers have ended."""
+        ends = (self._deleted.wait(), self._until_deadline(), self._until_evicted())
+        tasks = {group.create_task(work) for work in (self._live(), *ends)}
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
@@ -129,6 +134,12 @@ class PodWorker:
                 self._context.record_event(DEADLINE.reason, DEADLINE.message)
                 return
             await asyncio.sleep(left.total_seconds())
+
+    async def _until_evicted(self) -> None:
+        """Wait until a volume of the pod is larger than it may be."""
+        folder = self._context.folder / "volumes"
+        self._state.failure = await volume_usage.until_exceeded(self.pod, folder)
+        self._context.record_warning(*self._state.failure)
 
     async def _live(self) -> None:
         """Run the pod up to the end of its last container that is not a sidecar."""

@@ -127,6 +127,8 @@ class Runtime(abc.ABC):
     """Whether containers have an /etc without one being made for them."""
     has_own_network = False
     """Whether pods have a network of their own, unless they want the host's."""
+    shares_network = True
+    """Whether the containers of a pod share that network; otherwise each has its own."""
     caution = ""
     """A warning for the user, recorded in one event of each pod; may be empty."""
 
@@ -138,6 +140,11 @@ class Runtime(abc.ABC):
     def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
         """Return the ids that a pod's containers have on the host; None for those of the agent."""
         return None
+
+    @property
+    def limits_containers(self) -> bool:
+        """Whether it enforces a container's limits itself; otherwise the shim does."""
+        return False
 
     @property
     def default_environment(self) -> dict[str, str]:

@@ -21,7 +21,7 @@ from dray.client.api_client import Client
 from dray.node import host_paths
 from dray.node.host_paths import Owner, SafeFolder, UnsafePath
 from dray.node.runtimes.interface import Bind, ContainerConfigError, HostIds
-from dray.node.specs import environment
+from dray.node.specs import environment, memory_volumes
 from dray.node.specs.volume_files import VolumeFiles
 
 FOLDER_MODE: Final = 0o755
@@ -82,6 +82,9 @@ class Volumes:
         beneath = f"{pod.metadata.uid}/volumes/{volume.name}"
         is_empty = volume.empty_dir is not None
         files = {} if is_empty else await VolumeFiles(self.client, pod).of(volume)
+        if volume.empty_dir is not None:
+            with SafeFolder.open(self.folder) as pods, pods.enter(beneath, mode=0o700):
+                memory_volumes.mount(self.folder / beneath, volume.empty_dir)
         with SafeFolder.open(self.folder) as pods, pods.enter(beneath, mode=0o700) as folder:
             folder.set_rights(_folder_mode(volume, group), owner)
             for path, file in files.items():
