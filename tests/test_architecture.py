@@ -97,7 +97,10 @@ SHARED_CLASS_NAMES = {
     "Request",
     *("Device", "Event", "Kind", "Metrics", "Node", "Report", "Settings", "Type"),
     # The same kinds with a pod template that stays as JSON (`dray.controllers.slim_types`).
-    *("DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet"),
+    *("CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController"),
+    "StatefulSet",
+    # Of the API, and of gRPC.
+    "Service",
 }
 
 

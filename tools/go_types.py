@@ -101,6 +101,10 @@ FIELDS: dict[str, str] = {
     "authorization.v1.SubjectAccessReviewSpec": "extra=map[string]ExtraValue",
     "authorization.v1.SubjectAccessReviewStatus": "denied=bool",
     "autoscaling.v1.ScaleSpec": "replicas=int32",
+    "batch.v1.CronJob": "spec=,omitempty",
+    "batch.v1.CronJobSpec": (
+        "concurrencyPolicy=ConcurrencyPolicy startingDeadlineSeconds=*int64 timeZone=*string"
+    ),
     "batch.v1.JobCondition": (
         "lastProbeTime=Time lastTransitionTime=Time status=core.v1.ConditionStatus "
         "type=JobConditionType"
@@ -110,6 +114,7 @@ FIELDS: dict[str, str] = {
         "podReplacementPolicy=*PodReplacementPolicy"
     ),
     "batch.v1.JobStatus": "active=int32 failed=int32 failedIndexes=*string succeeded=int32",
+    "batch.v1.JobTemplateSpec": "metadata=meta.v1.ObjectMeta spec=JobSpec",
     "batch.v1.PodFailurePolicyOnExitCodesRequirement": (
         "containerName=*string operator=PodFailurePolicyOnExitCodesOperator"
     ),
@@ -346,6 +351,8 @@ FIELDS: dict[str, str] = {
         "deprecatedCount=int32 deprecatedFirstTimestamp=Time deprecatedLastTimestamp=Time "
         "deprecatedSource=core.v1.EventSource metadata=,always regarding=core.v1.ObjectReference"
     ),
+    "meta.v1.APIGroup": "preferredVersion=GroupVersionForDiscovery",
+    "meta.v1.APIResource": "verbs=Verbs",
     "meta.v1.Condition": "observedGeneration=int64 status=ConditionStatus",
     "meta.v1.DeleteOptions": "gracePeriodSeconds=*int64 propagationPolicy=*DeletionPropagation",
     "meta.v1.FieldSelectorRequirement": "operator=FieldSelectorOperator",
@@ -546,6 +553,11 @@ FIELDS: dict[str, str] = {
     "scheduling.v1beta1.PodGroupSpec": (
         "parentCompositePodGroupName=*string preemptionPolicy=*PreemptionPolicy"
     ),
+    "scheduling.v1beta1.CompositePodGroupTemplate": "preemptionPolicy=*PreemptionPolicy",
+    "scheduling.v1beta1.PodGroupTemplate": (
+        "preemptionPolicy=*PreemptionPolicy schedulingConstraints=,always"
+    ),
+    "scheduling.v1beta1.WorkloadSpec": "podGroupTemplates=,always",
     "storage.v1.CSIDriverSpec": (
         "fsGroupPolicy=*FSGroupPolicy nodeAllocatableUpdatePeriodSeconds=*int64 "
         "volumeLifecycleModes=[]VolumeLifecycleMode"
@@ -572,6 +584,7 @@ NAMED: dict[str, str] = {
     "authentication.v1.ExtraValue": "[]string",
     "authorization.v1.ExtraValue": "[]string",
     "core.v1.ResourceList": "map[core.v1.ResourceName]Quantity",
+    "meta.v1.Verbs": "[]string",
 }
 """Named types that are neither structures nor strings."""
 
@@ -613,6 +626,13 @@ EMBEDDED: dict[str, tuple[str, tuple[str, ...]]] = {
     "core.v1.SecretKeySelector": ("LocalObjectReference", ("key", "optional")),
     "core.v1.SecretProjection": ("LocalObjectReference", ("items", "optional")),
     "core.v1.Volume": ("VolumeSource", ("name",)),
+    "meta.v1.APIGroup": (
+        "TypeMeta",
+        ("name", "preferredVersion", "serverAddressByClientCIDRs", "versions"),
+    ),
+    "meta.v1.APIGroupList": ("TypeMeta", ("groups",)),
+    "meta.v1.APIResourceList": ("TypeMeta", ("groupVersion", "resources")),
+    "meta.v1.APIVersions": ("TypeMeta", ("serverAddressByClientCIDRs", "versions")),
     "meta.v1.DeleteOptions": (
         "TypeMeta",
         (

@@ -24,7 +24,16 @@ from tools import go_types
 DESTINATION = Path(kinds.__file__).parent / "schema"
 
 # Types that no kind reaches, but bodies of requests and answers consist of.
-_BODIES = ("meta.v1.DeleteOptions", "meta.v1.Patch", "meta.v1.Status", "meta.v1.WatchEvent")
+_BODIES = (
+    "meta.v1.APIGroup",
+    "meta.v1.APIGroupList",
+    "meta.v1.APIResourceList",
+    "meta.v1.APIVersions",
+    "meta.v1.DeleteOptions",
+    "meta.v1.Patch",
+    "meta.v1.Status",
+    "meta.v1.WatchEvent",
+)
 
 # Types with a wire form of their own.
 _BUILTIN = {

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dray.apiserver.request import protobuf
+from dray.apiserver.request import protobuf_types
 
 NAME: Final = "victim"
 DEEP: Final = 100_000
@@ -214,7 +214,7 @@ def _field(number: int, data: bytes) -> bytes:
 
 def _unknown(raw: bytes, api_version: bytes = b"v1", kind: bytes = b"ConfigMap") -> bytes:
     meta = _field(1, api_version) + _field(2, kind)
-    return protobuf.MAGIC + _field(1, meta) + _field(2, raw)
+    return protobuf_types.MAGIC + _field(1, meta) + _field(2, raw)
 
 
 def _named(rest: bytes = b"") -> bytes:
@@ -238,7 +238,7 @@ def protobuf_bodies() -> Bodies:
         for number in (1, 2, 3, 5, 6, 8, 11, 12, 13, 14, 17)
     }
     lengths = {
-        f"a length of 2**{bits}": protobuf.MAGIC + b"\x12" + _varint(2**bits)
+        f"a length of 2**{bits}": protobuf_types.MAGIC + b"\x12" + _varint(2**bits)
         for bits in (20, 30, 31, 32, 62, 63)
     }
     return {
@@ -250,14 +250,14 @@ def protobuf_bodies() -> Bodies:
         "nothing": b"",
         "no magic bytes": b"k9s\0",
         "JSON": b"{}",
-        "magic bytes alone": protobuf.MAGIC,
-        "magic bytes twice": protobuf.MAGIC * 2,
-        "an endless number": protobuf.MAGIC + b"\xff" * MEGABYTE,
+        "magic bytes alone": protobuf_types.MAGIC,
+        "magic bytes twice": protobuf_types.MAGIC * 2,
+        "an endless number": protobuf_types.MAGIC + b"\xff" * MEGABYTE,
         "a number of 11 bytes": _unknown(_named() + b"\x20" + b"\xff" * 10 + b"\x01"),
         "another kind": _unknown(_named(), kind=b"Secret"),
         "another version": _unknown(_named(), api_version=b"v9"),
         "an unknown kind": _unknown(_named(), kind=b"Nothing"),
-        "no kind": protobuf.MAGIC + _field(2, _named()),
+        "no kind": protobuf_types.MAGIC + _field(2, _named()),
         "a kind that is no UTF-8": _unknown(_named(), kind=b"\xff"),
         "a version with many slashes": _unknown(_named(), api_version=b"/" * DEEP),
         "a compressed body": _unknown(_named()) + _field(3, b"gzip"),

@@ -29,7 +29,6 @@ CUT_AT = 280
 
 EXCEPTIONS = {
     "horizontalpodautoscalers": "not served",
-    "cronjobs": "not served",
     "/portforward": "not served",
     "/exec": "no node runs the pod here, so there is nothing to switch to",
     "/attach": "no node runs the pod here, so there is nothing to switch to",

@@ -176,6 +176,7 @@ KINDS: tuple[Kind, ...] = (
     _returned("", "PersistentVolumeClaim", "persistentvolumeclaims", ("pvc",), _STATUS),
     _cluster_returned("", "PersistentVolume", "persistentvolumes", ("pv",), _STATUS),
     _returned("", "Pod", "pods", ("po",), _POD_SUBRESOURCES, categories=_ALL),
+    _returned("", "PodTemplate", "podtemplates"),
     Kind(
         "",
         "ReplicationController",
@@ -202,6 +203,7 @@ KINDS: tuple[Kind, ...] = (
     _review(_AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews"),
     _review(_AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews"),
     _review(_AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews"),
+    Kind("batch", "CronJob", "cronjobs", ("cj",), _STATUS, categories=_ALL),
     Kind("batch", "Job", "jobs", subresources=_STATUS, categories=_ALL),
     Kind("policy", "PodDisruptionBudget", "poddisruptionbudgets", ("pdb",), _STATUS),
     _cluster_scoped(_RBAC, "ClusterRoleBinding", "clusterrolebindings"),
@@ -215,6 +217,7 @@ KINDS: tuple[Kind, ...] = (
     _cluster_returned(_STORAGE, "VolumeAttachment", "volumeattachments", subresources=_STATUS),
     _cluster_scoped(_SCHEDULING, "PriorityClass", "priorityclasses", ("pc",)),
     Kind(_SCHEDULING, "PodGroup", "podgroups", subresources=_STATUS, versions=("v1beta1",)),
+    Kind(_SCHEDULING, "Workload", "workloads", versions=("v1beta1",)),
     Kind(_COORDINATION, "Lease", "leases"),
     _cluster_returned(_RESOURCE, "DeviceClass", "deviceclasses", versions=_DRA_VERSIONS),
     _cluster_returned(
@@ -309,14 +312,17 @@ NAMESPACE = served("", "Namespace")
 NODE = served("", "Node")
 PERSISTENT_VOLUME_CLAIM = served("", "PersistentVolumeClaim")
 POD = served("", "Pod")
+REPLICATION_CONTROLLER = served("", "ReplicationController")
 RESOURCE_QUOTA = served("", "ResourceQuota")
 SECRET = served("", "Secret")
+SERVICE = served("", "Service")
 SERVICE_ACCOUNT = served("", "ServiceAccount")
 CONTROLLER_REVISION = served("apps", "ControllerRevision")
 DAEMON_SET = served("apps", "DaemonSet")
 DEPLOYMENT = served("apps", "Deployment")
 REPLICA_SET = served("apps", "ReplicaSet")
 STATEFUL_SET = served("apps", "StatefulSet")
+CRON_JOB = served("batch", "CronJob")
 JOB = served("batch", "Job")
 LEASE = served(_COORDINATION, "Lease")
 POD_DISRUPTION_BUDGET = served("policy", "PodDisruptionBudget")

@@ -141,6 +141,18 @@ _BY_PLURAL: dict[str, Columns] = {
         _field("Ready", "apps.v1.ReplicaSetStatus.readyReplicas", "integer"),
         wide=(*_TEMPLATE, _field("Selector", "apps.v1.ReplicaSetSpec.selector")),
     ),
+    "replicationcontrollers": _table(
+        _field("Desired", "core.v1.ReplicationControllerSpec.replicas", "integer"),
+        _field("Current", "core.v1.ReplicationControllerStatus.replicas", "integer"),
+        _field("Ready", "core.v1.ReplicationControllerStatus.readyReplicas", "integer"),
+        wide=(*_TEMPLATE, _field("Selector", "core.v1.ReplicationControllerSpec.selector")),
+    ),
+    "podtemplates": (
+        _NAME,
+        _described("Containers", "Names of each container in the template."),
+        _described("Images", "Images referenced by each container in the template."),
+        _described("Pod Labels", "The labels for the pod template."),
+    ),
     "statefulsets": _table(
         _described("Ready", "Number of the pod with ready state"), wide=_TEMPLATE
     ),
@@ -152,6 +164,14 @@ _BY_PLURAL: dict[str, Columns] = {
         _field("Available", "apps.v1.DaemonSetStatus.numberAvailable", "integer"),
         _field("Node Selector", "core.v1.PodSpec.nodeSelector"),
         wide=(*_TEMPLATE, _field("Selector", "apps.v1.DaemonSetSpec.selector")),
+    ),
+    "cronjobs": _table(
+        _field("Schedule", "batch.v1.CronJobSpec.schedule"),
+        _field("Timezone", "batch.v1.CronJobSpec.timeZone"),
+        _field("Suspend", "batch.v1.CronJobSpec.suspend", "boolean"),
+        _field("Active", "batch.v1.CronJobStatus.active", "integer"),
+        _field("Last Schedule", "batch.v1.CronJobStatus.lastScheduleTime"),
+        wide=(*_TEMPLATE, _field("Selector", "batch.v1.JobSpec.selector")),
     ),
     "jobs": _table(
         _described("Status", "Status of the job."),
@@ -218,12 +238,12 @@ _BY_PLURAL: dict[str, Columns] = {
     "deviceclasses": _NAME_AND_AGE,
     "resourceclaimtemplates": _NAME_AND_AGE,
     "serviceaccounts": _NAME_AND_AGE,
+    "workloads": _NAME_AND_AGE,
     # dray only stores these: it acts on none of their fields.
     "csidrivers": _NAME_AND_AGE,
     "csinodes": _NAME_AND_AGE,
     "persistentvolumeclaims": _NAME_AND_AGE,
     "persistentvolumes": _NAME_AND_AGE,
-    "replicationcontrollers": _NAME_AND_AGE,
     "services": _NAME_AND_AGE,
     "storageclasses": _NAME_AND_AGE,
     "volumeattachments": _NAME_AND_AGE,

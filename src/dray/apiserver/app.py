@@ -27,7 +27,12 @@ from dray.apiserver.access import authorization
 from dray.apiserver.access.rbac import Authorize
 from dray.apiserver.audit import AuditLog
 from dray.apiserver.discovery import Discovery
-from dray.apiserver.request import request_info, warning_headers
+from dray.apiserver.request import (
+    offloading,
+    protobuf_responses,
+    request_info,
+    warning_headers,
+)
 from dray.apiserver.request.call import Call
 from dray.apiserver.request.negotiation import Shape
 from dray.apiserver.request.request_info import RequestInfo
@@ -118,7 +123,14 @@ class App:
             self.audit_log.record(
                 request, info, user, code=response.status, seconds=seconds, is_stream=is_stream
             )
-        return response if info.version in ("", "v1") else self._warned(info, response)
+        if info.version not in ("", "v1"):
+            response = self._warned(info, response)
+        if not protobuf_responses.is_wanted(request.headers):
+            return response
+        is_large = len(response.body) > offloading.LARGE_BYTES
+        return await offloading.call(
+            is_large, protobuf_responses.converted, response, request.headers
+        )
 
     def note_refusal(self, request: Request, user: User, error: errors.StatusError) -> None:
         """Record a request that was rejected before authorization, or not begun after it."""

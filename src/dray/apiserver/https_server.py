@@ -20,7 +20,7 @@ from dray.apiserver.access import impersonation
 from dray.apiserver.access.authentication import ANONYMOUS, Authenticator
 from dray.apiserver.access.certificates import KeyPair
 from dray.apiserver.access.renewal import RenewedPair
-from dray.apiserver.request import offloading
+from dray.apiserver.request import offloading, protobuf_responses
 from dray.apiserver.serving import limits as serving_limits
 from dray.apiserver.serving.fairness import Dispatcher, Flow
 from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
@@ -170,7 +170,7 @@ class Server:
         headers = {name.lower(): value for name, value in incoming.headers.items()}
         request = _request(incoming, headers)
         self._app.note_refusal(request, user, error)
-        response = application.status_response(error)
+        response = protobuf_responses.converted(application.status_response(error), headers)
         return _plain(_indented(response) if _wants_pretty(request, response) else response)
 
     async def _answered(

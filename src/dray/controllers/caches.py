@@ -14,7 +14,14 @@ from dray.api import kinds
 from dray.api.ids import ObjectKey, PoolId
 from dray.api.kinds import Kind
 from dray.api.semantics import owner_references, pod_claims
-from dray.api.types.core import Lease, Namespace, PodDisruptionBudget, ResourceQuota
+from dray.api.types.core import (
+    Lease,
+    Namespace,
+    PersistentVolumeClaim,
+    PodDisruptionBudget,
+    ResourceQuota,
+    Service,
+)
 from dray.api.types.dra import (
     DeviceClass,
     DeviceTaintRule,
@@ -30,10 +37,12 @@ from dray.client.api_client import Client
 from dray.client.cache import Cache, HasMetadata, IndexFunction
 from dray.controllers.slim_types import (
     ClaimTemplate,
+    CronJob,
     DaemonSet,
     Deployment,
     Job,
     ReplicaSet,
+    ReplicationController,
     StatefulSet,
     TaintedSlice,
 )
@@ -126,10 +135,18 @@ class Caches:
     budgets = _Shared(kinds.POD_DISRUPTION_BUDGET, PodDisruptionBudget, {NAMESPACE: _namespace})
     deployments = _Shared(kinds.DEPLOYMENT, Deployment, {NAMESPACE: _namespace})
     replica_sets = _Shared(kinds.REPLICA_SET, ReplicaSet, {**_BY_OWNER, NAMESPACE: _namespace})
+    replication_controllers = _Shared(
+        kinds.REPLICATION_CONTROLLER, ReplicationController, {**_BY_OWNER, NAMESPACE: _namespace}
+    )
+    services = _Shared(kinds.SERVICE, Service, {NAMESPACE: _namespace})
+    volume_claims = _Shared(
+        kinds.PERSISTENT_VOLUME_CLAIM, PersistentVolumeClaim, {NAMESPACE: _namespace}
+    )
     stateful_sets = _Shared(kinds.STATEFUL_SET, StatefulSet, {NAMESPACE: _namespace})
     daemon_sets = _Shared(kinds.DAEMON_SET, DaemonSet, {NAMESPACE: _namespace})
     controller_revisions = _Shared(kinds.CONTROLLER_REVISION, ControllerRevision, _BY_OWNER)
-    jobs = _Shared(kinds.JOB, Job, {NAMESPACE: _namespace})
+    cron_jobs = _Shared(kinds.CRON_JOB, CronJob, {NAMESPACE: _namespace})
+    jobs = _Shared(kinds.JOB, Job, {**_BY_OWNER, NAMESPACE: _namespace})
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -44,6 +44,7 @@ class Budgets(ObjectLoop):
         self._budgets, self._pods = shared.budgets, shared.pods
         self._deployments, self._replica_sets = shared.deployments, shared.replica_sets
         self._stateful_sets = shared.stateful_sets
+        self._replication_controllers = shared.replication_controllers
         self.follow(self._pods, self._pod_changed)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
@@ -96,6 +97,9 @@ class Budgets(ObjectLoop):
             stateful_set = self._stateful_sets.get(owner.name, namespace)
             if stateful_set is not None:
                 return owner.uid, rollouts.replicas(stateful_set)
+        if owner.kind == kinds.REPLICATION_CONTROLLER.kind:
+            controller = self._replication_controllers.get(owner.name, namespace)
+            return owner.uid, rollouts.replicas(controller) if controller else 0
         replica_set = self._replica_sets.get(owner.name, namespace)
         if owner.kind != kinds.REPLICA_SET.kind or replica_set is None:
             return owner.uid, 0

@@ -22,6 +22,7 @@ from dray.controllers.devices.pool_status import PoolStatuses
 from dray.controllers.devices.taint_eviction import TaintEviction
 from dray.controllers.disruption_budgets import Budgets
 from dray.controllers.garbage_collector import Garbage
+from dray.controllers.jobs.cronjobs import CronJobs
 from dray.controllers.jobs.jobs import Jobs
 from dray.controllers.loops import Clock, Context, Loop
 from dray.controllers.metrics import Metrics
@@ -34,7 +35,7 @@ from dray.controllers.nodes.pod_garbage import PodGarbage
 from dray.controllers.workloads.daemonsets import DaemonSets
 from dray.controllers.workloads.deployments import Deployments
 from dray.controllers.workloads.podgroups import PodGroups
-from dray.controllers.workloads.replicasets import ReplicaSets
+from dray.controllers.workloads.replicasets import ReplicaSets, ReplicationControllers
 from dray.controllers.workloads.statefulsets import StatefulSets
 
 LEASE_NAME = "dray-controllers"
@@ -47,8 +48,10 @@ LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
     "podgroups": PodGroups,
     "deployments": Deployments,
     "replicasets": ReplicaSets,
+    "replicationcontrollers": ReplicationControllers,
     "statefulsets": StatefulSets,
     "daemonsets": DaemonSets,
+    "cronjobs": CronJobs,
     "jobs": Jobs,
     "budgets": Budgets,
     "nodes": NodeLifecycle,

@@ -32,6 +32,14 @@ class ReplicaSet(workloads.ReplicaSet, frozen=True):
     spec: _ReplicaSetSpec = _ReplicaSetSpec()
 
 
+class _ReplicationControllerSpec(workloads.ReplicationControllerSpec, frozen=True):
+    template: Template = {}  # type: ignore[assignment]
+
+
+class ReplicationController(workloads.ReplicationController, frozen=True):
+    spec: _ReplicationControllerSpec = _ReplicationControllerSpec()
+
+
 class _StatefulSetSpec(workloads.StatefulSetSpec, frozen=True):
     template: Template = {}  # type: ignore[assignment]
 
@@ -54,6 +62,14 @@ class _JobSpec(workloads.JobSpec, frozen=True):
 
 class Job(workloads.Job, frozen=True):
     spec: _JobSpec = _JobSpec()
+
+
+class _CronJobSpec(workloads.CronJobSpec, frozen=True):
+    job_template: Template = {}  # type: ignore[assignment]
+
+
+class CronJob(workloads.CronJob, frozen=True):
+    spec: _CronJobSpec = _CronJobSpec()
 
 
 class ClaimTemplate(Wire, frozen=True):

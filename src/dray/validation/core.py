@@ -238,6 +238,22 @@ def pod_group(value: workloads.PodGroup) -> fields.Errors:
         )
 
 
+def workload(value: workloads.Workload) -> fields.Errors:
+    yield from metadata.created(value.metadata, namespaced=True)
+    yield from _one_priority(value.spec)
+
+
+def workload_update(new: workloads.Workload, old: workloads.Workload) -> fields.Errors:
+    yield from metadata.updated(new.metadata, old.metadata)
+    yield from _one_priority(new.spec)
+
+
+def _one_priority(spec: workloads.WorkloadSpec) -> fields.Errors:
+    templates = spec.pod_group_templates
+    if len({(template.priority_class_name, template.priority) for template in templates}) > 1:
+        yield fields.invalid(fields.SPEC, None, "detected multiple priority configurations")
+
+
 def pod_group_status_update(new: workloads.PodGroup, old: workloads.PodGroup) -> fields.Errors:
     yield from metadata.updated(new.metadata, old.metadata)
     yield from metadata.conditions(new.status.conditions, fields.STATUS.child("conditions"))

@@ -29,7 +29,7 @@ from dray.validation import core, fields, metadata, nodes, quotas, rbac
 from dray.validation.declarative import declarations, rule_language
 from dray.validation.dra import claim_status, claims, classes, pool_status, slices, taints
 from dray.validation.pods import pod_status, pods
-from dray.validation.workloads import daemonsets, jobs, replicated, statefulsets
+from dray.validation.workloads import cronjobs, daemonsets, jobs, replicated, statefulsets
 
 Creation = Callable[[Any, Features], fields.Errors]
 Change = Callable[[Any, Any, Features], fields.Errors]
@@ -266,6 +266,13 @@ _RULES: dict[str, Rules] = {
         declared=declarations.POD_GROUP,
         replaces=False,
     ),
+    "Workload": _without_features(
+        workloads.Workload,
+        core.workload,
+        core.workload_update,
+        declared=declarations.WORKLOAD,
+        replaces=False,
+    ),
     "Deployment": _without_features(
         workloads.Deployment,
         replicated.deployment,
@@ -278,6 +285,15 @@ _RULES: dict[str, Rules] = {
         replicated.replica_set_update,
         replicated.replica_set_status_update,
     ),
+    "ReplicationController": _without_features(
+        workloads.ReplicationController,
+        replicated.replication_controller,
+        replicated.replication_controller_update,
+        replicated.replica_set_status_update,
+    ),
+    "PodTemplate": _without_features(
+        workloads.PodTemplate, replicated.pod_template, replicated.pod_template_update
+    ),
     "StatefulSet": _without_features(
         workloads.StatefulSet,
         statefulsets.stateful_set,
@@ -289,6 +305,12 @@ _RULES: dict[str, Rules] = {
         daemonsets.daemon_set,
         daemonsets.daemon_set_update,
         daemonsets.daemon_set_status_update,
+    ),
+    "CronJob": _without_features(
+        workloads.CronJob,
+        cronjobs.cron_job,
+        cronjobs.cron_job_update,
+        cronjobs.cron_job_status_update,
     ),
     "Job": _without_features(workloads.Job, jobs.job, jobs.job_update, jobs.job_status_update),
     "Node": _without_features(node_api.Node, nodes.node, _node_updated, nodes.node_update),

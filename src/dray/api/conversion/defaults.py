@@ -151,6 +151,10 @@ def _fill_session_affinity(spec: JsonObject) -> None:
             spec["sessionAffinityConfig"] = {"clientIP": seconds}
 
 
+def _fill_pod_template(template: JsonObject) -> None:
+    pod_defaults.fill_template(child(template, "template"))
+
+
 def _fill_replication_controller(controller: JsonObject) -> None:
     spec = child(controller, "spec")
     labels = (inside(spec, "template", "metadata") or {}).get("labels")
@@ -207,6 +211,13 @@ def _fill_stateful_set(stateful_set: JsonObject) -> None:
 
 
 _MAXIMUM_INT32 = 2**31 - 1
+
+
+def _fill_cron_job(cron_job: JsonObject) -> None:
+    spec = child(cron_job, "spec")
+    zero(spec, concurrencyPolicy="Allow")
+    absent(spec, suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
+    pod_defaults.fill_template(child(child(child(spec, "jobTemplate"), "spec"), "template"))
 
 
 def _fill_job(job: JsonObject) -> None:
@@ -285,6 +296,7 @@ _BY_KIND: Mapping[tuple[str, str], Filler] = {
         ("v1", "PersistentVolume"): _fill_volume,
         ("v1", "PersistentVolumeClaim"): _fill_volume_claim,
         ("v1", "Pod"): pod_defaults.fill_pod,
+        ("v1", "PodTemplate"): _fill_pod_template,
         ("v1", "ReplicationController"): _fill_replication_controller,
         ("v1", "ResourceQuota"): _fill_quota,
         ("v1", "Secret"): _fill_secret,
@@ -293,6 +305,7 @@ _BY_KIND: Mapping[tuple[str, str], Filler] = {
         ("apps/v1", "Deployment"): _fill_deployment,
         ("apps/v1", "ReplicaSet"): _fill_replica_set,
         ("apps/v1", "StatefulSet"): _fill_stateful_set,
+        ("batch/v1", "CronJob"): _fill_cron_job,
         ("batch/v1", "Job"): _fill_job,
         (f"{_RBAC}/v1", "ClusterRoleBinding"): _fill_role_binding,
         (f"{_RBAC}/v1", "RoleBinding"): _fill_role_binding,

@@ -167,10 +167,19 @@ _RULES_BY_TYPE: dict[str, dict[str, MergeRule]] = {
     "policy.v1.PodDisruptionBudgetSpec": {"selector": MergeRule(strategies=(REPLACE,))},
     "policy.v1.PodDisruptionBudgetStatus": {"conditions": _BY_TYPE},
     "resource.v1alpha3.ResourcePoolStatusRequestStatus": {"conditions": _BY_TYPE},
+    "scheduling.v1beta1.CompositePodGroupTemplate": {
+        "compositePodGroupTemplates": _keyed("name"),
+        "podGroupTemplates": _keyed("name"),
+    },
     "scheduling.v1beta1.PodGroupSpec": {"resourceClaims": _merged_retaining_keys("name")},
     "scheduling.v1beta1.PodGroupStatus": {
         "conditions": _BY_TYPE,
         "resourceClaimStatuses": _merged_retaining_keys("name"),
+    },
+    "scheduling.v1beta1.PodGroupTemplate": {"resourceClaims": _merged_retaining_keys("name")},
+    "scheduling.v1beta1.WorkloadSpec": {
+        "compositePodGroupTemplates": _keyed("name"),
+        "podGroupTemplates": _keyed("name"),
     },
     "storage.v1.CSIDriverSpec": {"volumeLifecycleModes": _SET},
     "storage.v1.CSINodeSpec": {"drivers": _BY_NAME},

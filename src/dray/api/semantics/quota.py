@@ -1,6 +1,7 @@
 """The names that a ResourceQuota counts for an object, and the object's charges.
 
-As pkg/quota/v1/evaluator/core for pods and resource claims; every other kind charges one object.
+As pkg/quota/v1/evaluator/core for pods, resource claims, Services and claims of storage; every
+other kind charges one object.
 Used by admission (before a write) and by the quota controller (to add up what is there).
 """
 
@@ -15,7 +16,12 @@ from dray.api.ids import GroupResource
 from dray.api.selectors import label_selectors
 from dray.api.semantics import pod_resources
 from dray.api.semantics.pod_resources import Amounts
-from dray.api.types.core import ResourceQuota, ScopedResourceSelectorRequirement
+from dray.api.types.core import (
+    PersistentVolumeClaim,
+    ResourceQuota,
+    ScopedResourceSelectorRequirement,
+    Service,
+)
 from dray.api.types.dra import (
     ALLOCATION_RESULTS_MAX_SIZE,
     DeviceRequest,
@@ -28,6 +34,8 @@ from dray.api.types.pods import Pod, PodAffinity, PodAntiAffinity
 
 DEVICES_SUFFIX = ".deviceclass.resource.k8s.io/devices"
 _REQUESTED_DEVICES_PREFIX = pod_resources.REQUESTS_PREFIX + pod_resources.DEVICE_CLASS_PREFIX
+_STORAGE_CLASS_SUFFIX = ".storageclass.storage.k8s.io/"
+_STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _ONE = quantity.of(1)
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
@@ -65,6 +73,55 @@ def object_charges(resource: GroupResource) -> Amounts:
     if not resource.group and resource.resource in _OLD_COUNT_NAMES:
         charges[resource.resource] = _ONE
     return charges
+
+
+_SERVICES = GroupResource("", "services")
+_NODE_PORTS, _LOAD_BALANCERS = "services.nodeports", "services.loadbalancers"
+_VOLUME_CLAIMS = GroupResource("", "persistentvolumeclaims")
+_STORAGE = "requests.storage"
+_STORAGE_NAMES = ("persistentvolumeclaims", _STORAGE)
+
+
+def service_charges(service: Service) -> Amounts:
+    """Return the charges of a Service: its node ports count before they are chosen."""
+    spec = service.spec
+    ports = len(spec.ports) if spec.type in ("NodePort", "LoadBalancer") else 0
+    if spec.type == "LoadBalancer" and spec.allocate_load_balancer_node_ports is False:
+        ports = sum(port.node_port != 0 for port in spec.ports)
+    return {
+        **object_charges(_SERVICES),
+        _NODE_PORTS: quantity.of(ports),
+        _LOAD_BALANCERS: quantity.of(int(spec.type == "LoadBalancer")),
+    }
+
+
+def concerns_services(name: str) -> bool:
+    """Return whether a quota for `name` counts Services."""
+    return name in ("count/services", "services", _NODE_PORTS, _LOAD_BALANCERS)
+
+
+def volume_claim_charges(claim: PersistentVolumeClaim) -> Amounts:
+    """Return the charges of a claim of storage, in all and in its class."""
+    charges = object_charges(_VOLUME_CLAIMS)
+    requested = claim.spec.resources.requests.get("storage")
+    if requested is not None:
+        allocated = claim.status.allocated_resources.get("storage", requested)
+        larger = max(quantity.parse(requested), quantity.parse(allocated))
+        # Whole bytes: a quota has no fractions of them.
+        charges[_STORAGE] = quantity.of(larger.value(), larger.format)
+    annotated = claim.metadata.annotations.get(_STORAGE_CLASS_ANNOTATION)
+    class_name = claim.spec.storage_class_name if annotated is None else annotated
+    if class_name:
+        prefix = class_name + _STORAGE_CLASS_SUFFIX
+        charges |= {prefix + name: charges[name] for name in _STORAGE_NAMES if name in charges}
+    return charges
+
+
+def concerns_volume_claims(name: str) -> bool:
+    """Return whether a quota for `name` counts claims of storage."""
+    if name == f"count/{_VOLUME_CLAIMS}" or name in _STORAGE_NAMES:
+        return True
+    return name.endswith(tuple(_STORAGE_CLASS_SUFFIX + counted for counted in _STORAGE_NAMES))
 
 
 def pod_charges(pod: Pod, now: datetime.datetime) -> Amounts:

@@ -113,6 +113,8 @@ GATED: Mapping[str, tuple[tuple[Gate, tuple[Path, ...]], ...]] = {
         (lambda f: f.optional_node_operations, _paths("spec.skipNodeOperations")),
     ),
     "DeviceClass": ((lambda f: f.extended_resource, _paths("spec.extendedResourceName")),),
+    # The gate CompositePodGroup is alpha and off, and dray has no CompositePodGroups.
+    "Workload": ((lambda _features: False, _paths("spec.compositePodGroupTemplates")),),
     "ResourcePoolStatusRequest": (
         (lambda f: f.partitionable_devices_type, _paths("spec.defaultPartitionTypeAttribute")),
     ),

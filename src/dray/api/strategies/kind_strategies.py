@@ -268,6 +268,7 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("events.k8s.io", "Event"): Strategy(creates_on_update=True),
     ("", "PersistentVolume"): Strategy(initial_status=_pending),
     ("", "PersistentVolumeClaim"): Strategy(initial_status=_pending),
+    ("", "PodTemplate"): _COUNTED,
     ("", "ReplicationController"): _COUNTED,
     ("", "Service"): Strategy(creates_on_update=True),
     ("apps", "Deployment"): Strategy(counts_generation=True, counts_annotations=True),
@@ -276,6 +277,7 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("apps", "DaemonSet"): Strategy(
         counts_generation=True, prepare_create=_daemon_set_create, prepare_update=_daemon_set_update
     ),
+    ("batch", "CronJob"): _COUNTED,
     ("batch", "Job"): Strategy(counts_generation=True, prepare_create=_job_create),
     ("policy", "PodDisruptionBudget"): Strategy(
         counts_generation=True, revision_is_named_in=("v1",)
@@ -289,6 +291,7 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): Strategy(creates_on_update=True),
     ("scheduling.k8s.io", "PriorityClass"): _COUNTED,
     ("scheduling.k8s.io", "PodGroup"): Strategy(revision_is_named_in=("v1beta1",)),
+    ("scheduling.k8s.io", "Workload"): Strategy(revision_is_named_in=("v1beta1",)),
     ("storage.k8s.io", "CSIDriver"): _REVISION_NAMED,
     ("storage.k8s.io", "CSINode"): _REVISION_NAMED,
     ("storage.k8s.io", "CSIStorageCapacity"): _REVISION_NAMED,

@@ -127,6 +127,44 @@ class ServiceAccount(Wire, frozen=True):
     automount_service_account_token: bool | None = None
 
 
+class ServicePort(Wire, frozen=True):
+    node_port: int = 0
+
+
+class ServiceSpec(Wire, frozen=True):
+    type: str = ""
+    ports: tuple[ServicePort, ...] = ()
+    allocate_load_balancer_node_ports: bool | None = None
+
+
+class Service(Wire, frozen=True):
+    """A Service, with the fields that a quota counts."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class VolumeResourceRequirements(Wire, frozen=True):
+    requests: dict[str, str] = {}
+
+
+class PersistentVolumeClaimSpec(Wire, frozen=True):
+    storage_class_name: str | None = None
+    resources: VolumeResourceRequirements = VolumeResourceRequirements()
+
+
+class PersistentVolumeClaimStatus(Wire, frozen=True):
+    allocated_resources: dict[str, str] = {}
+
+
+class PersistentVolumeClaim(Wire, frozen=True):
+    """A claim of storage, with the fields that a quota counts."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
 class ScopedResourceSelectorRequirement(Wire, frozen=True):
     scope_name: str = ""
     operator: str = ""

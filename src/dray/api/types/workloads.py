@@ -1,9 +1,12 @@
-"""Kinds that create pods: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job; and PodGroup."""
+"""Kinds that create pods: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job …; and PodGroup."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from msgspec import field
+
+from dray.api.types.core import ObjectReference
 from dray.api.types.meta import Condition, LabelSelector, ObjectMeta, Wire
 from dray.api.types.pods import PodTemplateSpec
 
@@ -88,6 +91,30 @@ class ReplicaSet(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class ReplicationControllerSpec(Wire, frozen=True):
+    """As that of a ReplicaSet, with plain labels for a selector."""
+
+    replicas: int | None = None
+    min_ready_seconds: int = 0
+    match_labels: dict[str, str] = field(default_factory=dict, name="selector")
+    template: PodTemplateSpec | None = None
+
+    @property
+    def selector(self) -> LabelSelector:
+        return LabelSelector(match_labels=self.match_labels)
+
+
+class ReplicationController(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+    status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class PodTemplate(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    template: PodTemplateSpec = PodTemplateSpec()
 
 
 class RollingUpdateStatefulSetStrategy(Wire, frozen=True):
@@ -247,6 +274,34 @@ class Job(Wire, frozen=True):
     status: JobStatus = JobStatus()
 
 
+class JobTemplateSpec(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+
+
+class CronJobSpec(Wire, frozen=True):
+    schedule: str = ""
+    time_zone: str | None = None
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = ""
+    suspend: bool | None = None
+    job_template: JobTemplateSpec = JobTemplateSpec()
+    successful_jobs_history_limit: int | None = None
+    failed_jobs_history_limit: int | None = None
+
+
+class CronJobStatus(Wire, frozen=True):
+    active: tuple[ObjectReference, ...] = ()
+    last_schedule_time: str | None = None
+    last_successful_time: str | None = None
+
+
+class CronJob(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CronJobSpec = CronJobSpec()
+    status: CronJobStatus = CronJobStatus()
+
+
 class GangSchedulingPolicy(Wire, frozen=True):
     min_count: int = 0
 
@@ -304,6 +359,38 @@ class PodGroupSpec(Wire, frozen=True):
     priority: int | None = None
     preemption_policy: str | None = None
     parent_composite_pod_group_name: str | None = None
+
+
+class PodGroupTemplate(Wire, frozen=True):
+    """The part of a Workload from which a PodGroup is made."""
+
+    name: str = ""
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    resource_claims: tuple[PodGroupResourceClaim, ...] = ()
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+
+
+class ControllerReference(Wire, frozen=True):
+    """The object in the same namespace that a Workload belongs to."""
+
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class WorkloadSpec(Wire, frozen=True):
+    controller_ref: ControllerReference | None = None
+    pod_group_templates: tuple[PodGroupTemplate, ...] = ()
+    composite_pod_group_templates: tuple[dict[str, Any], ...] = ()
+
+
+class Workload(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()
 
 
 class PodGroupResourceClaimStatus(Wire, frozen=True):

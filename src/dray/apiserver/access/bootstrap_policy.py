@@ -19,6 +19,7 @@ BOOTSTRAP_LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 RESOURCE = "resource.k8s.io"
 SCHEDULER = "system:kube-scheduler"
 CONTROLLERS = "system:kube-controller-manager"
+CRON_JOBS = "system:controller:cronjob-controller"
 FLEET = "dray:fleet"
 """The user of simulated fleets, which Kubernetes does not have."""
 
@@ -51,7 +52,7 @@ _EDITABLE = (
     rule(WRITE, "core", "persistentvolumeclaims replicationcontrollers serviceaccounts"),
     rule(("create",), "core", "pods/eviction serviceaccounts/token"),
     rule(WRITE, "apps", _WORKLOADS),
-    rule(WRITE, "batch", "jobs"),
+    rule(WRITE, "batch", "jobs cronjobs"),
     rule(WRITE, "policy", "poddisruptionbudgets"),
     rule(WRITE, RESOURCE, "resourceclaims resourceclaimtemplates"),
     rule(WRITE, "scheduling.k8s.io", "podgroups"),
@@ -61,7 +62,7 @@ _VIEWABLE = (
     rule(READ, "core", "replicationcontrollers resourcequotas events namespaces serviceaccounts"),
     rule(READ, "apps", f"{_WORKLOADS} deployments/status replicasets/status"),
     rule(READ, "apps", "statefulsets/status daemonsets/status"),
-    rule(READ, "batch", "jobs jobs/status"),
+    rule(READ, "batch", "jobs jobs/status cronjobs cronjobs/status"),
     rule(READ, "policy", "poddisruptionbudgets"),
     rule(READ, RESOURCE, "resourceclaims resourceclaims/status resourceclaimtemplates"),
     rule(READ, "scheduling.k8s.io", "podgroups"),
@@ -136,6 +137,7 @@ CLUSTER_ROLES: dict[str, tuple[JsonObject, ...]] = {
         rule(FOLLOW, "core", "nodes nodes/status namespaces namespaces/status"),
         rule(("update",), "core", "namespaces/finalize"),
         rule(FOLLOW, "core", "resourcequotas resourcequotas/status"),
+        rule(FOLLOW, "core", "replicationcontrollers replicationcontrollers/status"),
         rule((*REST,), "apps", "replicasets"),
         rule(FOLLOW, "apps", "deployments deployments/status replicasets/status"),
         rule(FOLLOW, "apps", "statefulsets statefulsets/status daemonsets daemonsets/status"),
@@ -151,6 +153,10 @@ CLUSTER_ROLES: dict[str, tuple[JsonObject, ...]] = {
         rule((*READ, "create", "update"), "coordination.k8s.io", "leases"),
         rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),
         _EVENTS,
+    ),
+    CRON_JOBS: (
+        rule(FOLLOW, "batch", "cronjobs cronjobs/status"),
+        rule(("create",), "batch", "jobs"),
     ),
     FLEET: (
         rule(("list", "watch", "create", "patch", "delete"), "core", "nodes"),
@@ -187,6 +193,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """The groups that a role of the cluster is bound to, by a binding of its name."""
 USERS = (SCHEDULER, CONTROLLERS, FLEET)
 """Each is bound to the role of its name."""
+FURTHER_ROLES = ((CRON_JOBS, CONTROLLERS),)
+"""Roles of their own, with a user each: one that is there already keeps its rules."""
 
 
 def objects() -> Iterator[JsonObject]:
@@ -200,6 +208,8 @@ def objects() -> Iterator[JsonObject]:
         yield _binding(name, "Group", groups)
     for name in USERS:
         yield _binding(name, "User", (name,))
+    for name, user in FURTHER_ROLES:
+        yield _binding(name, "User", (user,))
     for (namespace, name), rules in ROLES.items():
         yield _role(name, namespace, rules=list(rules))
         yield _binding(name, "User", (name,), namespace)

@@ -18,7 +18,7 @@ from dray.api.formats import quantity
 from dray.api.semantics import deletion, pod_resources
 from dray.api.semantics import quota as counting
 from dray.api.semantics.pod_resources import Amounts
-from dray.api.types.core import ResourceQuota
+from dray.api.types.core import PersistentVolumeClaim, ResourceQuota, Service
 from dray.api.types.dra import DeviceClass, ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
@@ -30,6 +30,7 @@ from dray.apiserver.storage.lookup import Found, Lookup, Reader
 from dray.store.store import Put, Store
 
 _PODS, _CLAIMS, _QUOTAS = kinds.POD, kinds.RESOURCE_CLAIM, kinds.RESOURCE_QUOTA
+_SERVICES, _VOLUME_CLAIMS = kinds.SERVICE, kinds.PERSISTENT_VOLUME_CLAIM
 
 _QUOTA_GVK = store_keys.storage_gvk(kinds.RESOURCE_QUOTA)
 _EXTENDED = well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION
@@ -53,6 +54,8 @@ class Quotas(AdmissionRule):
         self._pods = Lookup(store, _PODS, Pod)
         self._pod_reader = Reader(Pod)
         self._claim_reader = Reader(ResourceClaim)
+        self._service_reader = Reader(Service)
+        self._volume_claim_reader = Reader(PersistentVolumeClaim)
         self._queues: dict[str, asyncio.Lock] = {}
         """By namespace, for namespaces that had quotas when last read."""
 
@@ -129,8 +132,14 @@ class Quotas(AdmissionRule):
             return self._charged_pod(document)
         if admission.kind is _CLAIMS:
             return await self._charged_claim(document)
+        if admission.kind is _SERVICES:
+            amounts = counting.service_charges(self._service_reader.convert(document))
+            return _charged_unscoped(amounts, counting.concerns_services)
+        if admission.kind is _VOLUME_CLAIMS:
+            amounts = counting.volume_claim_charges(self._volume_claim_reader.convert(document))
+            return _charged_unscoped(amounts, counting.concerns_volume_claims)
         amounts = counting.object_charges(store_keys.group_resource(admission.kind))
-        return _Charged(amounts, _unscoped(amounts.__contains__), amounts.__contains__)
+        return _charged_unscoped(amounts, amounts.__contains__)
 
     def _charged_pod(self, document: JsonObject) -> _Charged:
         pod = self._pod_reader.convert(document)
@@ -153,7 +162,7 @@ class Quotas(AdmissionRule):
             return counting.concerns_claims(name, extended)
 
         amounts = counting.claim_charges(claim, extended, await self._pod_charges(claim))
-        return _Charged(amounts, _unscoped(counts), counts)
+        return _charged_unscoped(amounts, counts)
 
     async def _pod_charges(self, claim: ResourceClaim) -> Amounts | None:
         """Return the charge of the pod whose extended resources the claim is for."""
@@ -180,11 +189,17 @@ def _is_owned_by(uid: str, claim: ResourceClaim) -> bool:
 
 
 def _is_counted(admission: AdmissionRequest) -> bool:
-    """Return whether a change affects usage: a create, a delete, or a pod that enters a scope."""
+    """Return whether a change affects usage: a create, a delete, some updates.
+
+    These are a pod that enters a scope, a Service of another type or with other ports, and a claim
+    that asks for more storage.
+    """
     if admission.subresource or not admission.namespace or admission.kind.kind == "Event":
         return False
     if admission.is_create or _is_removed(admission):
         return True
+    if admission.kind in (_SERVICES, _VOLUME_CLAIMS):
+        return (admission.new or {}).get("spec") != (admission.old or {}).get("spec")
     return admission.kind is _PODS and _deadline(admission.new) != _deadline(admission.old)
 
 
@@ -196,6 +211,10 @@ def _is_removed(admission: AdmissionRequest) -> bool:
 
 def _deadline(pod: JsonObject | None) -> Any:
     return ((pod or {}).get("spec") or {}).get("activeDeadlineSeconds")
+
+
+def _charged_unscoped(amounts: Amounts, counts: Callable[[str], bool]) -> _Charged:
+    return _Charged(amounts, _unscoped(counts), counts)
 
 
 def _unscoped(counts: Callable[[str], bool]) -> Callable[[ResourceQuota], bool]:

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors
-from dray.api.conversion import canonical, decoding
+from dray.api import errors, kinds
+from dray.api.conversion import canonical, decoding, versions
 from dray.api.formats import gotime
 from dray.api.kinds import GroupVersionKind
 from dray.api.types.meta import JsonObject
@@ -27,6 +27,7 @@ from dray.apiserver.request import bodies
 
 KUBECTL = "kubectl"
 BEFORE_FIRST_APPLY = "before-first-apply"
+_KEYED = "k:"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -49,7 +50,7 @@ def apply(
     configuration = canonical.prune_nulls(applied)
     applied_fields = _applied_fields(configuration, node, subresource)
     merged: JsonObject = _merge(base, configuration, node)
-    before = managers.get(who)
+    before = managers.get(who) or _in_this_version(managers, who, base, gvk)
     if before is not None:
         _prune(merged, field_sets.difference(before.fields, applied_fields), managers, who, node)
     difference = _difference(base, merged, gvk)
@@ -57,12 +58,58 @@ def apply(
         _refuse_conflicts(_conflicts(managers, who, difference.changed), base, who, node)
     _take_over(managers, _conflicts(managers, who, difference.changed))
     _drop_removed(managers, who, difference.removed)
-    is_same = before is not None and before.fields == applied_fields and not difference.changed
-    time = before.time if before is not None and is_same else gotime.write(now)
+    former = managers.get(who)
+    is_same = former is not None and former.fields == applied_fields and not difference.changed
+    time = former.time if former is not None and is_same else gotime.write(now)
     managed_fields.set_entry(managers, who, applied_fields, time)
     managed_fields.write(merged, managers)
     merged.update(kind=gvk.kind, apiVersion=gvk.api_version)
     return merged
+
+
+def _in_this_version(
+    managers: Managers, who: Manager, live: JsonObject, gvk: GroupVersionKind
+) -> ManagedFieldsEntry | None:
+    """Return what the manager applied in another version, and remove that entry.
+
+    One that applies is the same manager in every version, as apimachinery has it in
+    util/managedfields/internal, BuildManagerIdentifier. The fields are those that the object still
+    has, with their names in this version.
+    """
+    others = [other for other in managers if other._replace(api_version=who.api_version) == who]
+    if not others:
+        return None
+    fields: FieldSet = {}
+    for other in others:
+        entry = managers.pop(other)
+        there = GroupVersionKind(*kinds.parse_api_version(other.api_version), gvk.kind)
+        shown = _converted(live, gvk, there)
+        owned = _owned_part(shown, entry.fields, schema_node.root(there.schema_type))
+        part = _converted({"metadata": {}, **owned}, there, gvk)
+        mine = _applied_fields(part, schema_node.root(gvk.schema_type), who.subresource)
+        fields = field_sets.union(fields, mine)
+    return ManagedFieldsEntry(fields, "")
+
+
+def _converted(document: JsonObject, old: GroupVersionKind, new: GroupVersionKind) -> JsonObject:
+    typed = {**document, "apiVersion": old.api_version, "kind": old.kind}
+    return versions.from_storage(versions.to_storage(typed), new.api_version)
+
+
+def _owned_part(value: Any, owned: FieldSet, node: SchemaNode) -> Any:
+    """Return the value with only the fields of the set, and the keys of its items."""
+    parts = node.parts(value)
+    if parts is None:
+        return value
+    kept: dict[str, Any] = {}
+    for element, below in owned.items():
+        name = element.removeprefix(node.prefix)
+        if name not in parts:
+            continue
+        kept[name] = _owned_part(parts[name], below, node.part(name).node)
+        if element.startswith(_KEYED) and isinstance(kept[name], dict):
+            kept[name] = {**msgspec.json.decode(element.removeprefix(_KEYED)), **kept[name]}
+    return kept if isinstance(value, dict) else list(kept.values())
 
 
 def _managers_before_apply(

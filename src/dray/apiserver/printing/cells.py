@@ -84,9 +84,9 @@ def _selector(selector: JsonObject | None) -> str:
     return _joined(sorted(parts))
 
 
-def _template_containers(field: str) -> Callable[[JsonObject], str]:
+def _template_containers(field: str, *above: str) -> Callable[[JsonObject], str]:
     """Return a function for the values of a field of all containers of a pod template."""
-    read = _at("spec", "template", "spec", "containers", default=())
+    read = _at(*above, "template", "spec", "containers", default=())
     return lambda document: ",".join(container.get(field, "") for container in read(document))
 
 
@@ -94,7 +94,13 @@ def _spec_selector(document: JsonObject) -> str:
     return _selector(document.get("spec", {}).get("selector"))
 
 
-_TEMPLATE = (_template_containers("name"), _template_containers("image"))
+_TEMPLATE = (_template_containers("name", "spec"), _template_containers("image", "spec"))
+
+
+def _pod_template(document: JsonObject, _now: datetime.datetime) -> Cells:
+    containers = [_template_containers(field)(document) for field in ("name", "image")]
+    labels = _at("template", "metadata", "labels", default=None)(document)
+    return [document["metadata"]["name"], *containers, _labels(labels)]
 
 
 def _pod(document: JsonObject, now: datetime.datetime) -> Cells:
@@ -229,6 +235,23 @@ def _job(document: JsonObject, now: datetime.datetime) -> Cells:
     ]
 
 
+def _cron_job(document: JsonObject, now: datetime.datetime) -> Cells:
+    metadata, spec, status = (document.get(part) or {} for part in ("metadata", "spec", "status"))
+    last, suspend = status.get("lastScheduleTime"), spec.get("suspend")
+    template = spec.get("jobTemplate") or {}
+    return [
+        metadata["name"],
+        spec.get("schedule", ""),
+        spec.get("timeZone", NONE),
+        "<unset>" if suspend is None else str(suspend).capitalize(),
+        len(status.get("active") or ()),
+        since(last, now) if last else NONE,
+        since(metadata.get("creationTimestamp"), now),
+        *(function(template) for function in _TEMPLATE),
+        _spec_selector(template),
+    ]
+
+
 def _job_state(metadata: JsonObject, status: JsonObject) -> str:
     """Return the first state that applies, in the order of the table."""
     conditions = status.get("conditions") or ()
@@ -357,11 +380,11 @@ def _status_numbers(*fields: str) -> list[Callable[[JsonObject], Any]]:
 _NAME_AND_AGE = (
     ("", "PersistentVolume"),
     ("", "PersistentVolumeClaim"),
-    ("", "ReplicationController"),
     ("", "Service"),
     ("", "ServiceAccount"),
     ("resource.k8s.io", "DeviceClass"),
     ("resource.k8s.io", "ResourceClaimTemplate"),
+    ("scheduling.k8s.io", "Workload"),
     ("storage.k8s.io", "CSIDriver"),
     ("storage.k8s.io", "CSINode"),
     ("storage.k8s.io", "StorageClass"),
@@ -397,6 +420,12 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
         *_status_numbers("updatedReplicas", "availableReplicas"),
         wide=_WIDE_TEMPLATE,
     ),
+    ("", "PodTemplate"): _pod_template,
+    ("", "ReplicationController"): _named(
+        _at("spec", "replicas", default=0),
+        *_status_numbers("replicas", "readyReplicas"),
+        wide=(*_TEMPLATE, lambda document: _labels(_at("spec", "selector")(document) or {})),
+    ),
     ("apps", "ReplicaSet"): _named(
         _at("spec", "replicas", default=0),
         *_status_numbers("replicas", "readyReplicas"),
@@ -409,6 +438,7 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
         lambda document: _labels(_at("spec", "template", "spec", "nodeSelector")(document) or {}),
         wide=_WIDE_TEMPLATE,
     ),
+    ("batch", "CronJob"): _cron_job,
     ("batch", "Job"): _job,
     ("coordination.k8s.io", "Lease"): _named(_at("spec", "holderIdentity")),
     ("policy", "PodDisruptionBudget"): _named(

@@ -107,9 +107,9 @@ def parse(body: bytes, content_type: str, kind: str = "") -> JsonObject:
     if media_type not in ACCEPTED:
         raise errors.unsupported_media_type(ACCEPTED)
     if media_type == http_messages.PROTOBUF:
-        decoded = protobuf.decode(body)
-        refuse_deep_json(decoded, body)
-        return decoded
+        document = protobuf.decode(body)
+        refuse_deep(document)
+        return document
     try:
         document = yaml_or_json(body) if media_type == http_messages.YAML else gojson.decode(body)
     except ValueError as error:

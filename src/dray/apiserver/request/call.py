@@ -35,7 +35,16 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def form(self) -> Form:
         accept = self.request.headers.get("accept", "")
-        return negotiation.negotiate(accept, streams=self.info.verb in ("list", "watch"))
+        return negotiation.negotiate(
+            accept, streams=self.info.verb in ("list", "watch"), tables=self._has_table
+        )
+
+    @property
+    def _has_table(self) -> bool:
+        """Return False for what is only created, never read: reviews, bindings, tokens."""
+        name = self.info.subresource
+        subresource = self.kind.subresource(name) if name else None
+        return "get" in (subresource.verbs if subresource else self.kind.verbs)
 
     @property
     def content_type(self) -> str:

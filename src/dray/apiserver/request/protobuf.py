@@ -1,31 +1,26 @@
 """Protobuf request bodies, as client-go's typed clients send them, become JSON objects.
 
 A body is four magic bytes and a runtime.Unknown message: apiVersion, kind and the object's bytes.
-`protobuf_fields.json` has the field numbers of every served type; `api.schema` has the types of
-fields, and so the encoding of their bytes. A name with a star embeds that type's fields.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime
-import functools
-import pkgutil
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
-from dray.api import errors, kinds
+from dray.api import errors
 from dray.api.formats import gojson, gotime
-from dray.api.kinds import GroupVersionKind
-from dray.api.schema import field_types
 from dray.api.schema.field_types import Type, WireForm
 from dray.api.types.meta import JsonObject
+from dray.apiserver.request import protobuf_types
+from dray.apiserver.request.protobuf_types import MAGIC, Embedded, Layout
 
-MAGIC = b"k8s\0"
 MAX_DEPTH = 100
+MAX_VALUES = 250_000
+"""More than an object that can be stored has; each costs about two microseconds."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -35,12 +30,12 @@ class Malformed(ValueError):
 
 
 def decode(body: bytes) -> JsonObject:
-    """Return the object of a body. Raises 400 if it cannot be decoded."""
+    """Return the object of a body. Raises 400 if it cannot be decoded, 413 if it is too large."""
     if not body.startswith(MAGIC):
         raise errors.bad_request("the body does not start with the magic bytes of protobuf")
     try:
         return _decode_unknown(body[len(MAGIC) :])
-    except (Malformed, UnicodeDecodeError, struct.error, IndexError) as error:
+    except (ValueError, IndexError) as error:
         raise errors.bad_request(f"the protobuf body cannot be read: {error}") from error
 
 
@@ -55,75 +50,71 @@ def _decode_unknown(data: bytes) -> JsonObject:
             raw = _as_bytes(value)
         elif number == 3 and value:
             raise Malformed("compressed bodies are not supported")
-    type_name = GroupVersionKind(*kinds.parse_api_version(api_version), kind).schema_type
-    if type_name not in _numbers():
-        raise Malformed(f"no {kind} in {api_version or 'an empty apiVersion'}")
-    return {"apiVersion": api_version, "kind": kind, **_message(raw, type_name, 0)}
+    try:
+        type_name = protobuf_types.type_of(api_version, kind)
+    except KeyError as error:
+        raise Malformed(error.args[0]) from error
+    return {"apiVersion": api_version, "kind": kind, **_Decoder().message(raw, type_name)}
 
 
-@functools.cache
-def _numbers() -> Mapping[str, Mapping[int, str]]:
-    data = pkgutil.get_data("dray.apiserver.request", "protobuf_fields.json")
-    assert data is not None
-    table: dict[str, str] = msgspec.json.decode(data)
-    return {name: _parse_row(row) for name, row in table.items()}
+class _Decoder:
+    """The reading of one body, which ends where the body has too many values."""
 
+    def __init__(self) -> None:
+        self._values = 0
 
-def _parse_row(row: str) -> dict[int, str]:
-    return {int(number): name for number, _, name in (item.partition("=") for item in row.split())}
+    def message(self, data: bytes, type_name: str, depth: int = 0) -> JsonObject:
+        if depth > MAX_DEPTH:
+            raise Malformed(f"nested more than {MAX_DEPTH} levels deep")
+        result: JsonObject = {}
+        self._read_into(result, data, protobuf_types.layout(type_name), depth)
+        return result
 
+    def _read_into(self, result: JsonObject, data: bytes, layout: Layout, depth: int) -> None:
+        """Add the fields of a message; numbers that are unknown are those of newer versions."""
+        for number, value in _fields(data):
+            field = layout.get(number)
+            if field is None:
+                continue
+            if isinstance(field, Embedded):
+                self._read_into(result, _as_bytes(value), field.fields, depth)
+            else:
+                self._put(result, field.name, field.type, value, depth)
 
-def _message(data: bytes, type_name: str, depth: int) -> JsonObject:
-    if depth > MAX_DEPTH:
-        raise Malformed(f"nested more than {MAX_DEPTH} levels deep")
-    numbers, types = _numbers()[type_name], field_types.fields(type_name)
-    result: JsonObject = {}
-    for number, value in _fields(data):
-        name = numbers.get(number)
-        if name is None:
-            continue
-        if name.startswith("*"):
-            embedded = _message(_as_bytes(value), name[1:], depth + 1)
-            result.update(embedded)
+    def _put(
+        self, result: JsonObject, name: str, type_: Type, value: int | bytes, depth: int
+    ) -> None:
+        self._values += 1
+        if self._values > MAX_VALUES:
+            raise errors.request_entity_too_large(f"limit is {MAX_VALUES} values in protobuf")
+        if type_.form is WireForm.LIST and not type_.name:
+            assert type_.element is not None
+            result.setdefault(name, []).append(self._value(type_.element, value, depth))
+        elif type_.form is WireForm.MAP:
+            assert type_.element is not None
+            key, item = self._map_entry(_as_bytes(value), type_.element, depth)
+            result.setdefault(name, {})[key] = item
         else:
-            _put(result, name, types[name].type, value, depth)
-    return result
+            result[name] = self._value(type_, value, depth)
 
+    def _map_entry(self, data: bytes, element: Type, depth: int) -> tuple[str, Any]:
+        parts = dict(_fields(data))
+        return _text(parts.get(1, b"")), self._value(element, parts.get(2, b""), depth)
 
-def _put(result: JsonObject, name: str, type_: Type, value: int | bytes, depth: int) -> None:
-    if type_.form is WireForm.LIST:
-        assert type_.element is not None
-        result.setdefault(name, []).append(_value(type_.element, value, depth))
-    elif type_.form is WireForm.MAP:
-        assert type_.element is not None
-        key, item = _map_entry(_as_bytes(value), type_.element, depth)
-        result.setdefault(name, {})[key] = item
-    else:
-        result[name] = _value(type_, value, depth)
-
-
-def _map_entry(data: bytes, element: Type, depth: int) -> tuple[str, Any]:
-    parts = dict(_fields(data))
-    value = parts.get(2, b"")
-    if element.form is WireForm.LIST:
-        assert element.element is not None
-        item: Any = [
-            _value(element.element, element_bytes, depth)
-            for _, element_bytes in _fields(_as_bytes(value))
-        ]
-    else:
-        item = _value(element, value, depth)
-    return _text(parts.get(1, b"")), item
-
-
-def _value(type_: Type, value: int | bytes, depth: int) -> Any:
-    form = type_.form
-    if form is WireForm.STRUCT:
-        return _message(_as_bytes(value), type_.name, depth + 1)
-    reader = _READERS.get(form)
-    if reader is None:
-        raise Malformed(f"a field of the form {form.name} cannot stand here")
-    return reader(value)
+    def _value(self, type_: Type, value: int | bytes, depth: int) -> Any:
+        form = type_.form
+        if form is WireForm.STRUCT:
+            return self.message(_as_bytes(value), type_.name, depth + 1)
+        if form is WireForm.LIST:
+            # A list with a name, such as ExtraValue, is a message with its items.
+            assert type_.element is not None
+            return [
+                self._value(type_.element, item, depth) for _, item in _fields(_as_bytes(value))
+            ]
+        reader = _READERS.get(form)
+        if reader is None:
+            raise Malformed(f"a field of the form {form.name} cannot stand here")
+        return reader(value)
 
 
 def _text(value: int | bytes) -> str:
@@ -208,21 +199,20 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     while position < end:
         tag, position = _varint(data, position)
         number, wire_type = tag >> 3, tag & 7
-        value: int | bytes
         if wire_type == _VARINT:
             value, position = _varint(data, position)
-        elif wire_type == _BYTES:
+            yield number, value
+            continue
+        if wire_type == _BYTES:
             length, position = _varint(data, position)
-            if position + length > end:
-                raise Malformed("a field is longer than its message")
-            value, position = data[position : position + length], position + length
         elif wire_type in (_FIXED64, _FIXED32):
-            width = 8 if wire_type == _FIXED64 else 4
-            value = int.from_bytes(data[position : position + width], "little")
-            position += width
+            length = 8 if wire_type == _FIXED64 else 4
         else:
             raise Malformed(f"wire type {wire_type} is unknown")
-        yield number, value
+        if position + length > end:
+            raise Malformed("a field is longer than its message")
+        content, position = data[position : position + length], position + length
+        yield number, content if wire_type == _BYTES else int.from_bytes(content, "little")
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

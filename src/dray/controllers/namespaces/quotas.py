@@ -26,6 +26,12 @@ from dray.controllers import caches, status_patches
 from dray.controllers.loops import Context, ObjectLoop
 
 SETTLE_SECONDS = 0.5
+_COUNTED_IN_DETAIL = (
+    kinds.POD,
+    kinds.RESOURCE_CLAIM,
+    kinds.SERVICE,
+    kinds.PERSISTENT_VOLUME_CLAIM,
+)
 
 
 class QuotaLoop(ObjectLoop):
@@ -34,16 +40,17 @@ class QuotaLoop(ObjectLoop):
         shared = context.caches
         self._quotas, self._pods, self._claims = shared.quotas, shared.pods, shared.claims
         self._classes = shared.device_classes
+        self._services, self._volume_claims = shared.services, shared.volume_claims
         self._others = {
             GroupResource(kind.group, kind.plural): shared.of(kind)
             for kind in context.served
-            if kind.namespaced
-            and kind.kind != "Event"
-            and kind not in (kinds.POD, kinds.RESOURCE_CLAIM)
+            if kind.namespaced and kind.kind != "Event" and kind not in _COUNTED_IN_DETAIL
         }
         self._lower: dict[ObjectKey, ResourceQuotaStatus] = {}
         self.follow(self._pods, self._content_changed)
         self.follow(self._claims, self._content_changed)
+        self.follow(self._services, self._content_changed)
+        self.follow(self._volume_claims, self._content_changed)
         for cache in self._others.values():
             self.follow(cache, self._content_changed)
         self.follow(self._classes, lambda _: self.resync())
@@ -93,6 +100,10 @@ class QuotaLoop(ObjectLoop):
             return
         for claim in self._claims.find(caches.NAMESPACE, namespace):
             yield self._claim_charges(claim)
+        for service in self._services.find(caches.NAMESPACE, namespace):
+            yield counting.service_charges(service)
+        for volume_claim in self._volume_claims.find(caches.NAMESPACE, namespace):
+            yield counting.volume_claim_charges(volume_claim)
         for resource, cache in self._others.items():
             charges = counting.object_charges(resource)
             if not charges.keys().isdisjoint(quota.spec.hard):

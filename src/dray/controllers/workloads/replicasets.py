@@ -1,39 +1,56 @@
-"""ReplicaSets keep their number of pods. Behaviour of pkg/controller/replicaset."""
+"""ReplicaSets and ReplicationControllers keep their number of pods.
+
+Behaviour of pkg/controller/replicaset, and of pkg/controller/replication, which is the same for
+ReplicationControllers.
+"""
 
 from __future__ import annotations
 
 import datetime
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
-from dray.api import errors, kinds
+from dray.api import errors
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.semantics.conditions import find_condition
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ReplicaSetStatus
+from dray.client.cache import Cache
 from dray.controllers import caches, conditions
 from dray.controllers.loops import Context
-from dray.controllers.slim_types import ReplicaSet
+from dray.controllers.slim_types import ReplicaSet, ReplicationController
 from dray.controllers.workloads import deletion_order, pod_control, rollouts, workload_loop
 from dray.controllers.workloads.workload_loop import WorkloadLoop
 
-COMPONENT = "replicaset-controller"
 MAX_AT_ONCE = 500
 FAILURE = "ReplicaFailure"
 
 
-class ReplicaSets(WorkloadLoop[ReplicaSet, Pod]):
-    def __init__(self, context: Context) -> None:
-        self._sets, self._pods = context.caches.replica_sets, context.caches.pods
-        super().__init__("replicasets", COMPONENT, context, self._sets, self._pods)
+SetT = TypeVar("SetT", ReplicaSet, ReplicationController)
 
-    async def _reconcile(self, replica_set: ReplicaSet) -> float | None:
+
+class ReplicaLoop(WorkloadLoop[SetT, Pod]):
+    """A loop over sets of equal pods."""
+
+    def __init__(
+        self, name: str, component: str, context: Context, sets: Cache[SetT], *, terminating: bool
+    ) -> None:
+        self._sets: Cache[SetT] = sets
+        self._pods = context.caches.pods
+        self._shows_terminating = terminating
+        # mypy checks this once for each kind of set, but not the type of the base.
+        super().__init__(name, component, context, sets, self._pods)  # type: ignore[arg-type]
+
+    async def _reconcile(self, replica_set: SetT) -> float | None:
         owned = self._pods.find(caches.OWNER, replica_set.metadata.uid)
         active = await self._claim_active(replica_set, owned)
-        terminating = sum(map(pod_status.is_terminating, owned))
+        terminating = None
+        if self._shows_terminating:
+            terminating = sum(map(pod_status.is_terminating, owned))
         failure: errors.StatusError | None = None
         if not replica_set.metadata.deletion_timestamp:
             try:
@@ -49,19 +66,19 @@ class ReplicaSets(WorkloadLoop[ReplicaSet, Pod]):
         min_ready_seconds = replica_set.spec.min_ready_seconds
         return workload_loop.seconds_to_availability(active, min_ready_seconds, now)
 
-    async def _claim_active(self, replica_set: ReplicaSet, owned: list[Pod]) -> list[Pod]:
+    async def _claim_active(self, replica_set: SetT, owned: list[Pod]) -> list[Pod]:
         orphans = self._pods.find(caches.ORPHAN, replica_set.metadata.namespace)
         active, adoptable = (filter(pod_status.is_active, pods) for pods in (owned, orphans))
         selector = label_selectors.label_selector(replica_set.spec.selector)
         return await self._adopter.claim(replica_set.metadata, selector, active, adoptable)
 
-    async def _manage(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> None:
+    async def _manage(self, replica_set: SetT, active: Sequence[Pod]) -> None:
         """Create missing pods, or delete surplus ones."""
         excess = len(active) - rollouts.replicas(replica_set)
         if excess < 0:
             count = min(-excess, MAX_AT_ONCE)
             template, metadata = replica_set.spec.template, replica_set.metadata
-            body = pod_control.pod_from(template, kinds.REPLICA_SET, metadata)
+            body = pod_control.pod_from(template, self._sets.kind, metadata)
             pod_control.check(await self._control.create_all(metadata, [body] * count))
         elif excess > 0:
             ranks = self._pods_by_node(replica_set, active)
@@ -69,7 +86,7 @@ class ReplicaSets(WorkloadLoop[ReplicaSet, Pod]):
             chosen = order[: min(excess, MAX_AT_ONCE)]
             pod_control.check(await self._control.delete_all(replica_set.metadata, chosen))
 
-    def _pods_by_node(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> Counter[str]:
+    def _pods_by_node(self, replica_set: SetT, active: Sequence[Pod]) -> Counter[str]:
         """Return by node the number of active pods of this set and of its siblings."""
         pods = list(active)
         owner = owner_references.controller_of(replica_set.metadata)
@@ -80,10 +97,23 @@ class ReplicaSets(WorkloadLoop[ReplicaSet, Pod]):
         return Counter(pod.spec.node_name for pod in pods if pod_status.is_active(pod))
 
 
+class ReplicaSets(ReplicaLoop[ReplicaSet]):
+    def __init__(self, context: Context) -> None:
+        sets = context.caches.replica_sets
+        super().__init__("replicasets", "replicaset-controller", context, sets, terminating=True)
+
+
+class ReplicationControllers(ReplicaLoop[ReplicationController]):
+    def __init__(self, context: Context) -> None:
+        sets = context.caches.replication_controllers
+        name, component = "replicationcontrollers", "replication-controller"
+        super().__init__(name, component, context, sets, terminating=False)
+
+
 def next_status(
-    replica_set: ReplicaSet,
+    replica_set: ReplicaSet | ReplicationController,
     active: Sequence[Pod],
-    terminating: int,
+    terminating: int | None,
     failure: errors.StatusError | None,
     now: datetime.datetime,
 ) -> ReplicaSetStatus:
@@ -105,7 +135,7 @@ def next_status(
 
 
 def _conditions(
-    replica_set: ReplicaSet,
+    replica_set: ReplicaSet | ReplicationController,
     active: int,
     failure: errors.StatusError | None,
     now: datetime.datetime,

@@ -9,7 +9,13 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from dray.controllers.slim_types import Deployment, ReplicaSet, StatefulSet, Template
+from dray.controllers.slim_types import (
+    Deployment,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    Template,
+)
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -30,7 +36,7 @@ class RolloutBudget(NamedTuple):
     unavailable: int
 
 
-def replicas(workload: Deployment | ReplicaSet | StatefulSet) -> int:
+def replicas(workload: Deployment | ReplicaSet | ReplicationController | StatefulSet) -> int:
     return 1 if workload.spec.replicas is None else workload.spec.replicas
 
 

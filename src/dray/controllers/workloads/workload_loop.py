@@ -16,11 +16,19 @@ from dray.client.cache import Cache, ObjectChange
 from dray.controllers import caches, status_patches
 from dray.controllers.loops import Context, ObjectLoop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
-from dray.controllers.slim_types import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from dray.controllers.slim_types import (
+    DaemonSet,
+    Deployment,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
 from dray.controllers.workloads import adoption
 from dray.controllers.workloads.pod_control import PodControl
 
-WorkloadT = TypeVar("WorkloadT", Deployment, ReplicaSet, StatefulSet, DaemonSet)
+WorkloadT = TypeVar(
+    "WorkloadT", Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet
+)
 OwnedT = TypeVar("OwnedT", Pod, ReplicaSet)
 
 

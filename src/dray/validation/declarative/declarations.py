@@ -2,7 +2,7 @@
 
 Follows the tags of staging/src/k8s.io/api at level beta or above; rules at level alpha report
 nothing. Fields and their order are those of resource.k8s.io/v1, for ResourcePoolStatusRequest those
-of v1alpha3 and for PodGroup those of scheduling.k8s.io/v1beta1.
+of v1alpha3, for PodGroup and Workload those of scheduling.k8s.io/v1beta1.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from dray.validation.declarative.rule_language import (
     optional_pointer,
     required,
     required_pointer,
+    same_items,
     union,
     unique,
 )
@@ -321,6 +322,31 @@ _group_policy = Struct(
         "gang", Struct(required("min_count", minimum(1))), stops=(no_setting, no_clearing)
     ),
 )
+_group_constraints = optional_pointer(
+    "scheduling_constraints",
+    Struct(
+        optional(
+            "topology",
+            each_item(Struct(required("key", formats.label_key))),
+            stops=(max_items(1),),
+        )
+    ),
+    stops=(immutable,),
+)
+_group_claims = optional(
+    "resource_claims",
+    unique(lambda claim: claim.name),
+    each_item(_group_claim, lambda claim: claim.name),
+    stops=(immutable, max_items(4)),
+)
+_disruption_mode = Struct(union(("single", "single"), ("all", "all")))
+_group_priority = (
+    optional("priority_class_name", formats.long_name, stops=(immutable,)),
+    optional_pointer("priority", maximum(1_000_000_000), stops=(immutable,)),
+    optional_pointer(
+        "preemption_policy", one_of("PreemptLowerPriority", "Never"), stops=(immutable,)
+    ),
+)
 POD_GROUP: Final = Struct(
     field(
         "spec",
@@ -337,33 +363,10 @@ POD_GROUP: Final = Struct(
                 stops=(immutable,),
             ),
             field("scheduling_policy", _group_policy),
-            optional_pointer(
-                "scheduling_constraints",
-                Struct(
-                    optional(
-                        "topology",
-                        each_item(Struct(required("key", formats.label_key))),
-                        stops=(max_items(1),),
-                    )
-                ),
-                stops=(immutable,),
-            ),
-            optional(
-                "resource_claims",
-                unique(lambda claim: claim.name),
-                each_item(_group_claim, lambda claim: claim.name),
-                stops=(immutable, max_items(4)),
-            ),
-            required(
-                "disruption_mode",
-                Struct(union(("single", "single"), ("all", "all"))),
-                stops=(immutable,),
-            ),
-            optional("priority_class_name", formats.long_name, stops=(immutable,)),
-            optional_pointer("priority", maximum(1_000_000_000), stops=(immutable,)),
-            optional_pointer(
-                "preemption_policy", one_of("PreemptLowerPriority", "Never"), stops=(immutable,)
-            ),
+            _group_constraints,
+            _group_claims,
+            required("disruption_mode", _disruption_mode, stops=(immutable,)),
+            *_group_priority,
         ),
     ),
     field(
@@ -378,6 +381,40 @@ POD_GROUP: Final = Struct(
                 ),
                 stops=(max_items(4),),
             )
+        ),
+    ),
+)
+_group_template = Struct(
+    required("name", formats.short_name),
+    field("scheduling_policy", _group_policy),
+    _group_constraints,
+    _group_claims,
+    optional_pointer("disruption_mode", _disruption_mode, stops=(immutable,)),
+    *_group_priority,
+)
+WORKLOAD: Final = Struct(
+    field(
+        "spec",
+        Struct(
+            union(
+                ("pod_group_templates", "podGroupTemplates"),
+                ("composite_pod_group_templates", "compositePodGroupTemplates"),
+            ),
+            optional_pointer(
+                "controller_ref",
+                Struct(
+                    optional("api_group", formats.long_name),
+                    required("kind", formats.path_segment),
+                    required("name", formats.path_segment),
+                ),
+                stops=(immutable,),
+            ),
+            optional(
+                "pod_group_templates",
+                unique(lambda template: template.name),
+                each_item(_group_template, lambda template: template.name),
+                stops=(max_items(8), same_items(lambda template: template.name)),
+            ),
         ),
     ),
 )

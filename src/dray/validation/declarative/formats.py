@@ -25,6 +25,7 @@ long_name = formatted(
     lambda value: names.dns_subdomain_errors(value, "bytes"), identifiers.LONG_NAME
 )
 long_name_caseless = formatted(names.caseless_dns_subdomain_errors, identifiers.LONG_NAME_CASELESS)
+path_segment = formatted(names.path_segment_errors, "format=k8s-path-segment-name")
 label_key = formatted(names.qualified_name_errors, identifiers.LABEL_KEY)
 
 

@@ -161,6 +161,23 @@ def no_clearing(value: Any, old: Any, path: fields.Path, operation: Operation) -
         yield fields.invalid(path, None, "field cannot be cleared once set", origin="update")
 
 
+def same_items(key: Callable[[Any], Hashable]) -> Rule:
+    """Reject items that come or go; those that stay may change."""
+
+    def rule(value: Any, old: Any, path: fields.Path, operation: Operation) -> fields.Errors:
+        if not operation.is_update:
+            return
+        before, now = {key(item) for item in old or ()}, {key(item) for item in value}
+        for index, item in enumerate(value):
+            if key(item) not in before:
+                yield fields.forbidden(path.index(index), "item may not be added")
+        for item in old or ():
+            if key(item) not in now:
+                yield fields.forbidden(path, "item may not be removed")
+
+    return rule
+
+
 def allowed_with(gate: str) -> Rule:
     """Allow a field only if the feature is enabled."""
 

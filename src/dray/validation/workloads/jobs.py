@@ -97,7 +97,8 @@ def _names_of_indexes(value: workloads.Job) -> fields.Errors:
             )
 
 
-def _spec(spec: workloads.JobSpec) -> fields.Errors:
+def without_selector(spec: workloads.JobSpec) -> fields.Errors:
+    """Check all of a spec but its selector."""
     yield from _numbers(spec)
     if spec.managed_by is not None:
         yield from _manager(spec.managed_by, _SPEC.child("managedBy"))
@@ -109,6 +110,10 @@ def _spec(spec: workloads.JobSpec) -> fields.Errors:
     yield from _replacement_policy(spec, _SPEC.child("podReplacementPolicy"))
     yield from pod_rules.template(spec.template, _TEMPLATE)
     yield from _restart_policy(spec, _TEMPLATE.child("spec").child("restartPolicy"))
+
+
+def _spec(spec: workloads.JobSpec) -> fields.Errors:
+    yield from without_selector(spec)
     if spec.selector is None:
         yield fields.required(_SPEC.child("selector"))
     else:

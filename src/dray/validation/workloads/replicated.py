@@ -1,4 +1,4 @@
-"""Rules for Deployment and ReplicaSet, and what the other workloads have in common with them."""
+"""Rules for workloads of equal pods, and what the other workloads have in common with them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def replica_set_update(new: workloads.ReplicaSet, old: workloads.ReplicaSet) -> 
 
 
 def replica_set_status_update(
-    new: workloads.ReplicaSet, old: workloads.ReplicaSet
+    new: workloads.ReplicaSet | workloads.ReplicationController,
+    old: workloads.ReplicaSet | workloads.ReplicationController,
 ) -> fields.Errors:
     status = new.status
     yield from metadata.updated(new.metadata, old.metadata)
@@ -105,6 +106,28 @@ def replica_set_status_update(
         status, "fully_labeled_replicas", "ready_replicas", "available_replicas"
     )
     yield from available_are_ready(status, "readyReplicas")
+
+
+def replication_controller(value: workloads.ReplicationController) -> fields.Errors:
+    yield from metadata.created(value.metadata, namespaced=True)
+    yield from _replication_controller_spec(value.spec)
+
+
+def replication_controller_update(
+    new: workloads.ReplicationController, old: workloads.ReplicationController
+) -> fields.Errors:
+    yield from metadata.updated(new.metadata, old.metadata)
+    yield from _replication_controller_spec(new.spec)
+
+
+def pod_template(value: workloads.PodTemplate) -> fields.Errors:
+    yield from metadata.created(value.metadata, namespaced=True)
+    yield from pod_rules.template(value.template, fields.Path("template"))
+
+
+def pod_template_update(new: workloads.PodTemplate, old: workloads.PodTemplate) -> fields.Errors:
+    yield from metadata.updated(new.metadata, old.metadata)
+    yield from pod_rules.template(new.template, fields.Path("template"))
 
 
 def _deployment_spec(spec: workloads.DeploymentSpec) -> fields.Errors:
@@ -125,6 +148,23 @@ def _replica_set_spec(spec: workloads.ReplicaSetSpec) -> fields.Errors:
     yield from metadata.nonnegative(spec.replicas or 0, _SPEC.child("replicas"))
     yield from metadata.nonnegative(spec.min_ready_seconds, _SPEC.child("minReadySeconds"))
     yield from selected_template(spec.selector, spec.template, "deployment", "ReplicaSet")
+
+
+def _replication_controller_spec(spec: workloads.ReplicationControllerSpec) -> fields.Errors:
+    yield from metadata.nonnegative(spec.min_ready_seconds, _SPEC.child("minReadySeconds"))
+    if not spec.match_labels:
+        yield fields.required(_SPEC.child("selector"))
+    if spec.replicas is None:
+        yield fields.required(_SPEC.child("replicas"))
+    else:
+        yield from metadata.nonnegative(spec.replicas, _SPEC.child("replicas"))
+    if spec.template is None:
+        yield fields.required(_TEMPLATE)
+        return
+    if spec.match_labels:
+        yield from template_selected(label_selectors.exact_labels(spec.match_labels), spec.template)
+    yield from pod_rules.template(spec.template, _TEMPLATE)
+    yield from always_running(spec.template.spec, "ReplicationController")
 
 
 def nonnegative_if_set(value: int | None, path: fields.Path) -> fields.Errors:

@@ -16,12 +16,13 @@ PACKAGES = {
     pods: ["core.v1"],
     dra: ["resource.v1", "resource.v1alpha3"],
     volumes: ["core.v1"],
-    workloads: ["apps.v1", "batch.v1", "scheduling.v1beta1"],
+    workloads: ["apps.v1", "batch.v1", "core.v1", "scheduling.v1beta1"],
 }
 
 # Where one struct of ours stands for several of the API, or the API uses a name twice.
 NAMES_IN_THE_API = {
     "ContainerClaim": ["core.v1.ResourceClaim"],
+    "ControllerReference": ["scheduling.v1beta1.TypedLocalObjectReference"],
     "CoreEvent": ["core.v1.Event"],
     "CoreEventSeries": ["core.v1.EventSeries"],
     "Event": ["events.v1.Event"],

@@ -152,6 +152,68 @@ def test_any_kind_can_be_counted() -> None:
     )
 
 
+SERVICES = "/api/v1/namespaces/default/services"
+PORTS, BALANCERS = "services.nodeports", "services.loadbalancers"
+
+
+def service(name: str, type_: str, *ports: int, **spec: Any) -> JsonObject:
+    listed = [{"name": f"p{port}", "port": port} for port in ports]
+    return {"metadata": {"name": name}, "spec": {"type": type_, "ports": listed, **spec}}
+
+
+def test_services_charge_node_ports_and_load_balancers() -> None:
+    server = World()
+    limited(server, {"services": "5", PORTS: "2", BALANCERS: "1"})
+    server.create(SERVICES, service("plain", "ClusterIP", 80, 81, 82))
+    server.create(SERVICES, service("ports", "NodePort", 80))
+    assert used(server) == {"services": "2", PORTS: "1", BALANCERS: "0"}
+    answer = server.ask("POST", SERVICES, service("more", "LoadBalancer", 80, 81))
+    assert answer.status == 403
+    assert f"requested: {PORTS}=2, used: {PORTS}=1, limited: {PORTS}=2" in answer.message
+    without_ports = {"allocateLoadBalancerNodePorts": False}
+    server.create(SERVICES, service("balanced", "LoadBalancer", 80, 81, **without_ports))
+    assert used(server) == {"services": "3", PORTS: "1", BALANCERS: "1"}
+
+
+def test_a_service_that_changes_its_type_is_charged_then() -> None:
+    server = World()
+    limited(server, {"services": "5", PORTS: "2", BALANCERS: "1"})
+    made = server.create(SERVICES, service("a", "ClusterIP", 80, 81))
+    made["spec"]["type"] = "NodePort"
+    assert server.ask("PUT", f"{SERVICES}/a", made).status == 200
+    assert used(server) == {"services": "1", PORTS: "2", BALANCERS: "0"}
+    made = server.get(f"{SERVICES}/a")
+    made["spec"]["ports"].append({"name": "p82", "port": 82})
+    assert server.ask("PUT", f"{SERVICES}/a", made).status == 403
+    assert server.ask("DELETE", f"{SERVICES}/a").status == 200
+    assert used(server) == {"services": "0", PORTS: "0", BALANCERS: "0"}
+
+
+def test_claims_of_storage_charge_what_they_request_in_their_class() -> None:
+    server = World()
+    gold = "gold.storageclass.storage.k8s.io/requests.storage"
+    limited(server, {"persistentvolumeclaims": "3", "requests.storage": "10Gi", gold: "4Gi"})
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+
+    def claim(name: str, size: str, class_name: str) -> JsonObject:
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": size}},
+            "storageClassName": class_name,
+        }
+        return {"metadata": {"name": name}, "spec": spec}
+
+    server.create(claims, claim("a", "3Gi", "gold"))
+    server.create(claims, claim("b", "5Gi", "other"))
+    assert used(server) == {"persistentvolumeclaims": "2", "requests.storage": "8Gi", gold: "3Gi"}
+    answer = server.ask("POST", claims, claim("c", "2Gi", "gold"))
+    assert f"requested: {gold}=2Gi, used: {gold}=3Gi, limited: {gold}=4Gi" in answer.message
+    larger = server.get(f"{claims}/a")
+    larger["spec"]["resources"]["requests"]["storage"] = "4Gi"
+    assert server.ask("PUT", f"{claims}/a", larger).status == 200
+    assert used(server)["requests.storage"] == "9Gi"
+
+
 def container(**resources: Any) -> JsonObject:
     return {"name": "c", "image": "pause", "resources": resources}
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dray.api import errors
+from dray.api.conversion import versions
 from dray.api.kinds import GroupVersionKind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.patching import server_side_apply
@@ -119,3 +120,49 @@ def test_kubectl_takes_over_what_it_applied_from_the_clients_side() -> None:
     document["metadata"]["annotations"] = annotations
     document = applied(document, device_class({"team": "b"}), "kubectl")
     assert document["metadata"]["labels"] == {"team": "b"}
+
+
+def claim(version: str, label: str | None, **request: Any) -> JsonObject:
+    """A configuration of a claim; v1beta1 has no `exactly`."""
+    named = {"name": "r", **(request if version == "v1beta1" else {"exactly": request})}
+    return {
+        "apiVersion": f"resource.k8s.io/{version}",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", **({"labels": {"team": label}} if label else {})},
+        "spec": {"devices": {"requests": [named]}},
+    }
+
+
+def in_version(document: JsonObject, version: str) -> JsonObject:
+    return versions.from_storage(versions.to_storage(document), f"resource.k8s.io/{version}")
+
+
+@pytest.mark.parametrize(("first", "second"), [("v1", "v1beta1"), ("v1beta1", "v1")])
+def test_a_manager_is_the_same_in_every_version(first: str, second: str) -> None:
+    kinds_of = {
+        version: GroupVersionKind("resource.k8s.io", version, "ResourceClaim")
+        for version in (first, second)
+    }
+    document = applied(None, claim(first, "a", deviceClassName="x"), "one", gvk=kinds_of[first])
+    document = applied(
+        in_version(document, second),
+        claim(second, None, deviceClassName="y"),
+        "one",
+        gvk=kinds_of[second],
+    )
+    entries = document["metadata"]["managedFields"]
+    assert [(each["manager"], each["apiVersion"]) for each in entries] == [
+        ("one", f"resource.k8s.io/{second}")
+    ]
+    # What it applied before and omits now is gone.
+    assert "labels" not in document["metadata"] or not document["metadata"]["labels"]
+    request = in_version(document, "v1")["spec"]["devices"]["requests"][0]
+    assert request["exactly"]["deviceClassName"] == "y"
+
+
+def test_another_manager_conflicts_across_versions() -> None:
+    old = GroupVersionKind("resource.k8s.io", "v1beta1", "ResourceClaim")
+    document = applied(None, claim("v1beta1", "a", deviceClassName="x"), "one", gvk=old)
+    new = GroupVersionKind("resource.k8s.io", "v1", "ResourceClaim")
+    with pytest.raises(errors.Conflict, match="conflict with"):
+        applied(in_version(document, "v1"), claim("v1", "b", deviceClassName="x"), "two", gvk=new)

@@ -46,3 +46,30 @@ async def test_a_pod_that_ends_gives_back_what_it_used(here: World) -> None:
     await until_used(here, pods="1")
     await here.set_status("pods", "p", {"phase": "Succeeded"})
     await until_used(here, pods="0")
+
+
+@with_loops(QuotaLoop)
+async def test_services_and_claims_of_storage_are_counted_in_detail(here: World) -> None:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s"},
+        "spec": {"type": "NodePort", "ports": [{"port": 80}]},
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "2Gi"}},
+        },
+    }
+    await here.create(service)
+    await here.create(claim)
+    hard = {"services": "3", "services.nodeports": "2", "requests.storage": "5Gi"}
+    await here.create(quota(**hard))
+    used = {"services": "1", "services.nodeports": "1", "requests.storage": "2Gi"}
+    await until_used(here, **used)
+    await here.patch("services", "s", {"spec": {"type": "ClusterIP"}})
+    await until_used(here, **{**used, "services.nodeports": "0"})
