@@ -175,6 +175,8 @@ class SchedulerState:
         old, new = change.old, change.new
         if new is None:
             self.scheduling.drop_node(change.key.name)
+            # A selector may have failed on its devices only.
+            self.queue.wake(wake_events.NODES)
         elif old is None or _may_fit_more(old, new):
             self.scheduling.put_node(new)
             self.queue.wake(wake_events.NODES)

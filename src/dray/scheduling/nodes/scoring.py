@@ -11,7 +11,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.inventory.cluster_inventory import EVERY_NODE, ClusterInventory
 from dray.api import well_known
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.scheduling.nodes import node_fit
@@ -190,6 +190,12 @@ class Ranking:
     def put_back(self, states: Iterable[NodeState]) -> None:
         for state in states:
             self._rank(state)
+
+    def candidates(self, among: int = EVERY_NODE) -> list[NodeState]:
+        """Return the candidates that are in a set of nodes, in the order of the nodes."""
+        indexes = sorted(self._scores) if among == EVERY_NODE else _members(among)
+        found = [self._nodes.at(index) for index in indexes if index in self._scores]
+        return [state for state in found if state is not None]
 
     def score(self, state: NodeState) -> float:
         return self._rate(state, self._requirements)
