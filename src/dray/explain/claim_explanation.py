@@ -93,7 +93,10 @@ def explain(
     allocator = BoundedAllocator(cluster, usable_nodes, new_share_id=new_share_id)
     investigation: _Investigation | None = None
     try:
-        fit = allocator.first_fit(waiting, allocator.nodes[:NODES_TRIED_FIRST])
+        if allocator.may_fail(waiting):
+            fit = allocator.fit_in_any_order(waiting)
+        else:
+            fit = allocator.first_fit(waiting, allocator.nodes[:NODES_TRIED_FIRST])
         if fit is None:
             investigation = _Investigation(cluster, waiting, allocated, allocator)
             fit = allocator.first_fit(waiting, investigation.undecided())
@@ -188,9 +191,7 @@ class _Investigation:
     def failed(self, failure: rejections.AllocationError) -> Explanation:
         if isinstance(failure, rejections.SearchTimeout):
             return self._explanation(Outcome.UNDECIDED)
-        faults_found = faults.find(
-            self._cluster, self._resolved, self._survey.funnels, self._survey.unusable, failure
-        )
+        faults_found = faults.find(self._cluster, self._resolved, self._survey, failure)
         message = failure.text(self._claims)
         return self._explanation(Outcome.FAILED, faults_found=faults_found, message=message)
 

@@ -60,7 +60,7 @@ def test_a_selector_that_fails_on_one_node_ends_the_attempt(order: tuple[str, ..
     assert "on device gpu.example.com/bad/gpu-0: CEL runtime error: no such key" in error_of(
         decision
     )
-    assert decision.category == "error"
+    assert outcome(decision) == "error"
 
 
 def test_a_device_after_the_first_fit_is_not_looked_at() -> None:
