@@ -8,7 +8,7 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dray.allocator.inventory.cluster_inventory import EVERY_NODE, ClusterInventory, NodeEntry
@@ -164,16 +164,13 @@ class Allocator:
             cache.last_rejection = _no_fit(search)
         return None
 
-    def nodes_that_may_fail(self, claims: Sequence[ResourceClaim]) -> Generator[None, None, int]:
-        """Return the set of nodes with a device on which a selector of the claims fails.
+    def selectors_of(self, claims: Sequence[ResourceClaim]) -> Sequence[SelectorSequence]:
+        """Return the selectors of every alternative of the claims, without repetitions.
 
-        On all other nodes `allocate_on` raises no error of a selector. Yields where the caller may
-        pause.
+        On nodes where none of them fails (`ClusterInventory.selector_failures`), `allocate_on`
+        raises no error of a selector.
         """
-        nodes = 0
-        for selectors in self._cache(claims).selectors:
-            nodes |= yield from self._cluster.selector_failures.nodes(selectors)
-        return nodes
+        return self._cache(claims).selectors
 
     def problem(self, claims: Sequence[ResourceClaim], node: str) -> NodeProblem:
         """Return the search problem of the claims on a node, to run checks one by one."""
@@ -244,7 +241,6 @@ def _no_fit(search: Search) -> NoFit:
 
 
 def _selectors_of(claims: Sequence[ResolvedClaim]) -> list[SelectorSequence]:
-    """Return the selectors of every alternative, without repetitions."""
     sequences = {
         tuple(located.selector for located in alternative.selectors): None
         for claim in claims

@@ -117,7 +117,10 @@ class NodeChooser:
         Raises SearchFailed if a selector fails on any node that kube-scheduler looks at, whatever
         the order of the nodes (docs/decisions/013-selectors-that-fail.md).
         """
-        nodes = yield from self._devices.nodes_that_may_fail(attempt.demand)
+        ranking = attempt.ranking
+        if ranking.selectors is None:
+            ranking.selectors = self._devices.selectors_for(attempt.demand)
+        nodes = yield from self._state.inventory.selector_failures.nodes(ranking.selectors)
         if not nodes:
             return attempt
         for state in (yield from self._nodes_to_ask(attempt, nodes)):

@@ -36,6 +36,8 @@ class SelectorFailures:
         self._set_of_nodes = set_of_nodes
         """Returns the set of nodes for which the slices are."""
         self._sequences: dict[SelectorSequence, _FailingSlices] = {}
+        self._usable: dict[str, bool] = {}
+        """By slice, whether every attribute of its devices has a value."""
         self._changes: list[str] = []
         self._dropped = 0
         """The number of changes that are no longer in `_changes`."""
@@ -44,86 +46,100 @@ class SelectorFailures:
         """Take note of a slice that was added, changed or removed."""
         if not self._sequences:
             return
+        self._usable.pop(name, None)
         if len(self._changes) == _CHANGES_LIMIT:
             self._dropped += _CHANGES_LIMIT
             self._changes.clear()
         self._changes.append(name)
 
-    def nodes(self, selectors: SelectorSequence) -> Generator[None, None, int]:
-        """Return the set of nodes with a failing device; yields where the caller may pause.
+    def nodes(self, sequences: Iterable[SelectorSequence]) -> Generator[None, None, int]:
+        """Return the set of nodes with a device on which any of the sequences fails.
 
         A device counts although its pool is incomplete, it is in use, or it is for other nodes of
-        the slice: the search on the node says whether it is looked at.
+        the slice: the search on the node says whether it is looked at. Yields where the caller may
+        pause.
         """
-        failing = self._sequences.get(selectors)
-        if failing is None:
-            if len(self._sequences) >= _SEQUENCES_LIMIT:
-                self._sequences.clear()
-            failing = self._sequences[selectors] = _FailingSlices(selectors)
-        while failing.cursor != self._end():
-            yield from self._update(failing)
-        return failing.nodes
+        nodes = 0
+        for selectors in sequences:
+            failing = self._sequences.get(selectors) or self._add(selectors)
+            while failing.cursor != self._dropped + len(self._changes):
+                yield from self._update(failing)
+            nodes |= failing.nodes
+        return nodes
+
+    def _add(self, selectors: SelectorSequence) -> _FailingSlices:
+        if len(self._sequences) >= _SEQUENCES_LIMIT:
+            self._sequences.clear()
+            self._usable.clear()
+        failing = self._sequences[selectors] = _FailingSlices(selectors)
+        return failing
 
     def _update(self, failing: _FailingSlices) -> Generator[None, None, None]:
-        end, start = self._end(), failing.cursor - self._dropped
+        end = self._dropped + len(self._changes)
+        start = failing.cursor - self._dropped
         is_recorded = failing.cursor >= 0 and start >= 0
         # Slices that were removed are among the failing ones, not among the present ones.
         changed = self._changes[start:] if is_recorded else [*self._slices, *failing.slices]
         for number, name in enumerate(dict.fromkeys(changed), 1):
-            failing.look_at(name, self._slices.get(name))
+            self._look_at(failing, name)
             if number % _STEP == 0:
                 yield
         # Not before the end: an update that is abandoned half-way has to be done again.
         failing.cursor = end
         failing.nodes = self._set_of_nodes(failing.slices.values())
 
-    def _end(self) -> int:
-        return self._dropped + len(self._changes)
+    def _look_at(self, failing: _FailingSlices, name: str) -> None:
+        present = self._slices.get(name)
+        if present is not None and not (self._is_usable(name, present) and failing.works(present)):
+            failing.slices[name] = present
+        else:
+            failing.slices.pop(name, None)
+
+    def _is_usable(self, name: str, resource_slice: ResourceSlice) -> bool:
+        """Return whether selectors can be evaluated on all devices of a slice."""
+        # A shape has only what the selectors read; an attribute without a value elsewhere on the
+        # device is an error nevertheless. That is the same for all sequences.
+        usable = self._usable.get(name)
+        if usable is None:
+            usable = self._usable[name] = all(map(shapes.is_usable, resource_slice.spec.devices))
+        return usable
 
 
 class _FailingSlices:
     """The slices with a device on which one sequence of selectors fails."""
 
-    __slots__ = ("_fails", "_read", "_selectors", "cursor", "nodes", "slices")
+    __slots__ = ("_read", "_selectors", "_works", "cursor", "nodes", "slices")
 
     def __init__(self, selectors: SelectorSequence) -> None:
         self._selectors = selectors
         paths = {path for selector in selectors for path in selector.paths}
         self._read = shapes.reader(sorted(paths))
-        self._fails: dict[Hashable, bool] = {}
+        self._works: dict[Hashable, bool] = {}
         self.slices: dict[str, ResourceSlice] = {}
         self.nodes = 0
         """The set of nodes for which `slices` are."""
         self.cursor = -1
         """The number of changes that `slices` reflect."""
 
-    def look_at(self, name: str, present: ResourceSlice | None) -> None:
-        self.slices.pop(name, None)
-        if present is not None and self._fails_on(present):
-            self.slices[name] = present
-
-    def _fails_on(self, resource_slice: ResourceSlice) -> bool:
+    def works(self, resource_slice: ResourceSlice) -> bool:
+        """Return whether the selectors can be evaluated on all devices of a slice."""
         driver = resource_slice.spec.driver
         devices = [
             Candidate(0, 0, 0, driver, resource_slice, device)
             for device in resource_slice.spec.devices
         ]
         for device, shape in zip(devices, self._read(devices), strict=True):
-            # A shape has only what the selectors read; an attribute without a value elsewhere on
-            # the device is an error nevertheless.
-            if not shapes.is_usable(device.device):
-                return True
-            fails = self._fails.get(shape)
-            if fails is None:
-                fails = self._cache(shape, device)
-            if fails:
-                return True
-        return False
+            works = self._works.get(shape)
+            if works is None:
+                works = self._cache(shape, device)
+            if not works:
+                return False
+        return True
 
     def _cache(self, shape: Hashable, device: Candidate) -> bool:
-        if len(self._fails) >= _SHAPES_LIMIT:
-            self._fails.clear()
+        if len(self._works) >= _SHAPES_LIMIT:
+            self._works.clear()
         results = (selector.result(device) for selector in self._selectors)
         first_unmatched = next((result for result in results if result is not True), True)
-        fails = self._fails[shape] = isinstance(first_unmatched, str)
-        return fails
+        works = self._works[shape] = not isinstance(first_unmatched, str)
+        return works

@@ -67,7 +67,8 @@ class BoundedAllocator:
         return None
 
     def _nodes_that_may_fail(self, claims: Sequence[ResourceClaim]) -> int:
-        steps = self._allocator.nodes_that_may_fail(claims)
+        selectors = self._allocator.selectors_of(claims)
+        steps = self._cluster.selector_failures.nodes(selectors)
         while True:
             try:
                 next(steps)

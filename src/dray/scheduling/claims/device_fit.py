@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 from dray.allocator import placement
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.inventory.selector_failures import SelectorSequence
 from dray.allocator.model import rejections
 from dray.allocator.placement import Allocator, FitResult, NoFit
 from dray.api import well_known
@@ -62,13 +63,13 @@ class DeviceMatcher:
             allocations = result.allocations
         return self._node_fit(demand, state, allocations, extended)
 
-    def nodes_that_may_fail(self, demand: PodDemand) -> Generator[None, None, int]:
-        """Return the set of nodes with a device on which a selector for the pod fails."""
+    def selectors_for(self, demand: PodDemand) -> Sequence[SelectorSequence]:
+        """Return the selectors of the devices that the pod needs on any node."""
         claims = demand.claims
         if demand.extended:
             of_pod = extended_resources.claim_for(demand.pod, demand.extended, self._classes)
             claims.append(of_pod.claim)
-        return (yield from self._allocator.nodes_that_may_fail(claims)) if claims else 0
+        return self._allocator.selectors_of(claims) if claims else ()
 
     def failure_on(self, demand: PodDemand, state: NodeState) -> Steps[SearchFailed | None]:
         """Return the error with which the search for devices on a node ends, if it does."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dray.allocator.inventory.cluster_inventory import EVERY_NODE, ClusterInventory
+from dray.allocator.inventory.selector_failures import SelectorSequence
 from dray.api import well_known
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.scheduling.nodes import node_fit
@@ -143,6 +144,8 @@ class Ranking:
         self._nodes, self._inventory, self._requirements = nodes, inventory, requirements
         self._rate, self._is_delegated, self._affinity = rate, is_delegated, affinity
         self._among = None if among is None else {state.index for state in among}
+        self.selectors: Sequence[SelectorSequence] | None = None
+        """The selectors of the devices that the pods need, once they are known."""
         self._heap: list[tuple[float, int]] = []
         self._scores: dict[int, float] = {}
         """The candidates with their scores. Heap entries with another score are out of date."""
