@@ -93,13 +93,10 @@ def explain(
     allocator = BoundedAllocator(cluster, usable_nodes, new_share_id=new_share_id)
     investigation: _Investigation | None = None
     try:
-        if allocator.may_fail(waiting):
-            fit = allocator.fit_in_any_order(waiting)
-        else:
-            fit = allocator.first_fit(waiting, allocator.nodes[:NODES_TRIED_FIRST])
+        fit = allocator.confirmed_fit(waiting, allocator.nodes[:NODES_TRIED_FIRST])
         if fit is None:
             investigation = _Investigation(cluster, waiting, allocated, allocator)
-            fit = allocator.first_fit(waiting, investigation.undecided())
+            fit = allocator.confirmed_fit(waiting, investigation.undecided())
     except rejections.AllocationError as failure:
         if investigation is None:
             investigation = _Investigation(cluster, waiting, allocated, allocator)

@@ -6,7 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import NamedTuple
 
-from dray.scheduling import unschedulable, wake_events
+from dray.scheduling import sampling, unschedulable, wake_events
 from dray.scheduling.claims import device_fit
 from dray.scheduling.claims.assignments import NodeAssignment, NodeFit
 from dray.scheduling.claims.device_fit import DeviceMatcher
@@ -148,7 +148,7 @@ class NodeChooser:
     def _has_more_fits_than_sampled(self, attempt: _Attempt) -> Steps[bool]:
         """Return whether kube-scheduler could find enough nodes before it has seen all."""
         named = self._existing(attempt.demand.requirements.names)
-        enough = scoring.enough_to_compare(len(self._state.nodes if named is None else named))
+        enough = sampling.nodes_to_find(len(self._state.nodes if named is None else named))
         candidates = attempt.ranking.candidates()
         # Without this look at their number, every decision would search all nodes.
         if len(candidates) <= enough:
@@ -196,7 +196,7 @@ class NodeChooser:
     def _best_alternatives(self, attempt: _Attempt) -> Steps[NodeAssignment | None]:
         """Compare nodes by the alternatives they offer, as well as by everything else."""
         ranking = attempt.ranking
-        enough = scoring.enough_to_compare(len(self._state.nodes))
+        enough = sampling.nodes_to_find(len(self._state.nodes))
         taken: list[NodeState] = []
         fits: list[tuple[NodeState, NodeFit]] = []
         try:

@@ -10,7 +10,7 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.placement import Allocator, Fit, FitResult
 from dray.api.types.dra import ResourceClaim
-from dray.scheduling.nodes import scoring
+from dray.scheduling import sampling
 
 POSITIONS_PER_SEARCH = 200_000
 
@@ -36,9 +36,15 @@ class BoundedAllocator:
             cluster, new_share_id=new_share_id, should_stop=self._is_budget_spent
         )
 
-    def may_fail(self, claims: Sequence[ResourceClaim]) -> bool:
-        """Return whether a selector of the claims fails on some device of the cluster."""
-        return bool(self._nodes_that_may_fail(claims))
+    def confirmed_fit(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Fit | None:
+        """Return the fit that the scheduler decides for, if the claims fit on one of these nodes.
+
+        Raises AllocationError as `fit_in_any_order`.
+        """
+        with contextlib.suppress(AllocationError):
+            if self.first_fit(claims, nodes) is None:
+                return None
+        return self.fit_in_any_order(claims)
 
     def fit_in_any_order(self, claims: Sequence[ResourceClaim]) -> Fit | None:
         """Return the first fit, or None, as the scheduler decides.
@@ -49,7 +55,7 @@ class BoundedAllocator:
         failure = self._first_failure(claims)
         if failure is None:
             return self.first_fit(claims, self.nodes)
-        enough = scoring.enough_to_compare(len(self.nodes))
+        enough = sampling.nodes_to_find(len(self.nodes))
         fits = self._fits(claims) if len(self.nodes) > enough else iter(())
         first = next(fits, None)
         if first is None or sum(1 for _ in itertools.islice(fits, enough)) < enough:

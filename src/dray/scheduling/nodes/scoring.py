@@ -117,17 +117,6 @@ def have_alternatives(claims: Iterable[ResourceClaim]) -> bool:
     )
 
 
-def enough_to_compare(nodes: int) -> int:
-    """Return how many fitting nodes to compare.
-
-    https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/schedule_one.go
-    (numFeasibleNodesToFind)
-    """
-    if nodes < 100:
-        return nodes
-    return max(nodes * max(50 - nodes // 125, 5) // 100, 100)
-
-
 class Ranking:
     """The nodes for one signature: candidates, best first, and the others with the reasons."""
 
