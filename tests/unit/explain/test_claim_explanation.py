@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from dray.allocator.model import rejections
+from dray.api import features as gates
 from dray.api.features import DEFAULT
 from dray.api.ids import ClaimKey
 from dray.api.types.dra import AllocationResult, ResourceClaimStatus, ResourceSlice
@@ -196,3 +197,13 @@ def test_errors_beyond_the_nodes_that_are_looked_for_do_not_count() -> None:
     cluster = cluster_inventory(fast("n0", None), *slices)
     found = claim_explanation.explain(cluster, asked, new_share_id=str)
     assert (found.outcome, found.node) == (Outcome.FITS, "n1")
+
+
+@pytest.mark.parametrize(("version", "is_suggested"), [("1.34", False), ("1.37", True)])
+def test_only_gates_that_the_version_has_are_suggested(version: str, is_suggested: bool) -> None:
+    cluster = cluster_inventory(gpu_slice("n1"), features=gates.for_version(version))
+    asked = [claim(request("gpu", derived={f"{DRIVER}/side": "1"}))]
+    found = claim_explanation.explain(cluster, asked, new_share_id=str)
+    assert found.outcome is Outcome.FAILED
+    suggested = [change for change in found.changes if isinstance(change, changes.EnableGate)]
+    assert bool(suggested) == is_suggested
