@@ -406,7 +406,10 @@ class ClusterInventory:
     def _nodes_for(self, slices: Iterable[ResourceSlice]) -> int:
         """Return the set of nodes for which some slices are."""
         names = {resource_slice.spec.node_name for resource_slice in slices}
-        return _set_of([self.nodes[name].index if name else EVERY_NODE for name in names])
+        if not all(names):
+            return EVERY_NODE
+        # A slice may have been removed while the caller paused.
+        return _set_of([self.nodes[name].index for name in names if name in self.nodes])
 
     def _mark_relaxed(self, nodes: Iterable[int]) -> None:
         for node in nodes:
