@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from dray.allocator.inventory.cluster_inventory import EVERY_NODE, ClusterInventory, NodeEntry
 from dray.allocator.inventory.node_inventory import NodeInventory
+from dray.allocator.inventory.selector_failures import SelectorSequence
 from dray.allocator.model import rejections, requests
 from dray.allocator.model.rejections import AllocationError, Rejection
 from dray.allocator.model.requests import Signature
@@ -60,6 +61,7 @@ class _SignatureCache:
 
     def __init__(self, claims: Sequence[ResolvedClaim], cluster: ClusterInventory) -> None:
         self.claims = claims
+        self.selectors = _selectors_of(claims)
         self.skips_full_nodes = _needs_free_device(claims)
         """Whether a node without a free device cannot serve the claims, nor raise an error."""
         self.candidate_nodes = cluster.existing_nodes
@@ -162,6 +164,14 @@ class Allocator:
             cache.last_rejection = _no_fit(search)
         return None
 
+    def selectors_of(self, claims: Sequence[ResourceClaim]) -> Sequence[SelectorSequence]:
+        """Return the selectors of every alternative of the claims, without repetitions.
+
+        On nodes where none of them fails (`ClusterInventory.selector_failures`), `allocate_on`
+        raises no error of a selector.
+        """
+        return self._cache(claims).selectors
+
     def problem(self, claims: Sequence[ResourceClaim], node: str) -> NodeProblem:
         """Return the search problem of the claims on a node, to run checks one by one."""
         entry = self._cluster.nodes[node]
@@ -228,6 +238,16 @@ def _no_fit(search: Search) -> NoFit:
     # A proof names what is missing; the search only knows where its deepest attempt ended.
     reason = infeasibility.find_infeasibility(problem) or search.rejection or rejections.NoDevices()
     return NoFit(reason, failure)
+
+
+def _selectors_of(claims: Sequence[ResolvedClaim]) -> list[SelectorSequence]:
+    sequences = {
+        tuple(located.selector for located in alternative.selectors): None
+        for claim in claims
+        for alternative in claim.alternatives()
+        if alternative.selectors
+    }
+    return list(sequences)
 
 
 def _needs_free_device(claims: Sequence[ResolvedClaim]) -> bool:

@@ -195,6 +195,11 @@ _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
+def exists_in(gate: str, version: str) -> bool:
+    """Return whether a Kubernetes version has the gate."""
+    return GATES[gate].stage_in(version) is not _PRE_ALPHA
+
+
 def _read_pairs(text: str) -> dict[str, bool]:
     gates = {}
     for pair in filter(None, text.split(",")):

@@ -93,10 +93,10 @@ def explain(
     allocator = BoundedAllocator(cluster, usable_nodes, new_share_id=new_share_id)
     investigation: _Investigation | None = None
     try:
-        fit = allocator.first_fit(waiting, allocator.nodes[:NODES_TRIED_FIRST])
+        fit = allocator.confirmed_fit(waiting, allocator.nodes[:NODES_TRIED_FIRST])
         if fit is None:
             investigation = _Investigation(cluster, waiting, allocated, allocator)
-            fit = allocator.first_fit(waiting, investigation.undecided())
+            fit = allocator.confirmed_fit(waiting, investigation.undecided())
     except rejections.AllocationError as failure:
         if investigation is None:
             investigation = _Investigation(cluster, waiting, allocated, allocator)
@@ -188,9 +188,7 @@ class _Investigation:
     def failed(self, failure: rejections.AllocationError) -> Explanation:
         if isinstance(failure, rejections.SearchTimeout):
             return self._explanation(Outcome.UNDECIDED)
-        faults_found = faults.find(
-            self._cluster, self._resolved, self._survey.funnels, self._survey.unusable, failure
-        )
+        faults_found = faults.find(self._cluster, self._resolved, self._survey, failure)
         message = failure.text(self._claims)
         return self._explanation(Outcome.FAILED, faults_found=faults_found, message=message)
 

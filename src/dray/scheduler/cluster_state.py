@@ -13,17 +13,19 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from dray import supervision
 from dray.api import kinds
 from dray.api.features import Features
 from dray.api.ids import ClaimKey, ObjectKey
+from dray.api.kinds import Kind
 from dray.api.types.core import Namespace, PodDisruptionBudget
 from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
+from dray.client import discovery
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.scheduler.claims.in_flight import InFlightClaims
@@ -37,10 +39,34 @@ log = logging.getLogger(__name__)
 ACTIVE_PODS = ObjectSelection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
 
 
+class OptionalKinds(NamedTuple):
+    """The kinds that not every server has; None without the kind or its feature gate."""
+
+    taint_rules: Kind | None = None
+    groups: Kind | None = None
+
+    @classmethod
+    async def of(cls, client: Client, features: Features) -> OptionalKinds:
+        """Return the kinds that a server has, each in the newest version that it has."""
+        rules = kinds.DEVICE_TAINT_RULE if features.device_taint_rules else None
+        groups = kinds.POD_GROUP if features.generic_workload else None
+        return cls(
+            await discovery.as_served(client, rules) if rules else None,
+            await discovery.as_served(client, groups) if groups else None,
+        )
+
+
 class SchedulerState:
     """Owns the caches, the queue and the state of decisions. `name` is the scheduler's own."""
 
-    def __init__(self, client: Client, features: Features, name: str, node_selector: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        features: Features,
+        name: str,
+        node_selector: str,
+        served: OptionalKinds,
+    ) -> None:
         self._features = features
         self.queue = Queue()
         self.scheduling = SchedulingState(features, name, new_share_id=lambda: str(uuid.uuid4()))
@@ -52,13 +78,13 @@ class SchedulerState:
         )
         self._slices: Cache[ResourceSlice] = Cache(client, kinds.RESOURCE_SLICE, ResourceSlice)
         self._classes: Cache[DeviceClass] = Cache(client, kinds.DEVICE_CLASS, DeviceClass)
-        self._rules: Cache[DeviceTaintRule] = Cache(
-            client, kinds.DEVICE_TAINT_RULE, DeviceTaintRule
-        )
+        self._rules: Cache[DeviceTaintRule] | None = None
+        if served.taint_rules is not None:
+            self._rules = Cache(client, served.taint_rules, DeviceTaintRule)
         self._namespaces: Cache[Namespace] = Cache(client, kinds.NAMESPACE, Namespace)
         self._groups: Cache[PodGroup] | None = None
-        if features.generic_workload:
-            self._groups = Cache(client, kinds.POD_GROUP, PodGroup)
+        if served.groups is not None:
+            self._groups = Cache(client, served.groups, PodGroup)
         self._budgets: Cache[PodDisruptionBudget] | None = None
         if features.preemption:
             self._budgets = Cache(client, kinds.POD_DISRUPTION_BUDGET, PodDisruptionBudget)
@@ -82,7 +108,8 @@ class SchedulerState:
             await cache.synced.wait()
         self._subscribe(self._namespaces, self._namespace_changed)
         self._subscribe(self._classes, self._class_changed)
-        self._subscribe(self._rules, self._rule_changed)
+        if self._rules is not None:
+            self._subscribe(self._rules, self._rule_changed)
         self._subscribe(self._nodes, self._node_changed)
         self._subscribe(self._slices, self._slice_changed)
         self._subscribe(self._claims, self._claim_changed)
@@ -98,10 +125,10 @@ class SchedulerState:
 
     def _caches(self) -> list[Cache[Any]]:
         always: list[Cache[Any]] = [
-            self._namespaces, self._classes, self._rules, self._nodes, self._slices, self._claims,
-            self._pods,
+            self._namespaces, self._classes, self._nodes, self._slices, self._claims, self._pods,
         ]  # fmt: skip
-        return always + [cache for cache in (self._groups, self._budgets) if cache is not None]
+        optional: list[Cache[Any] | None] = [self._rules, self._groups, self._budgets]
+        return always + [cache for cache in optional if cache is not None]
 
     def apply(self, change: Callable[[], object]) -> None:
         """Change something, at once or as soon as nobody reads the state exclusively."""
@@ -175,6 +202,8 @@ class SchedulerState:
         old, new = change.old, change.new
         if new is None:
             self.scheduling.drop_node(change.key.name)
+            # A selector may have failed on its devices only.
+            self.queue.wake(wake_events.NODES)
         elif old is None or _may_fit_more(old, new):
             self.scheduling.put_node(new)
             self.queue.wake(wake_events.NODES)

@@ -27,7 +27,7 @@ from dray.clock import utc_now
 from dray.scheduler import podgroup_status
 from dray.scheduler.binder import Binder, BindFailure
 from dray.scheduler.claims.claim_writes import ClaimWrites
-from dray.scheduler.cluster_state import SchedulerState
+from dray.scheduler.cluster_state import OptionalKinds, SchedulerState
 from dray.scheduler.eviction import Evictor
 from dray.scheduler.metrics import Metrics
 from dray.scheduler.queue import QueueEntry
@@ -68,9 +68,10 @@ async def run(
     `device_order.BY_NAME`; `explainer` makes dray's reasons for claims that cannot be allocated;
     `started` is set when the caches are complete.
     """
+    served = await OptionalKinds.of(client, features)
     scheduler = Scheduler(
         client,
-        SchedulerState(client, features, name, node_selector),
+        SchedulerState(client, features, name, node_selector, served),
         Recorder(client, name, now=now),
         features,
         name=name,

@@ -157,7 +157,8 @@ class Decider:
         result = msgspec.structs.replace(
             choice.result, placement_key=self._chooser.placement_key(demand)
         )
-        if self._preemption is None:
+        # As upstream: an error ends the attempt, and no pod is evicted for it.
+        if self._preemption is None or result.error:
             return result
         pod = demand.pod
         reason = self._preemption.ineligible(pod)

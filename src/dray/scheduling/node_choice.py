@@ -6,7 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import NamedTuple
 
-from dray.scheduling import unschedulable, wake_events
+from dray.scheduling import sampling, unschedulable, wake_events
 from dray.scheduling.claims import device_fit
 from dray.scheduling.claims.assignments import NodeAssignment, NodeFit
 from dray.scheduling.claims.device_fit import DeviceMatcher
@@ -18,6 +18,10 @@ from dray.scheduling.state import SchedulingState
 from dray.scheduling.steps import SearchOutcome, Step, Steps
 from dray.scheduling.unschedulable import Unschedulable
 
+_WAKE_EVENTS_OF_ERRORS = frozenset(
+    # A pod that takes a device on which a selector fails, or the room of its node, helps as well.
+    {wake_events.DEVICES, wake_events.CLASSES, wake_events.NODES, wake_events.POD_PLACED}
+)
 _RANKED_NODES_LIMIT = 200_000
 """Nodes in all cached rankings together, which bounds their memory."""
 
@@ -27,6 +31,17 @@ class NoNode(NamedTuple):
 
     result: Unschedulable
     ranking: Ranking
+
+
+class _Attempt(NamedTuple):
+    """One search of a node for a pod."""
+
+    ranking: Ranking
+    demand: PodDemand
+    avoided: frozenset[str] = frozenset()
+    """The nodes that are kept for other pods."""
+    skips_errors: bool = False
+    """Whether nodes on which the search for devices fails are passed over."""
 
 
 class NodeChooser:
@@ -44,10 +59,11 @@ class NodeChooser:
         ranking = self._ranking(demand)
         yield from ranking.update()
         try:
+            attempt = yield from self._attempt(_Attempt(ranking, demand, avoided))
             if scoring.have_alternatives(demand.claims):
-                assignment = yield from self._best_alternatives(ranking, demand, avoided)
+                assignment = yield from self._best_alternatives(attempt)
             else:
-                assignment = yield from self._first_fit(ranking, demand, avoided)
+                assignment = yield from self._first_fit(attempt)
         except device_fit.SearchFailed as failed:
             return NoNode(_search_failed(failed), ranking)
         return assignment or NoNode(self._no_fit(ranking, demand), ranking)
@@ -61,14 +77,15 @@ class NodeChooser:
         """
         ranking = self._new_ranking(demand, self._named(demand), self._affinity(demand))
         yield from ranking.update()
-        while (state := ranking.take()) is not None:
-            try:
-                fit = yield from self._devices.fit_on(demand, state)
-            except device_fit.SearchFailed:
-                return
-            if isinstance(fit, NodeFit):
-                yield NodeAssignment(demand.pod, state.name, fit)
-            yield None
+        try:
+            attempt = yield from self._attempt(_Attempt(ranking, demand))
+            while (state := ranking.take()) is not None:
+                fit = yield from self._fit_on(attempt, state)
+                if isinstance(fit, NodeFit):
+                    yield NodeAssignment(demand.pod, state.name, fit)
+                yield None
+        except device_fit.SearchFailed:
+            return
 
     def placement_key(self, demand: PodDemand) -> Hashable:
         """Return a key that is equal for pods that fit on the same nodes."""
@@ -94,49 +111,109 @@ class NodeChooser:
             self._rankings.move_to_end(signature)
         return ranking
 
-    def _first_fit(
-        self, ranking: Ranking, demand: PodDemand, avoided: frozenset[str]
-    ) -> Steps[NodeAssignment | None]:
+    def _attempt(self, attempt: _Attempt) -> Steps[_Attempt]:
+        """Return the attempt if no selector fails, else one that passes over such nodes.
+
+        Raises SearchFailed if a selector fails on any node that kube-scheduler looks at, whatever
+        the order of the nodes (docs/decisions/013-selectors-that-fail.md).
+        """
+        ranking = attempt.ranking
+        if ranking.selectors is None:
+            ranking.selectors = self._devices.selectors_for(attempt.demand)
+        nodes = yield from self._state.inventory.selector_failures.nodes(ranking.selectors)
+        if not nodes:
+            return attempt
+        for state in (yield from self._nodes_to_ask(attempt, nodes)):
+            failed = yield from self._devices.failure_on(attempt.demand, state)
+            if failed is not None:
+                skipping = attempt._replace(skips_errors=True)
+                if (yield from self._has_more_fits_than_sampled(skipping)):
+                    return skipping
+                raise failed
+            yield None
+        return attempt
+
+    def _nodes_to_ask(self, attempt: _Attempt, nodes: int) -> Steps[Sequence[NodeState]]:
+        """Return which of some nodes pass all other filters."""
+        ranking, demand = attempt.ranking, attempt.demand
+        if demand.allocated:
+            # As upstream: devices are searched for the other claims even where an allocated one
+            # cannot be used. This ranking lacks such nodes.
+            named = self._existing(demand.requirements.names)
+            ranking = self._new_ranking(demand, named, self._affinity(demand))
+            yield from ranking.update()
+        candidates = ranking.candidates(nodes)
+        return [state for state in candidates if state.name not in attempt.avoided]
+
+    def _has_more_fits_than_sampled(self, attempt: _Attempt) -> Steps[bool]:
+        """Return whether kube-scheduler could find enough nodes before it has seen all."""
+        named = self._existing(attempt.demand.requirements.names)
+        enough = sampling.nodes_to_find(len(self._state.nodes if named is None else named))
+        candidates = attempt.ranking.candidates()
+        # Without this look at their number, every decision would search all nodes.
+        if len(candidates) <= enough:
+            return False
+        fits = 0
+        for state in candidates:
+            if state.name not in attempt.avoided:
+                fits += isinstance((yield from self._fit_on(attempt, state)), NodeFit)
+            if fits > enough:
+                return True
+            yield None
+        return False
+
+    def _fit_on(self, attempt: _Attempt, state: NodeState) -> Steps[NodeFit | Reasons | None]:
+        """Return the fit or why there is none; None if the node is passed over."""
+        try:
+            return (yield from self._devices.fit_on(attempt.demand, state))
+        except device_fit.SearchFailed:
+            if not attempt.skips_errors:
+                raise
+            return None
+
+    def _first_fit(self, attempt: _Attempt) -> Steps[NodeAssignment | None]:
         # Nodes are in order of their score, and devices do not change it: the first fit is the
         # best one. A node without a fit leaves the ranking until something changes there.
+        ranking = attempt.ranking
         skipped: list[NodeState] = []
         try:
             while (state := ranking.best()) is not None:
-                if state.name in avoided:
+                fit = None
+                if state.name not in attempt.avoided:
+                    fit = yield from self._fit_on(attempt, state)
+                if isinstance(fit, NodeFit):
+                    return NodeAssignment(attempt.demand.pod, state.name, fit)
+                if fit is None:
                     ranking.take()
                     skipped.append(state)
-                    continue
-                fit = yield from self._devices.fit_on(demand, state)
-                if isinstance(fit, NodeFit):
-                    return NodeAssignment(demand.pod, state.name, fit)
-                ranking.reject(state, fit)
+                else:
+                    ranking.reject(state, fit)
                 yield None
             return None
         finally:
             ranking.put_back(skipped)
 
-    def _best_alternatives(
-        self, ranking: Ranking, demand: PodDemand, avoided: frozenset[str]
-    ) -> Steps[NodeAssignment | None]:
+    def _best_alternatives(self, attempt: _Attempt) -> Steps[NodeAssignment | None]:
         """Compare nodes by the alternatives they offer, as well as by everything else."""
-        enough = scoring.enough_to_compare(len(self._state.nodes))
+        ranking = attempt.ranking
+        enough = sampling.nodes_to_find(len(self._state.nodes))
         taken: list[NodeState] = []
         fits: list[tuple[NodeState, NodeFit]] = []
         try:
             while len(fits) < enough and (state := ranking.take()) is not None:
                 taken.append(state)
-                if state.name in avoided:
+                if state.name in attempt.avoided:
                     continue
-                fit = yield from self._devices.fit_on(demand, state)
+                fit = yield from self._fit_on(attempt, state)
                 if isinstance(fit, NodeFit):
                     fits.append((state, fit))
-                else:
+                elif fit is not None:
                     taken.pop()
                     ranking.reject(state, fit)
                 yield None
         finally:
             ranking.put_back(taken)
-        return _best(ranking, demand, fits)
+        return _best(ranking, attempt.demand, fits)
 
     def _named(self, demand: PodDemand) -> list[NodeState] | None:
         """Return the only possible nodes, if the pod or its claims name them."""
@@ -144,6 +221,9 @@ class NodeChooser:
         of_claims = demand.named_nodes()
         if of_claims is not None:
             names = of_claims if names is None else names & of_claims
+        return self._existing(names)
+
+    def _existing(self, names: frozenset[str] | None) -> list[NodeState] | None:
         if names is None:
             return None
         return [state for name in names if (state := self._state.nodes.get(name)) is not None]
@@ -204,6 +284,6 @@ def _best(
 def _search_failed(failed: device_fit.SearchFailed) -> Unschedulable:
     return Unschedulable(
         error=f'running "DynamicResources" filter plugin: {failed}',
-        wake_events=frozenset({wake_events.DEVICES, wake_events.CLASSES, wake_events.NODES}),
+        wake_events=_WAKE_EVENTS_OF_ERRORS,
         is_retried=failed.is_retriable,
     )

@@ -16,7 +16,7 @@ class WakeEvent(NamedTuple):
 
 
 NODES = WakeEvent("nodes")
-"""A node is added, or allows more than before."""
+"""A node is added, changed or removed."""
 POD_REMOVED = WakeEvent("pod removed")
 """A pod leaves a node."""
 POD_PLACED = WakeEvent("pod placed")

@@ -6,18 +6,22 @@ import msgspec
 import pytest
 
 from dray.allocator.model import rejections
+from dray.api import features as gates
 from dray.api.features import DEFAULT
 from dray.api.ids import ClaimKey
-from dray.api.types.dra import AllocationResult, ResourceClaimStatus
+from dray.api.types.dra import AllocationResult, ResourceClaimStatus, ResourceSlice
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Outcome
+from dray.explain.suggestions import changes
 from dray.explain.survey import faults
 from dray.explain.survey.filters import FilterKind
 from dray.explain.survey.unreachable_slices import UnreachableReason
+from dray.explain.text import phrases
 from tests.builders import (
     DRIVER,
     claim,
     cluster_inventory,
+    device,
     gpu,
     gpu_slice,
     hold,
@@ -142,3 +146,64 @@ def test_fleet_holds_what_it_held_before() -> None:
     assert cluster.release(ClaimKey("default", "a")) is not None
     assert cluster.release(ClaimKey("default", "b")) is not None
     assert (cluster.features, cluster.classes) == (features, classes)
+
+
+FAST = f'device.attributes["{DRIVER}"].fast'
+GUARDED = f"has({FAST}) && {FAST}"
+
+
+def fast(node_name: str, *values: bool | None) -> ResourceSlice:
+    """Return a slice with devices that have the attribute, or lack it where it is None."""
+    devices = [
+        device(f"gpu-{number}", attributes={} if value is None else {"fast": value})
+        for number, value in enumerate(values)
+    ]
+    return resource_slice(*devices, node=node_name)
+
+
+def test_a_selector_that_fails_after_the_first_fit_is_an_error() -> None:
+    slices = [fast("n1", True, True), fast("n2", None, True, None), fast("n3", None)]
+    cluster = cluster_inventory(*slices)
+    found = claim_explanation.explain(cluster, [claim(request("gpu", FAST))], new_share_id=str)
+    assert found.outcome is Outcome.FAILED
+    [fault] = found.faults
+    assert isinstance(fault, faults.SelectorFails)
+    assert (fault.failing, fault.total) == (3, 6)
+    named = [f"{failing.pool}/{failing.device}" for failing in fault.devices]
+    assert named == ["n2/gpu-0", "n2/gpu-2", "n3/gpu-0"]
+    assert phrases.fault(fault) == (
+        "selector 0 cannot be evaluated on 3 of 6 devices: n2/gpu-0, n2/gpu-2 and n3/gpu-0"
+    )
+    [change, *_] = found.changes
+    assert isinstance(change, changes.ReplaceSelector)
+    assert (change.replacement, change.node) == (GUARDED, "n1")
+    guarded = claim_explanation.explain(cluster, [claim(request("gpu", GUARDED))], new_share_id=str)
+    assert (guarded.outcome, guarded.node) == (Outcome.FITS, "n1")
+
+
+def test_nodes_that_do_not_come_into_question_have_no_errors() -> None:
+    cluster = cluster_inventory(fast("n1", True), fast("n2", None))
+    asked = [claim(request("gpu", FAST))]
+    found = claim_explanation.explain(cluster, asked, new_share_id=str, nodes=["n1"])
+    assert (found.outcome, found.node) == (Outcome.FITS, "n1")
+
+
+def test_errors_beyond_the_nodes_that_are_looked_for_do_not_count() -> None:
+    slices = [fast(f"n{number}", True) for number in range(1, 102)]
+    asked = [claim(request("gpu", FAST))]
+    cluster = cluster_inventory(fast("n0", None), *slices[:-1])
+    found = claim_explanation.explain(cluster, asked, new_share_id=str)
+    assert found.outcome is Outcome.FAILED
+    cluster = cluster_inventory(fast("n0", None), *slices)
+    found = claim_explanation.explain(cluster, asked, new_share_id=str)
+    assert (found.outcome, found.node) == (Outcome.FITS, "n1")
+
+
+@pytest.mark.parametrize(("version", "is_suggested"), [("1.34", False), ("1.37", True)])
+def test_only_gates_that_the_version_has_are_suggested(version: str, is_suggested: bool) -> None:
+    cluster = cluster_inventory(gpu_slice("n1"), features=gates.for_version(version))
+    asked = [claim(request("gpu", derived={f"{DRIVER}/side": "1"}))]
+    found = claim_explanation.explain(cluster, asked, new_share_id=str)
+    assert found.outcome is Outcome.FAILED
+    suggested = [change for change in found.changes if isinstance(change, changes.EnableGate)]
+    assert bool(suggested) == is_suggested

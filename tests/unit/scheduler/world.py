@@ -262,7 +262,10 @@ def pod(
 
 @contextlib.asynccontextmanager
 async def world(
-    features: Features = gates.DEFAULT, clock: Clock | None = None, **options: Any
+    features: Features = gates.DEFAULT,
+    clock: Clock | None = None,
+    intercept: Intercept | None = None,
+    **options: Any,
 ) -> AsyncIterator[World]:
     signer = TokenSigner(ec.generate_private_key(ec.SECP256R1()))
     settings = server.Settings(features=features)
@@ -271,6 +274,7 @@ async def world(
         server.open_server(store, signer=signer, settings=settings) as opened,
     ):
         here = World(opened.app.handle, clock or Clock())
+        here.intercept = intercept
         transport = InProcessTransport(here.answer_scheduler, SCHEDULER)
         now = utc_now if clock is None else clock
         async with asyncio.TaskGroup() as group:

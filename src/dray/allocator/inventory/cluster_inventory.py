@@ -16,6 +16,7 @@ from typing import NamedTuple
 from dray.allocator.checks.usage import PoolHolders
 from dray.allocator.inventory import pools
 from dray.allocator.inventory.node_inventory import NodeInventory
+from dray.allocator.inventory.selector_failures import SelectorFailures
 from dray.allocator.inventory.selectors import Selectors
 from dray.allocator.model.rejections import AllocationError
 from dray.api.features import DEFAULT, Features
@@ -141,6 +142,7 @@ class ClusterInventory:
         self._shared_slices: dict[str, ResourceSlice] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
         self._allocations: dict[ClaimKey, AllocationResult] = {}
+        self.selector_failures = SelectorFailures(self._slices, self._nodes_for)
 
     def put_node(self, node: Node) -> None:
         entry = self._entry(node.metadata.name)
@@ -170,6 +172,7 @@ class ClusterInventory:
             if _location(existing) != _location(resource_slice):
                 self.drop_slice(name)
         self._slices[name] = resource_slice
+        self.selector_failures.slice_changed(name)
         pool_id = resource_slice.pool_id
         pool = self._pool(pool_id)
         pool.slices[name] = resource_slice
@@ -183,6 +186,7 @@ class ClusterInventory:
         resource_slice = self._slices.pop(name, None)
         if resource_slice is None:
             return
+        self.selector_failures.slice_changed(name)
         spec = resource_slice.spec
         pool_id = resource_slice.pool_id
         pool = self._pool(pool_id)
@@ -398,6 +402,14 @@ class ClusterInventory:
                 return (EVERY_NODE,)
             nodes[self.nodes[name].index] = None
         return nodes
+
+    def _nodes_for(self, slices: Iterable[ResourceSlice]) -> int:
+        """Return the set of nodes for which some slices are."""
+        names = {resource_slice.spec.node_name for resource_slice in slices}
+        if not all(names):
+            return EVERY_NODE
+        # A slice may have been removed while the caller paused.
+        return _set_of([self.nodes[name].index for name in names if name in self.nodes])
 
     def _mark_relaxed(self, nodes: Iterable[int]) -> None:
         for node in nodes:

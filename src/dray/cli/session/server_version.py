@@ -25,8 +25,14 @@ class ServerVersion:
 
     @property
     def minor(self) -> str:
-        """Return a version such as `1.37`; some providers write `37+`."""
-        return f"{self.document.get('major')}.{str(self.document.get('minor')).rstrip('+')}"
+        """Return a version such as `1.37`; some providers write `37+`.
+
+        A server that emulates an older version has the kinds, fields and gates of that one.
+        """
+        major, minor = self.document.get("emulationMajor"), self.document.get("emulationMinor")
+        if not (major and minor):
+            major, minor = self.document.get("major"), self.document.get("minor")
+        return f"{major}.{str(minor).rstrip('+')}"
 
     @property
     def features(self) -> Features:

@@ -392,7 +392,11 @@ def _string(token: Token) -> str:
 
 
 def guarded(text: str, subject: SelectorSubject) -> str:
-    """Return the text guarded by has(), so that it is false without the attribute."""
+    """Return the text guarded by has() or `in`, so that it is false without the attribute."""
     parent = f"device.{subject.field}[{written(subject.domain)}]"
-    inner = text if len(clauses(text)) > 1 or "||" not in text else f"({text})"
+    # `||` and `?:` bind less than `&&`; where several clauses are joined by it, nothing is needed.
+    binds_less = len(clauses(text)) == 1 and ("||" in text or "?" in text)
+    inner = f"({text})" if binds_less else text
+    if subject.name in parser.RESERVED:
+        return f"{written(subject.name)} in {parent} && {inner}"
     return f"has({parent}.{subject.name}) && {inner}"

@@ -105,9 +105,9 @@ class ChangeTester:
 def _confirmed(
     allocator: BoundedAllocator, change: SuggestedChange, claims: Sequence[ResourceClaim]
 ) -> SuggestedChange | None:
-    """Return the change with its first node, or None if an earlier node raises an error."""
+    """Return the change with its first node, or None if a node raises an error."""
     try:
-        fit = allocator.first_fit(claims, allocator.nodes)
+        fit = allocator.fit_in_any_order(claims)
     except rejections.AllocationError:
         return None
     return msgspec.structs.replace(change, node=fit.node) if fit else None

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from dray.allocator.inventory.cluster_inventory import EXTERNAL_HOLDER, ClusterInventory
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.problem.resolution import ResolvedAlternative, ResolvedClaim
+from dray.api import features
 from dray.api.types.dra import ResourceClaim
 from dray.explain.selectors import spelling
 from dray.explain.suggestions import availability, changes, selector_rewrites
@@ -240,7 +241,8 @@ def correct_classes(context: ProposalContext) -> Iterator[Proposal]:
 
 def enable_gates(context: ProposalContext) -> Iterator[Proposal]:
     for gate in context.gates:
-        yield Proposal(changes.EnableGate(gate=gate), None)
+        if features.exists_in(gate, context.cluster.features.version):
+            yield Proposal(changes.EnableGate(gate=gate), None)
 
 
 def drop_requests(context: ProposalContext) -> Iterator[Proposal]:

@@ -6,13 +6,16 @@ with what helps to correct them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.inventory.selectors import CachedSelector
 from dray.allocator.model import rejections, requests
+from dray.allocator.model.candidates import Candidate
 from dray.allocator.model.requests import Alternative
 from dray.allocator.problem.resolution import LocatedSelector, ResolvedAlternative, ResolvedClaim
 from dray.api.features import Features
@@ -21,9 +24,11 @@ from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 from dray.cel.device import Selector
 from dray.cel.runtime.values import COST_LIMIT
 from dray.explain.selectors import expressions, spelling
-from dray.explain.survey.filters import CannotEvaluate, FilterKind
+from dray.explain.survey.filters import CannotEvaluate, DeviceFilter, FilterKind
 from dray.explain.survey.funnel import FilterCount, Funnel
-from dray.explain.survey.node_survey import UnusablePool
+from dray.explain.survey.node_survey import Survey, UnusablePool
+
+_DEVICES_NAMED = 16
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, tag_field="fault", tag=True):
@@ -65,6 +70,8 @@ class SelectorFails(SelectorFault, frozen=True, kw_only=True):
     detail: str
     failing: int
     total: int
+    devices: tuple[DeviceId, ...] = ()
+    """The first ones of the failing devices."""
 
 
 class SelectorTooCostly(SelectorFault, frozen=True, kw_only=True):
@@ -118,16 +125,15 @@ class Other(Fault, frozen=True, kw_only=True):
 def find(
     cluster: ClusterInventory,
     claims: Sequence[ResolvedClaim],
-    funnels: Sequence[Funnel],
-    unusable: Sequence[UnusablePool],
+    survey: Survey,
     failure: rejections.AllocationError,
 ) -> tuple[Fault, ...]:
     """Return every cause of an allocation error, those of the claim that failed first."""
     faults = [
         *_in_claims(cluster, claims),
-        *_too_many(claims, funnels),
-        *_in_funnels(funnels, cluster.features),
-        *_pools_not_whole(claims, unusable),
+        *_too_many(claims, survey.funnels),
+        *_in_funnels(cluster, claims, survey),
+        *_pools_not_whole(claims, survey.unusable),
     ]
     failed_claim = -1 if failure.claim is None else failure.claim
     if not any(fault.claim == failed_claim or failed_claim < 0 for fault in faults):
@@ -220,17 +226,62 @@ def _gates_off(alternative: Alternative, features: Features) -> Iterator[str]:
         yield "DRAAdminAccess"
 
 
-def _in_funnels(funnels: Iterable[Funnel], features: Features) -> Iterator[Fault]:
+def _in_funnels(
+    cluster: ClusterInventory, claims: Sequence[ResolvedClaim], survey: Survey
+) -> Iterator[Fault]:
     """Yield the faults of expressions that cannot be evaluated on some devices."""
-    for funnel in funnels:
+    alternatives = {
+        alternative.key: alternative for claim in claims for alternative in claim.alternatives()
+    }
+    for funnel in survey.funnels:
         for stage in funnel.stages:
             expression = stage.filter.expression
-            is_reported = expression and _is_at_fault(expressions.compiled(expression, features))
+            is_reported = expression and _is_at_fault(
+                expressions.compiled(expression, cluster.features)
+            )
             if isinstance(stage.rejection, CannotEvaluate) and not is_reported:
-                yield _failing(funnel, stage, stage.rejection.detail)
+                devices: tuple[DeviceId, ...] = ()
+                if stage.filter.is_selector:
+                    selectors = _selectors_up_to(alternatives[funnel.key], stage.filter)
+                    nodes = set(survey.evaluated_nodes)
+                    found = _failing_devices(cluster, selectors, nodes)
+                    devices = tuple(itertools.islice(found, _DEVICES_NAMED))
+                yield _failing(funnel, stage, stage.rejection.detail, devices)
 
 
-def _failing(funnel: Funnel, stage: FilterCount, detail: str) -> Fault:
+def _selectors_up_to(
+    resolved: ResolvedAlternative, device_filter: DeviceFilter
+) -> list[CachedSelector]:
+    """Return the selectors that a device is shown to, up to the one of a filter."""
+    selectors: list[CachedSelector] = []
+    for located in resolved.selectors:
+        selectors.append(located.selector)
+        place = (located.device_class or "", located.number)
+        if place == (device_filter.device_class, device_filter.index):
+            break
+    return selectors
+
+
+def _failing_devices(
+    cluster: ClusterInventory, selectors: Sequence[CachedSelector], nodes: Set[str]
+) -> Iterator[DeviceId]:
+    """Yield the devices for some nodes on which only the last of the selectors fails."""
+    *earlier, last = selectors
+    for resource_slice in cluster.slices():
+        spec = resource_slice.spec
+        if spec.node_name and spec.node_name not in nodes:
+            continue
+        for device in spec.devices:
+            candidate = Candidate(0, 0, 0, spec.driver, resource_slice, device)
+            if all(selector.result(candidate) is True for selector in earlier) and isinstance(
+                last.result(candidate), str
+            ):
+                yield candidate.id
+
+
+def _failing(
+    funnel: Funnel, stage: FilterCount, detail: str, devices: tuple[DeviceId, ...]
+) -> Fault:
     device_filter = stage.filter
     if not device_filter.is_selector:
         return AttributeFails(
@@ -250,6 +301,7 @@ def _failing(funnel: Funnel, stage: FilterCount, detail: str) -> Fault:
         expression=device_filter.expression,
         failing=stage.failing,
         total=stage.before,
+        devices=devices,
     )
 
 

@@ -327,6 +327,14 @@ def _values(values: Sequence[Count], distinct: int) -> str:
     return limited(words, distinct, "value")
 
 
+def _failing_devices(described: faults.SelectorFails) -> str:
+    """Return the names of devices; of more than one where only some devices fail."""
+    if 1 < described.failing < described.total and described.devices:
+        names = [f"{device.pool}/{device.device}" for device in described.devices]
+        return f": {limited(names, described.failing, 'device')}"
+    return f", such as {described.device.device}" if described.device else ""
+
+
 def fault(described: Fault) -> str:
     """Return what is wrong and how to correct it."""
     match described:
@@ -335,10 +343,10 @@ def fault(described: Fault) -> str:
         case faults.SelectorBroken():
             return f"{_selector(described.device_class, described.index)} does not compile"
         case faults.SelectorFails():
-            device = f", such as {described.device.device}" if described.device else ""
             return (
                 f"{_selector(described.device_class, described.index)} cannot be evaluated on "
-                f"{number(described.failing)} of {counted(described.total, 'device')}{device}"
+                f"{number(described.failing)} of {counted(described.total, 'device')}"
+                f"{_failing_devices(described)}"
             )
         case faults.SelectorTooCostly():
             cost = filled("{cost:,}, more than the limit of {limit:,}", described)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dray.allocator import placement
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.inventory.selector_failures import SelectorSequence
 from dray.allocator.model import rejections
 from dray.allocator.placement import Allocator, FitResult, NoFit
 from dray.api import well_known
@@ -53,12 +54,7 @@ class DeviceMatcher:
             self.is_usable(demand, claim, state) for claim in demand.allocated
         ):
             return (NOT_AVAILABLE,)
-        claims, extended = demand.claims, None
-        if demand.extended:
-            missing = [name for name in demand.extended if not state.allocatable.get(name)]
-            if missing:
-                extended = extended_resources.claim_for(demand.pod, missing, self._classes)
-                claims.append(extended.claim)
+        claims, extended = self._claims_on(demand, state)
         allocations: Sequence[AllocationResult] = ()
         if claims:
             result = yield from self._search(claims, state.name)
@@ -66,6 +62,36 @@ class DeviceMatcher:
                 return (_reason(result, claims),)
             allocations = result.allocations
         return self._node_fit(demand, state, allocations, extended)
+
+    def selectors_for(self, demand: PodDemand) -> Sequence[SelectorSequence]:
+        """Return the selectors of the devices that the pod needs on any node."""
+        claims = demand.claims
+        if demand.extended:
+            of_pod = extended_resources.claim_for(demand.pod, demand.extended, self._classes)
+            claims.append(of_pod.claim)
+        return self._allocator.selectors_of(claims) if claims else ()
+
+    def failure_on(self, demand: PodDemand, state: NodeState) -> Steps[SearchFailed | None]:
+        """Return the error with which the search for devices on a node ends, if it does."""
+        claims, _ = self._claims_on(demand, state)
+        if not claims:
+            return None
+        try:
+            yield from self._search(claims, state.name)
+        except SearchFailed as failed:
+            return failed
+        return None
+
+    def _claims_on(
+        self, demand: PodDemand, state: NodeState
+    ) -> tuple[list[ResourceClaim], ExtendedClaim | None]:
+        """Return the claims that need devices on a node, and the one for extended resources."""
+        claims = demand.claims
+        missing = [name for name in demand.extended if not state.allocatable.get(name)]
+        if not missing:
+            return claims, None
+        extended = extended_resources.claim_for(demand.pod, missing, self._classes)
+        return [*claims, extended.claim], extended
 
     def is_usable(self, demand: PodDemand, claim: AllocatedClaim, state: NodeState) -> bool:
         """Return whether the devices of an allocated claim can be used on a node."""

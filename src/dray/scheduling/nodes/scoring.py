@@ -11,7 +11,8 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.inventory.cluster_inventory import EVERY_NODE, ClusterInventory
+from dray.allocator.inventory.selector_failures import SelectorSequence
 from dray.api import well_known
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.scheduling.nodes import node_fit
@@ -116,17 +117,6 @@ def have_alternatives(claims: Iterable[ResourceClaim]) -> bool:
     )
 
 
-def enough_to_compare(nodes: int) -> int:
-    """Return how many fitting nodes to compare.
-
-    https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/schedule_one.go
-    (numFeasibleNodesToFind)
-    """
-    if nodes < 100:
-        return nodes
-    return max(nodes * max(50 - nodes // 125, 5) // 100, 100)
-
-
 class Ranking:
     """The nodes for one signature: candidates, best first, and the others with the reasons."""
 
@@ -143,6 +133,8 @@ class Ranking:
         self._nodes, self._inventory, self._requirements = nodes, inventory, requirements
         self._rate, self._is_delegated, self._affinity = rate, is_delegated, affinity
         self._among = None if among is None else {state.index for state in among}
+        self.selectors: Sequence[SelectorSequence] | None = None
+        """The selectors of the devices that the pods need, once they are known."""
         self._heap: list[tuple[float, int]] = []
         self._scores: dict[int, float] = {}
         """The candidates with their scores. Heap entries with another score are out of date."""
@@ -190,6 +182,12 @@ class Ranking:
     def put_back(self, states: Iterable[NodeState]) -> None:
         for state in states:
             self._rank(state)
+
+    def candidates(self, among: int = EVERY_NODE) -> list[NodeState]:
+        """Return the candidates that are in a set of nodes, in the order of the nodes."""
+        indexes = sorted(self._scores) if among == EVERY_NODE else _members(among)
+        found = [self._nodes.at(index) for index in indexes if index in self._scores]
+        return [state for state in found if state is not None]
 
     def score(self, state: NodeState) -> float:
         return self._rate(state, self._requirements)

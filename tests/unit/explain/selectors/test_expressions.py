@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dray.api.features import DEFAULT
 from dray.explain.selectors import expressions
 from dray.explain.selectors.expressions import SelectorSubject
 
@@ -146,6 +147,20 @@ def test_guard_is_false_where_the_attribute_is_absent() -> None:
     assert expressions.guarded(text, MODEL) == (
         f'has(device.attributes["a.com"].model) && ({text})'
     )
+
+
+def test_guard_covers_both_branches_of_a_condition() -> None:
+    text = 'device.attributes["a.com"].model == "x" ? false : true'
+    guarded = expressions.guarded(text, MODEL)
+    assert guarded == f'has(device.attributes["a.com"].model) && ({text})'
+
+
+def test_guard_of_a_name_that_cel_reserves() -> None:
+    subject = expressions.SelectorSubject("attributes", "a.com", "in")
+    text = 'device.attributes["a.com"]["in"] == 3'
+    guarded = expressions.guarded(text, subject)
+    assert guarded == f'"in" in device.attributes["a.com"] && {text}'
+    assert expressions.compiled(guarded, DEFAULT).error is None
 
 
 def test_clause_is_left_out() -> None:

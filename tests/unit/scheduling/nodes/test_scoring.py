@@ -106,14 +106,6 @@ def test_pack_prefers_the_fuller_node() -> None:
     assert best(ranking) == "b"
 
 
-@pytest.mark.parametrize(
-    ("nodes", "compared"),
-    [(5, 5), (99, 99), (100, 100), (1000, 420), (5000, 500), (10_000, 500)],
-)
-def test_as_many_nodes_are_compared_as_upstream_does(nodes: int, compared: int) -> None:
-    assert scoring.enough_to_compare(nodes) == compared
-
-
 def test_earlier_alternatives_score_higher() -> None:
     alternatives = [{"name": name, "deviceClassName": "c"} for name in ("a", "b", "c")]
     claim = msgspec.convert(
