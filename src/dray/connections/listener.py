@@ -23,8 +23,8 @@ from dray.connections.limits import ConnectionLimits
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
-ACCEPTED_AT_ONCE = 2
-BETWEEN_SECONDS = 0.005
+ACCEPTED_AT_ONCE = 4
+BETWEEN_SECONDS = 0.01
 """Other work gets its turn between groups of new connections: a handshake is expensive."""
 PAUSE_SECONDS = 0.5
 LOG_SECONDS = 60.0
