@@ -115,7 +115,7 @@ class NodeChooser:
         """Return the attempt if no selector fails, else one that passes over such nodes.
 
         Raises SearchFailed if a selector fails on any node that kube-scheduler looks at, whatever
-        the order of the nodes (docs/decisions/013-selectors-that-fail.md).
+        the order of the nodes (docs/decisions/014-selectors-that-fail.md).
         """
         ranking = attempt.ranking
         if ranking.selectors is None:
