@@ -165,6 +165,10 @@ class Client:
     ) -> JsonObject:
         return await self._object("DELETE", object_path(kind, name, namespace), options)
 
+    async def delete_collection(self, kind: Kind, selection: ObjectSelection) -> None:
+        path = collection_path(kind, selection.namespace)
+        await self._send("DELETE", path, query=selection.query())
+
     async def watch(
         self,
         kind: Kind,

@@ -26,6 +26,7 @@ from dray.node.devices.drivers import DriverError, Drivers
 from dray.node.devices.health import DeviceHealthMonitor
 from dray.node.devices.pod_resources_api import Holder
 from dray.node.devices.preparation import ClaimRecord, Preparation
+from dray.node.devices.slice_removal import SliceRemoval
 from dray.node.limits import groups
 from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.context import NodeContext, RuntimeConfig
@@ -75,6 +76,7 @@ class Agent:
         self.stops_pods = False
         """Whether the containers are stopped when the agent ends."""
         self.drivers = Drivers(folders.registry)
+        self._slice_removal = SliceRemoval(client, node, self.drivers)
         self._health = DeviceHealthMonitor(self.drivers, self._health_changed)
         self._context = NodeContext(
             client=client,
@@ -124,6 +126,7 @@ class Agent:
             asyncio.TaskGroup() as group,
         ):
             group.create_task(self.drivers.run(), name="agent-drivers")
+            group.create_task(self._slice_removal.run(), name="agent-slices")
             group.create_task(self._health.run(), name="agent-health")
             group.create_task(self._context.recorder.run(), name="agent-events")
             group.create_task(self._pods.run(), name="agent-pods")

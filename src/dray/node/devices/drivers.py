@@ -2,7 +2,8 @@
 
 A driver puts a socket into the registry. The agent reads its name and versions from it, confirms
 the registration, and drops the driver when the socket is gone. Of two with the same name the later
-one is called, as in a rolling upgrade; when it goes, the earlier one is called again.
+one is called, as in a rolling upgrade; when it goes, the earlier one is called again. A connection
+to each is kept open: a driver that ended without removing its socket is not usable.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -79,6 +80,13 @@ class DriverConnection:
     async def unprepare(self, claim: ClaimReference) -> None:
         await self._call("NodeUnprepareResources", claim)
 
+    async def follow(self, tell: Callable[[bool], None]) -> None:
+        """Keep the connection open, and tell whether it is, at every change; until cancelled."""
+        while True:
+            state = self._channel.get_state(try_to_connect=True)
+            tell(state is grpc.ChannelConnectivity.READY)
+            await self._channel.wait_for_state_change(state)
+
     async def close(self) -> None:
         if "_channel" in self.__dict__:
             await self._channel.close()
@@ -121,11 +129,13 @@ class Drivers:
     def __init__(self, registry: Path) -> None:
         self._registry = registry
         self._by_socket: dict[Path, _Registered] = {}
+        self._connected: set[Path] = set()
         self._declined: dict[Path, _Socket] = {}
         self._silent: dict[Path, _Socket] = {}
         self._seen_at = 0
         self.changed = asyncio.Event()
-        """Set, and replaced by a new one, whenever a driver comes or goes."""
+        """Set, and replaced by a new one, whenever a driver comes, goes, or loses or regains its
+        connection."""
 
     def find(self, name: str) -> DriverConnection | None:
         candidates = [
@@ -141,6 +151,13 @@ class Drivers:
     def names(self) -> list[str]:
         return sorted({entry.driver.name for entry in self._by_socket.values()})
 
+    @property
+    def usable_names(self) -> set[str]:
+        """The drivers that can be called now: at least one connection of each is open."""
+        return {
+            entry.driver.name for path, entry in self._by_socket.items() if path in self._connected
+        }
+
     async def run(self) -> None:
         self._registry.mkdir(parents=True, exist_ok=True)
         rounds = 0
@@ -151,8 +168,8 @@ class Drivers:
                 rounds += 1
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
-            for entry in self._by_socket.values():
-                await entry.driver.close()
+            for path in list(self._by_socket):
+                await self._drop(path)
 
     def _has_news(self) -> bool:
         before, self._seen_at = self._seen_at, self._registry.stat().st_mtime_ns
@@ -163,13 +180,24 @@ class Drivers:
         present = dict(_sockets(self._registry))
         for path, entry in list(self._by_socket.items()):
             if present.get(path) != entry.socket:
-                del self._by_socket[path]
-                await entry.driver.close()
+                await self._drop(path)
                 self._tell()
         async with asyncio.TaskGroup() as group:
             for path, socket in present.items():
                 if path not in self._by_socket and self._declined.get(path) != socket:
                     group.create_task(self._register(path, socket))
+
+    async def _drop(self, path: Path) -> None:
+        entry = self._by_socket.pop(path)
+        self._connected.discard(path)
+        entry.following.cancel()
+        await asyncio.wait({entry.following})
+        await entry.driver.close()
+
+    def _connection_changed(self, path: Path, is_open: bool) -> None:
+        if is_open != (path in self._connected):
+            (self._connected.add if is_open else self._connected.discard)(path)
+            self._tell()
 
     def _tell(self) -> None:
         self.changed.set()
@@ -197,7 +225,9 @@ class Drivers:
         if driver is None:
             self._declined[path] = socket
             return
-        self._by_socket[path] = _Registered(socket, driver)
+        told = functools.partial(self._connection_changed, path)
+        following = asyncio.create_task(driver.follow(told), name=f"driver-{driver.name}")
+        self._by_socket[path] = _Registered(socket, driver, following)
         self._tell()
 
 
@@ -217,6 +247,8 @@ class _Socket(NamedTuple):
 class _Registered(NamedTuple):
     socket: _Socket
     driver: DriverConnection
+    following: asyncio.Task[None]
+    """Keeps its connection open."""
 
 
 async def _introduce(caller: Caller) -> DriverConnection | None:

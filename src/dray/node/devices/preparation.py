@@ -136,9 +136,20 @@ class Preparation:
         return driver
 
     def _with_pod(self, pod: Pod, claim: ResourceClaim) -> ClaimRecord:
+        """Return the claim's record with this pod.
+
+        Raises NotUsable while an older claim of the same name is prepared: drivers may know claims
+        by their names alone.
+        """
         metadata, uid = claim.metadata, pod.metadata.uid
         record = self._records.get(metadata.uid)
         if record is None:
+            for other in self._records.values():
+                if (other.namespace, other.name) == (metadata.namespace, metadata.name):
+                    raise claim_access.NotUsable(
+                        f"old ResourceClaim with same name {metadata.name} and different UID "
+                        f"{other.uid} still exists (previous pod force-deleted?!)"
+                    )
             return ClaimRecord(metadata.namespace, metadata.name, metadata.uid, (), (uid,))
         return msgspec.structs.replace(record, pods=tuple(dict.fromkeys((*record.pods, uid))))
 

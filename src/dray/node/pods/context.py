@@ -101,6 +101,8 @@ class PodState:
         self.host_user_id: int | None = None
         """The user of the host that an admin chose for the pod's namespace."""
         self.is_over = pod_predicates.has_ended(pod)
+        self.is_gone = False
+        """Whether the API no longer has the pod; another pod may have its name."""
         self.failure: PodFailure | None = None
         self.unreported = asyncio.Event()
         """Set while there is a change that the API does not show yet."""

@@ -45,7 +45,7 @@ class PodStatusReporter:
 
     async def _send(self) -> None:
         node, state = self._node, self._state
-        if pod_predicates.has_ended(state.pod):
+        if state.is_gone or pod_predicates.has_ended(state.pod):
             return
         metadata = state.pod.metadata
         body = pod_status.status(

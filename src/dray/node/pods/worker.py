@@ -71,6 +71,7 @@ class PodWorker:
 
     def abandon(self) -> None:
         """Stop the pod, which is already gone from the API."""
+        self._state.is_gone = True
         self._deleted.set()
 
     def report_fault(self, error: BaseException) -> None:

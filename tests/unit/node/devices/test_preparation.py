@@ -95,6 +95,36 @@ def test_a_shared_claim_is_prepared_once_and_given_back_after_the_last_pod(tmp_p
     asyncio.run(run())
 
 
+def test_a_claim_waits_until_the_older_one_of_the_same_name_is_given_back(tmp_path: Path) -> None:
+    async def run() -> None:
+        driver = FakeDriver()
+        await prepared(tmp_path, driver, claim("a")).prepare(pod("a"))
+        newer = claim("b")
+        newer["metadata"]["uid"] = "d"
+        # An agent that was restarted knows it too.
+        made = prepared(tmp_path, driver, newer)
+        expected = "old ResourceClaim with same name c and different UID c still exists"
+        with pytest.raises(NotUsable, match=expected):
+            await made.prepare(pod("b"))
+        await made.unprepare("a")
+        await made.prepare(pod("b"))
+        assert driver.calls == ["prepare c", "unprepare c", "prepare d"]
+
+    asyncio.run(run())
+
+
+def test_a_claim_of_the_same_name_in_another_namespace_does_not_wait(tmp_path: Path) -> None:
+    async def run() -> None:
+        driver = FakeDriver()
+        await prepared(tmp_path, driver, claim("a")).prepare(pod("a"))
+        other = claim("b")
+        other["metadata"] |= {"uid": "d", "namespace": "other"}
+        await prepared(tmp_path, driver, other).prepare(pod("b"))
+        assert driver.calls == ["prepare c", "prepare d"]
+
+    asyncio.run(run())
+
+
 def test_the_next_agent_gives_back_what_pods_left_that_are_gone(tmp_path: Path) -> None:
     async def run() -> None:
         await prepared(tmp_path, FakeDriver(), claim("a")).prepare(pod("a"))

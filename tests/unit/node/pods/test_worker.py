@@ -469,3 +469,32 @@ def test_a_status_that_cannot_be_written_is_written_later(tmp_path: Path) -> Non
         assert node.journal.times("report Running")[0] == pytest.approx(0.2 + 0.4 + 0.8 + 1.6)
 
     on_node(tmp_path, test)
+
+
+def test_nothing_is_reported_of_a_pod_that_was_replaced(tmp_path: Path) -> None:
+    async def test(node: FakeNode) -> None:
+        async with running(node, pod()) as worker:
+            await node.until(lambda: node.phase == "Running")
+            before = len(node.client.statuses)
+            node.preparation.unprepare_failures = [DriverError("busy")] * 3
+            worker.abandon()
+            await node.until(lambda: bool(node.client.deletions))
+            assert len(node.client.statuses) == before
+
+    on_node(tmp_path, test)
+
+
+def test_a_report_that_is_refused_is_not_repeated_once_the_pod_was_replaced(
+    tmp_path: Path,
+) -> None:
+    async def test(node: FakeNode) -> None:
+        refused = errors.Invalid("metadata.uid: field is immutable")
+        node.client.failures = [refused] * 50
+        async with running(node, pod()) as worker:
+            await node.until(lambda: len(node.client.failures) < 49)
+            worker.abandon()
+            node.client.failures.clear()
+            await node.until(lambda: bool(node.client.deletions))
+            assert node.client.statuses == []
+
+    on_node(tmp_path, test)
