@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from dray.api import kinds
 from dray.api.conversion import canonical
@@ -29,9 +29,19 @@ def objects() -> Iterator[JsonObject]:
 
 
 async def bootstrap(store: Store, now: datetime.datetime, new_uid: Callable[[], str]) -> None:
-    """Write the missing objects; several servers may do so at once."""
+    """Write the missing objects of a new cluster; several servers may do so at once."""
+    await write_missing(store, objects(), now, new_uid)
+
+
+async def write_missing(
+    store: Store,
+    documents: Iterable[JsonObject],
+    now: datetime.datetime,
+    new_uid: Callable[[], str],
+) -> None:
+    """Write those of the objects that are missing."""
     missing = []
-    for document in objects():
+    for document in documents:
         put = _put(document, now, new_uid())
         if await store.get(put.key) is None:
             missing.append(put)

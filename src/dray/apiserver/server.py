@@ -31,6 +31,7 @@ from dray.apiserver.composition import RuleDependencies, SubresourceHandlers
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.event_expiry import EventExpiry
 from dray.apiserver.https_server import Server
+from dray.apiserver.kubernetes_service import KubernetesService
 from dray.apiserver.node_agents import MakeIdentity, NodeAgents
 from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
 from dray.apiserver.storage.device_usage import DeviceUsage
@@ -87,6 +88,8 @@ async def open_server(
     settings = settings or Settings()
     features = settings.features
     await bootstrap(store, utc_now(), new_uid)
+    service = KubernetesService(store, utc_now, new_uid)
+    await service.create()
     authorizer = await Authorizer.open(store)
     published = PublishedSlices()
     usage = DeviceUsage(store)
@@ -122,7 +125,8 @@ async def open_server(
         )
         server = Server(app, authenticator, settings.limits)
         expiry = EventExpiry(store, settings.event_seconds, time.time)
-        background = [authorizer.run, expiry.run, *(follower.run for follower in followers)]
+        followed = (follower.run for follower in followers)
+        background = [authorizer.run, expiry.run, service.run, *followed]
         async with agents, _running(background):
             yield RunningServer(app, server, authorizer, signer)
 

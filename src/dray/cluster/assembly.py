@@ -99,6 +99,8 @@ class RunningCluster:
     nodes: SimulatedNodes | None = None
     """The nodes with real containers."""
     local_node: LocalNode | None = None
+    root_authority: str = ""
+    """The certificate authority of its API server, in PEM."""
 
     def client(self, user: User = ADMIN) -> Client:
         return Client(InProcessTransport(self.opened.app.handle, user))
@@ -137,7 +139,12 @@ async def running(
         identity=keys.server_identity,
     ) as opened:
         cluster = _with_nodes(
-            RunningCluster(opened, registry, network, found), directory, chosen, keys.authority
+            RunningCluster(
+                opened, registry, network, found, root_authority=keys.authority.certificate.decode()
+            ),
+            directory,
+            chosen,
+            keys.authority,
         )
         with gc_tuning.rare_collections():
             async with _supervised(_components(cluster, chosen)):
@@ -207,7 +214,12 @@ def _components(cluster: RunningCluster, plan: ClusterPlan) -> dict[str, Compone
 
 def _controllers(cluster: RunningCluster, plan: ClusterPlan) -> Component:
     client = cluster.client(CONTROLLERS).managed_by(manager.FIELD_MANAGER)
-    run = functools.partial(manager.run, features=plan.settings.features, registry=cluster.registry)
+    run = functools.partial(
+        manager.run,
+        features=plan.settings.features,
+        root_authority=cluster.root_authority,
+        registry=cluster.registry,
+    )
     if not plan.identity:
         return lambda: run(client)
     election = manager.candidate(client, plan.identity)

@@ -42,6 +42,8 @@ class Context:
     served: Sequence[Kind]
     """The kinds that the server has, for loops over all objects."""
     metrics: Metrics = field(default_factory=lambda: Metrics(telemetry.Registry()))
+    root_authority: str = ""
+    """The certificate authority of the API server, in PEM."""
 
     def recorder(self, component: str) -> Recorder:
         """Return the event recorder of a component."""

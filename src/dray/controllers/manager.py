@@ -28,6 +28,7 @@ from dray.controllers.loops import Clock, Context, Loop
 from dray.controllers.metrics import Metrics
 from dray.controllers.namespaces.namespaces import Namespaces
 from dray.controllers.namespaces.quotas import QuotaLoop
+from dray.controllers.namespaces.root_authority import RootAuthorityLoop
 from dray.controllers.namespaces.serviceaccounts import ServiceAccountLoop
 from dray.controllers.nodes.node_eviction import NodeEviction
 from dray.controllers.nodes.node_lifecycle import NodeLifecycle
@@ -40,6 +41,7 @@ from dray.controllers.workloads.statefulsets import StatefulSets
 
 LEASE_NAME = "dray-controllers"
 FIELD_MANAGER = "dray-controller-manager"
+ROOT_AUTHORITY = "root-ca"
 
 LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
     "claims": Claims,
@@ -58,6 +60,7 @@ LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
     "node-eviction": NodeEviction,
     "pod-garbage": PodGarbage,
     "serviceaccounts": ServiceAccountLoop,
+    ROOT_AUTHORITY: RootAuthorityLoop,
     "namespaces": Namespaces,
     "quotas": QuotaLoop,
     "garbage": Garbage,
@@ -98,15 +101,19 @@ async def run(
     *,
     only: Collection[str] = (),
     features: Features = gates.DEFAULT,
+    root_authority: str = "",
     now: Clock = clock.utc_now,
     registry: telemetry.Registry | None = None,
     started: asyncio.Event | None = None,
 ) -> None:
-    """Run loops until cancelled. `started` is set when the caches of all of them are in sync."""
-    names = chosen(only, features)
+    """Run loops until cancelled. `started` is set when the caches of all of them are in sync.
+
+    `root_authority` is published to every namespace, if it is known.
+    """
+    names = [name for name in chosen(only, features) if name != ROOT_AUTHORITY or root_authority]
     served = await served_kinds.served_kinds(client)
     metrics = Metrics(registry or telemetry.Registry())
-    context = Context(client, Caches(client), features, now, {}, served, metrics)
+    context = Context(client, Caches(client), features, now, {}, served, metrics, root_authority)
     running = [LOOPS[name](context) for name in names]
     metrics.count_waiting(lambda: {loop.name: len(loop.queue) for loop in running})
     async with asyncio.TaskGroup() as group:

@@ -16,6 +16,7 @@ import msgspec
 
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
+from dray.client.api_client import ListPage
 from dray.node.containers.container_attempts import Command, ContainerAttempt, Exit, Starter
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.limits.groups import ContainerLimits
@@ -167,6 +168,7 @@ class FakeRuntime:
     caution = ""
     has_own_network = False
     mounts_files = False
+    forwards_api_server = False
     takes_network_helper = False
     uses_host_user_id = False
 
@@ -251,6 +253,11 @@ class FakeClient:
         self.statuses: list[JsonObject] = []
         self.deletions: list[JsonObject] = []
         self.failures: list[Exception] = []
+        self.services: list[JsonObject] = []
+
+    async def list(self, _kind: object, _selection: object) -> ListPage:
+        """The Services of the namespace."""
+        return ListPage(items=[msgspec.Raw(msgspec.json.encode(each)) for each in self.services])
 
     async def patch(
         self, _kind: object, _name: str, body: JsonObject, _namespace: str = "", **_: Any

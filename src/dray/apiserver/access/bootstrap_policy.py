@@ -20,6 +20,7 @@ RESOURCE = "resource.k8s.io"
 SCHEDULER = "system:kube-scheduler"
 CONTROLLERS = "system:kube-controller-manager"
 CRON_JOBS = "system:controller:cronjob-controller"
+ROOT_AUTHORITY = "system:controller:root-ca-cert-publisher"
 FLEET = "dray:fleet"
 """The user of simulated fleets, which Kubernetes does not have."""
 
@@ -154,6 +155,7 @@ CLUSTER_ROLES: dict[str, tuple[JsonObject, ...]] = {
         rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),
         _EVENTS,
     ),
+    ROOT_AUTHORITY: (rule(("create", *FOLLOW), "core", "configmaps"),),
     CRON_JOBS: (
         rule(FOLLOW, "batch", "cronjobs cronjobs/status"),
         rule(("create",), "batch", "jobs"),
@@ -193,7 +195,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """The groups that a role of the cluster is bound to, by a binding of its name."""
 USERS = (SCHEDULER, CONTROLLERS, FLEET)
 """Each is bound to the role of its name."""
-FURTHER_ROLES = ((CRON_JOBS, CONTROLLERS),)
+FURTHER_ROLES = ((CRON_JOBS, CONTROLLERS), (ROOT_AUTHORITY, CONTROLLERS))
 """Roles of their own, with a user each: one that is there already keeps its rules."""
 
 

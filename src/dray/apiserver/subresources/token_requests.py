@@ -31,6 +31,11 @@ TOKEN_REQUEST = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 _GROUP_KIND = GroupKind("authentication.k8s.io", "TokenRequest")
 DEFAULT_SECONDS = 3600
 MIN_SECONDS, MAX_SECONDS = 600, 2**32
+POD_TOKEN_SECONDS = 3607
+"""The odd number that admission asks for in the volumes of pods."""
+EXTENDED_SECONDS = 365 * 24 * 3600
+"""Such a token lives longer than it says, as in Kubernetes: programs may read it once. It still
+ends with its pod."""
 _BOUND_KINDS = ("Pod", "Node", "Secret")
 
 
@@ -68,12 +73,14 @@ class TokenRequests:
     def _issue(
         self, call: Call, spec: JsonObject, account: JsonObject, bound: JsonObject
     ) -> JsonObject:
-        seconds = spec["expirationSeconds"]
+        seconds = lifetime = spec["expirationSeconds"]
+        if seconds == POD_TOKEN_SECONDS and spec["audiences"] == [DEFAULT_AUDIENCE] and bound:
+            lifetime = EXTENDED_SECONDS
         claims = service_account_tokens.service_account_claims(
             call.namespace,
             {"name": account["name"], "uid": account["uid"]},
             now=call.now.timestamp(),
-            expiration_seconds=seconds,
+            expiration_seconds=lifetime,
             token_id=self.new_id(),
             audiences=spec["audiences"],
         )

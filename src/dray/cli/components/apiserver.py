@@ -83,6 +83,7 @@ def apiserver(
     settings = Settings(
         features=features.parse(feature_gates),
         disabled=disabled_versions(runtime_config),
+        mounts_tokens=True,
         audit_log=audit_log,
         event_seconds=event_ttl,
     )

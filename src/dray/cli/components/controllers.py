@@ -49,6 +49,7 @@ def controllers(
                 election.as_leader(client) if election else client,
                 only=names,
                 features=gates,
+                root_authority=target.connect().certificate_authority.decode(),
                 registry=here.registry,
                 started=here.started,
             )

@@ -117,7 +117,10 @@ def up(
     address = foreground.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
     plan = ClusterPlan(
         Settings(
-            features=features.parse(feature_gates), audit_log=audit_log, event_seconds=event_ttl
+            features=features.parse(feature_gates),
+            mounts_tokens=True,
+            audit_log=audit_log,
+            event_seconds=event_ttl,
         ),
         fleet=None if has_local_node else _loaded(fleet or QUICKSTART, nodes),
         has_local_node=has_local_node,

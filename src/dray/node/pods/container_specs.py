@@ -11,12 +11,19 @@ from dray.api.types.containers import Container
 from dray.api.types.pods import Pod
 from dray.driverkit import cdi
 from dray.driverkit.cdi import CdiError, DeviceNode, Edits
+from dray.node.containers import pod_sandboxes
 from dray.node.devices import preparation
 from dray.node.host_paths import SafeFolder, UnsafePath
 from dray.node.limits import resources
 from dray.node.pods.context import NodeContext, PodState
 from dray.node.runtimes.interface import Bind, ContainerConfigError, ContainerSpec
-from dray.node.specs import environment, host_names, security_profiles, volumes
+from dray.node.specs import (
+    environment,
+    host_names,
+    security_profiles,
+    service_variables,
+    volumes,
+)
 
 LOOPBACK: Final = "127.0.0.1"
 """The only address that a pod with a network of its own has for sure."""
@@ -41,8 +48,9 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
     cdi_ids = preparation.cdi_ids(pod, container, state.prepared_claims)
     edits = cdi.resolve(cdi_ids, node.cdi_directories)
     hostname = host_names.hostname(pod)
-    env = {**runtime.default_environment, "HOSTNAME": hostname}
-    env |= await environment.build(node.client, pod, container)
+    of_services = await service_variables.build(node.client, pod, _api_server(node, pod))
+    env = {**runtime.default_environment, "HOSTNAME": hostname, **of_services}
+    env |= await environment.build(node.client, pod, container, of_services)
     env |= edits.env
     command, args = environment.command(container, env), environment.arguments(container, env)
     environment.check_total(container, (*command, *args), env)
@@ -63,6 +71,14 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         host_user_id=state.host_user_id,
         has_host_network=pod.spec.host_network,
     )
+
+
+def _api_server(node: NodeContext, pod: Pod) -> tuple[str, int] | None:
+    """Return the address of the API server as the containers of a pod reach it."""
+    address = node.runtime_config.network.api_server
+    if address is not None and node.runtime.forwards_api_server and not pod.spec.host_network:
+        return LOOPBACK, pod_sandboxes.API_SERVER_PORT
+    return address
 
 
 def _binds(

@@ -138,6 +138,8 @@ class Runtime(abc.ABC):
     """Whether pods have a network of their own, unless they want the host's."""
     shares_network = True
     """Whether the containers of a pod share that network; otherwise each has its own."""
+    forwards_api_server = False
+    """Whether pods with a network of their own reach the API server by a port of their loopback."""
     takes_network_helper = False
     """Whether a program can connect that network with the node's."""
     caution = ""

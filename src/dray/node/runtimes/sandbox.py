@@ -60,6 +60,7 @@ class Sandbox(Runtime):
     name = NAME
     has_own_etc = False
     has_own_network = True
+    forwards_api_server = True
     takes_network_helper = True
     caution = "The sandbox has no images: containers run the programs of the node"
 

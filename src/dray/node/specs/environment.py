@@ -6,6 +6,7 @@ variables that double each other would fill the agent's memory first.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -23,8 +24,12 @@ MAX_TOTAL_BYTES: Final = 1_966_080
 _POINTER_BYTES: Final = 8
 
 
-async def build(client: Client, pod: Pod, container: Container) -> dict[str, str]:
+async def build(
+    client: Client, pod: Pod, container: Container, given: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return the environment of a container. Later entries win, and may refer to earlier ones.
+
+    They may also refer to the variables of `given`, which are no part of the answer.
 
     Raises ContainerConfigError for a variable that no process can be given.
     """
@@ -33,10 +38,11 @@ async def build(client: Client, pod: Pod, container: Container) -> dict[str, str
     for index, source in enumerate(container.env_from):
         for name, found in (await _from_all(objects, source)).items():
             made[name] = _checked(name, found, f"{_place(container)}.envFrom[{index}]")
+    known = ChainMap(made, dict(given or {}))
     total = sum(_size(name, value) for name, value in made.items())
     for index, variable in enumerate(container.env):
         where = f"{_place(container)}.env[{index}]"
-        value = await _value(objects, pod, container, variable, made)
+        value = await _value(objects, pod, container, variable, known)
         if value is None:
             continue
         replaced = made.get(variable.name)

@@ -163,3 +163,19 @@ def test_a_node_gets_tokens_for_its_pods_only() -> None:
     assert request(server, user=node, boundObjectRef=reference(pod)).status == 201
     other = request(server, user=world.node_user("n2"), boundObjectRef=reference(pod))
     assert other.status == 403
+
+
+def test_the_token_of_a_pods_volume_outlives_the_hour_that_it_names() -> None:
+    server = with_account()
+    made = server.create(world.PODS, world.pod("p", serviceAccountName="builder"))["metadata"]
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": made["uid"]}
+    answer = request(server, expirationSeconds=3607, boundObjectRef=bound)
+    claims = claims_of(server, answer)
+    assert claims["exp"] - claims["iat"] == 365 * 24 * 3600
+    expires = gotime.parse(answer.body["status"]["expirationTimestamp"]).timestamp()
+    assert expires - claims["iat"] <= 3608
+    unbound = claims_of(server, request(server, expirationSeconds=3607))
+    assert unbound["exp"] - unbound["iat"] == 3607
+    other = request(server, expirationSeconds=3607, boundObjectRef=bound, audiences=["vault"])
+    claims = claims_of(server, other)
+    assert claims["exp"] - claims["iat"] == 3607

@@ -69,7 +69,7 @@ async def test_services_and_claims_of_storage_are_counted_in_detail(here: World)
     await here.create(claim)
     hard = {"services": "3", "services.nodeports": "2", "requests.storage": "5Gi"}
     await here.create(quota(**hard))
-    used = {"services": "1", "services.nodeports": "1", "requests.storage": "2Gi"}
+    used = {"services": "2", "services.nodeports": "1", "requests.storage": "2Gi"}
     await until_used(here, **used)
     await here.patch("services", "s", {"spec": {"type": "ClusterIP"}})
     await until_used(here, **{**used, "services.nodeports": "0"})
