@@ -163,7 +163,7 @@ async def site(
             NODE,
             "10.0.0.1",
             AgentDirectories(
-                folder / "state", places.registry, places.cdi, folder / "resources.sock"
+                folder / "state", places.registry, (places.cdi,), folder / "resources.sock"
             ),
             RuntimeConfig(runtime=Sandbox(), starter=starter, allows_host=True),
             now=now,

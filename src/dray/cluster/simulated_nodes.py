@@ -166,7 +166,7 @@ class SimulatedNodes:
         self, client: Client, name: str, folder: Path, runtime_config: RuntimeConfig
     ) -> None:
         socket = folder / "pod-resources" / "kubelet.sock"
-        folders = AgentDirectories(folder, folder / "registry", folder / "cdi", socket)
+        folders = AgentDirectories(folder, folder / "registry", (folder / "cdi",), socket)
         agent = Agent(client, name, ADDRESS, folders, runtime_config, now=self._environment.now)
         self._agents[name] = agent
         try:

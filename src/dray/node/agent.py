@@ -49,7 +49,8 @@ class AgentDirectories:
 
     state: Path
     registry: Path
-    cdi: Path
+    cdi: tuple[Path, ...]
+    """Where CDI specs are; later ones win."""
     pod_resources: Path
     """The socket for exporters."""
 
@@ -83,7 +84,7 @@ class Agent:
             node=node,
             address=address,
             folder=folders.state / "pods",
-            cdi_directories=(folders.cdi,),
+            cdi_directories=folders.cdi,
             drivers=self.drivers,
             preparation=Preparation(client, self.drivers, folders.state),
             recorder=Recorder(client, COMPONENT, instance=node, now=now),

@@ -39,7 +39,9 @@ from dray.node.runtimes.pod_networks import NetworkUnusable, PodNetwork
 from dray.node.runtimes.selection import Choice
 
 DEFAULT_DATA = "~/.dray/node"
-DEFAULT_PLACES = Directories()
+REGISTRY = Directories().registry
+CDI_DIRECTORIES = ("/etc/cdi", str(Directories().cdi))
+"""As the CDI specification has them: the one that is written at run time wins."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,21 @@ class Settings:
 @click.option("--port", default=10250, show_default=True, help="For logs and exec; 0 takes any.")
 @click.option("--labels", default="", metavar="A=B,C=D", help="Of the Node.")
 @click.option("--data", default=DEFAULT_DATA, show_default=True, metavar="DIR")
-@click.option("--registry", default=str(DEFAULT_PLACES.registry), show_default=True, metavar="DIR")
-@click.option("--cdi", default=str(DEFAULT_PLACES.cdi), show_default=True, metavar="DIR")
+@click.option(
+    "--kubelet-root-dir",
+    default="",
+    metavar="DIR",
+    help="Has plugins, plugins_registry and pod-resources, as a kubelet's.",
+)
+@click.option("--registry", default="", metavar="DIR", help=f"Instead of {REGISTRY}.")
+@click.option(
+    "--cdi",
+    multiple=True,
+    default=CDI_DIRECTORIES,
+    show_default=True,
+    metavar="DIR",
+    help="May be given several times; later ones win.",
+)
 @click.option("--client-ca", default="", metavar="FILE", help="Instead of the kubeconfig's.")
 @click.option("--client", "clients", multiple=True, help=f"Instead of {API_SERVERS[0]}.")
 @click.option(
@@ -94,8 +109,9 @@ def node(
     port: int,
     labels: str,
     data: str,
+    kubelet_root_dir: str,
     registry: str,
-    cdi: str,
+    cdi: tuple[str, ...],
     client_ca: str,
     clients: tuple[str, ...],
     runtime: str,
@@ -108,17 +124,16 @@ def node(
     """Make this computer a node and run the pods that are bound to it, until told to end.
 
     Containers run on when it ends, and the next `dray node` finds them, as with a kubelet. Drivers
-    put their sockets into --registry.
+    put their sockets into --registry, or into plugins_registry of --kubelet-root-dir.
     """
     control_plane = target.connect()
     folder = foreground.private_directory(data)
-    pod_resources = folder / "pod-resources" / "kubelet.sock"
     settings = Settings(
         name=name,
         address=address or _own_address(control_plane.server),
         port=port,
         labels=_labels(labels),
-        folders=AgentDirectories(folder, Path(registry), Path(cdi), pod_resources),
+        folders=agent_directories(folder, kubelet_root_dir, registry, cdi),
         gates=features.parse(feature_gates),
         allows_host=allow_host_access,
         pod_max_pids=pod_max_pids,
@@ -133,6 +148,25 @@ def node(
     containers_in = chosen.runtime
     click.echo(f"Containers run in: {chosen.name} ({chosen.why}).")
     foreground.run(foreground.until_signalled(lambda: _run(target, settings, containers_in)))
+
+
+def agent_directories(
+    state: Path, root: str, registry: str, cdi: tuple[str, ...]
+) -> AgentDirectories:
+    """Return the directories of the agent. Raises WrongUsage for two registries."""
+    if root and registry:
+        raise WrongUsage("--registry: --kubelet-root-dir has one already; give one of them")
+    found, resources = Path(registry or REGISTRY), state
+    if root:
+        resources = Path(root)
+        found = resources / "plugins_registry"
+        try:
+            # Drivers expect it there, as of a kubelet.
+            (resources / "plugins").mkdir(parents=True, exist_ok=True, mode=0o750)
+        except OSError as error:
+            raise WrongUsage(f"--kubelet-root-dir {root}: {error.strerror}") from error
+    socket = resources / "pod-resources" / "kubelet.sock"
+    return AgentDirectories(state, found, tuple(map(Path, cdi)), socket)
 
 
 def _chosen(runtime: str, allows_host: bool) -> Choice:
