@@ -151,6 +151,9 @@ _POD_SUBRESOURCES = (
     Subresource("eviction", _CREATE_ONLY, GroupVersionKind("policy", "v1", "Eviction")),
     Subresource("exec", ("create", "get"), GroupVersionKind("", "v1", "PodExecOptions")),
     Subresource("log", ("get",)),
+    Subresource(
+        "portforward", ("create", "get"), GroupVersionKind("", "v1", "PodPortForwardOptions")
+    ),
     *_STATUS,
 )
 _TOKEN = Subresource("token", _CREATE_ONLY, GroupVersionKind(_AUTHENTICATION, "v1", "TokenRequest"))

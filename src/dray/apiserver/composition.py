@@ -145,6 +145,8 @@ def _changes(handlers: SubresourceHandlers) -> Iterator[tuple[Route, Subresource
     for subresource in ("exec", "attach"):
         yield ("GET", "pods", subresource), access.connect
         yield ("POST", "pods", subresource), access.connect
+    for method in ("GET", "POST"):
+        yield (method, "pods", "portforward"), access.forward
     for plural in SCALED:
         yield ("GET", plural, "scale"), scales.get
         yield ("PUT", plural, "scale"), scales.update

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import http_exceptions, web
 
 from dray import gc_tuning
-from dray.api import errors, http_messages
+from dray.api import errors, http_messages, remote_command
 from dray.api.http_messages import Request, Response, Upgrade, User
 from dray.apiserver import app as application
 from dray.apiserver.access import impersonation
@@ -29,6 +29,7 @@ from dray.client.websockets import MessageWebSocket
 from dray.connections import listener
 from dray.connections.http_protocol import HttpProtocol, HttpServer
 from dray.connections.listener import ClientConnections
+from dray.connections.raw_upgrade import RawSocket
 
 log = logging.getLogger(__name__)
 # A client that sends no valid HTTP gets an error response; the log is not for it.
@@ -268,6 +269,8 @@ class Server:
         self, incoming: web.BaseRequest, upgrade: Upgrade, flow: Flow
     ) -> web.StreamResponse:
         """Exchange messages until either side ends or the server closes."""
+        if incoming.headers.get("Upgrade", "").lower() == remote_command.SPDY.lower():
+            return await self._converse_raw(incoming, upgrade, flow)
         outgoing = web.WebSocketResponse(
             protocols=(upgrade.protocol,), max_msg_size=websockets.MAX_MESSAGE_BYTES
         )
@@ -275,6 +278,20 @@ class Server:
             await outgoing.prepare(incoming)
             await upgrade.converse(MessageWebSocket(outgoing))
             await outgoing.close()
+        return outgoing
+
+    async def _converse_raw(
+        self, incoming: web.BaseRequest, upgrade: Upgrade, flow: Flow
+    ) -> web.StreamResponse:
+        headers = {
+            "Connection": "Upgrade",
+            "Upgrade": remote_command.SPDY,
+            "X-Stream-Protocol-Version": upgrade.protocol.removeprefix(f"{remote_command.SPDY}+"),
+        }
+        with self._in_session(flow), self._until_closing():
+            raw = RawSocket(incoming)
+            outgoing = await raw.prepare(headers)
+            await upgrade.converse(raw)
         return outgoing
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Serves logs, exec and attach of a node to API servers, over HTTPS.
+"""Serves logs, exec, attach and port-forward of a node to API servers, over HTTPS.
 
 The paths and parameters are the kubelet's (pkg/kubelet/server/server.go), so that a Kubernetes API
 server can use a dray node, too. A client must have a certificate of the cluster's authority and one
@@ -32,6 +32,7 @@ from dray.connections.listener import ClientConnections
 from dray.node.containers import logs, sessions
 from dray.node.containers.logs import LogOptions
 from dray.node.containers.sessions import Wanted
+from dray.node.forwarding import port_forward
 from dray.node.pods.container_access import ContainerAccess, ContainerUnavailable
 
 log = logging.getLogger(__name__)
@@ -142,6 +143,8 @@ class Endpoint:
         match request.path.strip("/").split("/"):
             case [name, namespace, pod, container] if name in operations:
                 return await self._answered(operations[name], request, namespace, pod, container)
+            case [remote_command.PORT_FORWARD, namespace, pod]:
+                return await self._answered(self._forward, request, namespace, pod)
         return web.Response(status=404, text="404 page not found")
 
     def _refusal(self, request: web.BaseRequest) -> str:
@@ -157,11 +160,17 @@ class Endpoint:
         return ""
 
     async def _answered(
-        self, answer: Operation, request: web.BaseRequest, namespace: str, pod: str, container: str
+        self,
+        answer: Operation,
+        request: web.BaseRequest,
+        namespace: str,
+        pod: str,
+        container: str = "",
     ) -> web.StreamResponse:
         containers = self._find(namespace, pod)
-        if containers is None or not containers.has_container(container):
-            text = f'container "{container}" of pod "{namespace}/{pod}" is not on this node'
+        if containers is None or (container and not containers.has_container(container)):
+            what = f'container "{container}" of pod' if container else "pod"
+            text = f'{what} "{namespace}/{pod}" is not on this node'
             return web.Response(status=404, text=text)
         if len(self._open) >= self._max_sessions:
             text = "too many open sessions on this node, please try again later"
@@ -215,16 +224,27 @@ class Endpoint:
         attempt = containers.running(container)
         return await _conversation(request, lambda socket: sessions.attach(socket, attempt, wanted))
 
+    async def _forward(
+        self, request: web.BaseRequest, containers: ContainerAccess, _container: str
+    ) -> web.StreamResponse:
+        return await _conversation(
+            request,
+            lambda socket: port_forward.serve(socket, containers.connect, containers.pod_name),
+            (remote_command.TUNNEL,),
+        )
+
 
 async def _conversation(
-    request: web.BaseRequest, converse: Callable[[MessageSocket], Awaitable[None]]
+    request: web.BaseRequest,
+    converse: Callable[[MessageSocket], Awaitable[None]],
+    protocols: tuple[str, ...] = remote_command.PROTOCOLS,
 ) -> web.StreamResponse:
-    socket = web.WebSocketResponse(
-        protocols=remote_command.PROTOCOLS, max_msg_size=websockets.MAX_MESSAGE_BYTES
-    )
+    socket = web.WebSocketResponse(protocols=protocols, max_msg_size=websockets.MAX_MESSAGE_BYTES)
     if not socket.can_prepare(request).ok:
-        spoken = " and ".join(remote_command.PROTOCOLS)
-        raise ValueError(f"exec and attach need WebSockets ({spoken}): use kubectl 1.31 or newer")
+        spoken = " and ".join(protocols)
+        raise ValueError(
+            f"exec, attach and port-forward need WebSockets ({spoken}): use kubectl 1.31 or newer"
+        )
     await socket.prepare(request)
     await converse(MessageWebSocket(socket))
     await socket.close()

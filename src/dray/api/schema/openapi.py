@@ -75,6 +75,7 @@ _ATTACH_PARAMETERS = {
 _CONNECTION_PARAMETERS = {
     "attach": _ATTACH_PARAMETERS,
     "exec": {"command": "string", **_ATTACH_PARAMETERS},
+    "portforward": {"ports": "integer"},
 }
 
 

@@ -48,8 +48,8 @@ def paths(*urls: str) -> JsonObject:
 
 _WORKLOADS = "deployments deployments/scale replicasets replicasets/scale statefulsets daemonsets"
 _EDITABLE = (
-    rule(READ, "core", "pods/attach pods/exec pods/log secrets serviceaccounts"),
-    rule(WRITE, "core", "pods pods/attach pods/exec configmaps secrets services"),
+    rule(READ, "core", "pods/attach pods/exec pods/log pods/portforward secrets serviceaccounts"),
+    rule(WRITE, "core", "pods pods/attach pods/exec pods/portforward configmaps secrets services"),
     rule(WRITE, "core", "persistentvolumeclaims replicationcontrollers serviceaccounts"),
     rule(("create",), "core", "pods/eviction serviceaccounts/token"),
     rule(WRITE, "apps", _WORKLOADS),

@@ -1,4 +1,4 @@
-"""pods/log, exec and attach: finds the container, and forwards to its node's agent.
+"""pods/log, exec, attach and portforward: finds the container, and forwards to its node's agent.
 
 As pkg/registry/core/pod/strategy.go, LogLocation and streamLocation: a pod without a node has an
 empty log, and nothing to connect to.
@@ -61,6 +61,17 @@ class PodAccess:
         what, protocols = call.info.subresource, _protocols(call.request)
         query = tuple(_stream_query(call.request))
         return await self.agents.connect(place.node, _path(what, call, place), query, protocols)
+
+    async def forward(self, call: Call) -> Response:
+        """Handle portforward: SPDY, by itself or in a WebSocket. The agent gets the latter."""
+        self._check_may_create(call)
+        info = call.info
+        node = (await reads.stored_object(call, self.store)).document["spec"].get("nodeName", "")
+        if not node:
+            raise errors.bad_request(f"pod {info.name} does not have a host assigned")
+        _check_forwarding(call.request)
+        path = f"/{remote_command.PORT_FORWARD}/{info.namespace}/{info.name}"
+        return await self.agents.connect(node, path, (), (remote_command.TUNNEL,))
 
     def _check_may_create(self, call: Call) -> None:
         info = call.info
@@ -150,6 +161,18 @@ def _protocols(request: Request) -> tuple[str, ...]:
         supported = " and ".join(remote_command.PROTOCOLS)
         raise errors.bad_request(f"exec and attach speak {supported}, not {', '.join(offered)}")
     return spoken
+
+
+def _check_forwarding(request: Request) -> None:
+    """Raise BadRequest for a client that speaks another protocol."""
+    upgrade = request.headers.get("upgrade", "").lower()
+    names = {"websocket": "sec-websocket-protocol", "spdy/3.1": "x-stream-protocol-version"}
+    known = {"websocket": remote_command.TUNNEL, "spdy/3.1": remote_command.PORT_FORWARD_PROTOCOL}
+    if upgrade not in names:
+        raise errors.bad_request("unable to upgrade: missing upgrade headers in request")
+    offered = request.headers.get(names[upgrade], "").replace(" ", "").split(",")
+    if known[upgrade] not in offered:
+        raise errors.bad_request(f"portforward speaks {known[upgrade]}, not {', '.join(offered)}")
 
 
 def _is_true(text: str) -> bool:

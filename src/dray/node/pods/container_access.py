@@ -1,9 +1,15 @@
-"""Containers of one pod for `kubectl logs`, `exec` and `attach`."""
+"""Containers of one pod for `kubectl logs`, `exec`, `attach` and `port-forward`."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from typing import Final
+
 from dray.node.containers.container_attempts import Command, ContainerAttempt
 from dray.node.pods.context import PodWorkerContext
+
+CONNECT_SECONDS: Final = 10.0
 
 
 class ContainerUnavailable(Exception):
@@ -15,6 +21,10 @@ class ContainerAccess:
 
     def __init__(self, context: PodWorkerContext) -> None:
         self._context = context
+
+    @property
+    def pod_name(self) -> str:
+        return self._context.pod.metadata.name
 
     def has_container(self, name: str) -> bool:
         return name in self._context.state.containers
@@ -39,6 +49,22 @@ class ContainerAccess:
                 f"container {container} of pod {self._context.pod.metadata.name} does not run"
             )
         return last
+
+    async def connect(self, port: int) -> socket.socket:
+        """Connect to a port of the pod, on its loopback. Raises OSError."""
+        context = self._context
+        if context.has_own_network:
+            made = await context.node.starter.socket_of_pod(context.folder)
+        else:
+            made = socket.socket(socket.AF_INET)
+            made.setblocking(False)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
+        except BaseException:
+            made.close()
+            raise
+        return made
 
     def exec_command(
         self, container: str, argv: tuple[str, ...], *, stdin: bool = False, tty: bool = False

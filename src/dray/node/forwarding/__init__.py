@@ -1,0 +1,1 @@
+"""Connections of clients to the ports of pods."""
