@@ -38,6 +38,8 @@ POD: dict = {
     "kind": "Pod",
     "metadata": {"name": "p", "labels": {"a": "b", "c": "d"}},
     "spec": {
+        # kubectl before 1.34 names the fields of its volume otherwise.
+        "automountServiceAccountToken": False,
         "nodeSelector": {"disk": "fast"},
         "tolerations": [
             {"operator": "Exists"},
