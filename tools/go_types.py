@@ -347,6 +347,14 @@ FIELDS: dict[str, str] = {
     "core.v1.WindowsSecurityContextOptions": (
         "gmsaCredentialSpec=*string gmsaCredentialSpecName=*string runAsUserName=*string"
     ),
+    "discovery.v1.Endpoint": (
+        "conditions=discovery.v1.EndpointConditions hostname=*string nodeName=*string zone=*string"
+    ),
+    "discovery.v1.EndpointPort": "appProtocol=*string name=*string protocol=*core.v1.Protocol",
+    "discovery.v1.EndpointSlice": (
+        "addressType=AddressType endpoints=[]discovery.v1.Endpoint,always "
+        "ports=[]discovery.v1.EndpointPort,always"
+    ),
     "events.v1.Event": (
         "deprecatedCount=int32 deprecatedFirstTimestamp=Time deprecatedLastTimestamp=Time "
         "deprecatedSource=core.v1.EventSource metadata=,always regarding=core.v1.ObjectReference"

@@ -222,6 +222,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(_SCHEDULING, "PodGroup", "podgroups", subresources=_STATUS, versions=("v1beta1",)),
     Kind(_SCHEDULING, "Workload", "workloads", versions=("v1beta1",)),
     Kind(_COORDINATION, "Lease", "leases"),
+    Kind("discovery.k8s.io", "EndpointSlice", "endpointslices"),
     _cluster_returned(_RESOURCE, "DeviceClass", "deviceclasses", versions=_DRA_VERSIONS),
     _cluster_returned(
         _RESOURCE,

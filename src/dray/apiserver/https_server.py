@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -60,6 +60,8 @@ class Server:
         self._streaming: set[asyncio.Task[Any]] = set()
         self.dispatcher = Dispatcher(self._limits)
         self._connections = ClientConnections(self._limits, self._limits.connections)
+        self.on_listening: Callable[[str, int], Awaitable[None]] | None = None
+        """Called with the address and the port whenever the server begins to listen."""
 
     @contextlib.asynccontextmanager
     async def listening(
@@ -84,6 +86,8 @@ class Server:
             # A collection of all objects takes longer than most requests.
             with gc_tuning.rare_collections():
                 async with accepting as (bound, bound_port):
+                    if self.on_listening is not None:
+                        await self.on_listening(bound, bound_port)
                     yield f"https://{_host(bound)}:{bound_port}"
         finally:
             self._is_closing = True

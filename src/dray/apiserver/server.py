@@ -124,6 +124,7 @@ async def open_server(
             audit_log=audit_log,
         )
         server = Server(app, authenticator, settings.limits)
+        server.on_listening = service.listens_at
         expiry = EventExpiry(store, settings.event_seconds, time.time)
         followed = (follower.run for follower in followers)
         background = [authorizer.run, expiry.run, service.run, *followed]

@@ -137,6 +137,11 @@ def _fill_service(service: JsonObject) -> None:
                 absent(ingress, ipMode="VIP")
 
 
+def _fill_endpoint_slice(endpoints: JsonObject) -> None:
+    for port in items(endpoints, "ports"):
+        absent(port, name="", protocol="TCP")
+
+
 def _has_external_address(spec: JsonObject) -> bool:
     return spec["type"] == "ClusterIP" and bool(spec.get("externalIPs"))
 
@@ -307,6 +312,7 @@ _BY_KIND: Mapping[tuple[str, str], Filler] = {
         ("apps/v1", "StatefulSet"): _fill_stateful_set,
         ("batch/v1", "CronJob"): _fill_cron_job,
         ("batch/v1", "Job"): _fill_job,
+        ("discovery.k8s.io/v1", "EndpointSlice"): _fill_endpoint_slice,
         (f"{_RBAC}/v1", "ClusterRoleBinding"): _fill_role_binding,
         (f"{_RBAC}/v1", "RoleBinding"): _fill_role_binding,
         ("scheduling.k8s.io/v1", "PriorityClass"): _fill_priority_class,
