@@ -71,7 +71,8 @@ class Scope:
     has_authorizer: bool = True
     stored: bool = True
     """Whether the expressions are in the store already: those may use everything there is."""
-    variables: Mapping[str, Type] = field(default_factory=dict)
+    variables: Mapping[str, Type] | None = None
+    """The types of the policy's own variables; None where it has none."""
     objects: Mapping[str, Type] = field(default_factory=dict)
 
     def environment(self) -> Environment:
@@ -123,7 +124,7 @@ def compile_variables(
         )
         expression = compile_expression(text, inner.environment(), ANYTHING)
         compiled[name] = expression
-        fields[name] = _field_type(expression.type)
+        fields[name] = field_type(expression.type)
     return compiled, Scope(
         scope.has_params, scope.has_authorizer, scope.stored, fields, scope.objects
     )
@@ -137,15 +138,15 @@ _KEPT = frozenset(
 )
 
 
-def _field_type(type: Type) -> Type:
+def field_type(type: Type) -> Type:
     """Return the type of a variable as other expressions see it (convertCelTypeToDeclType)."""
     if type.kind in _KEPT:
         return type
     if type.kind is Kind.LIST:
-        return types.list_of(_field_type(type.parameters[0]))
+        return types.list_of(field_type(type.parameters[0]))
     if type.kind is Kind.MAP:
         key, value = type.parameters
-        return types.map_of(_field_type(key), _field_type(value))
+        return types.map_of(field_type(key), field_type(value))
     return types.DYN
 
 

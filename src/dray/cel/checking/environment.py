@@ -249,12 +249,12 @@ def policy_environment(
     stored: bool,
     has_params: bool,
     has_authorizer: bool,
-    variables: Mapping[str, Type],
+    variables: Mapping[str, Type] | None,
     objects: Mapping[str, Type] = {},
 ) -> Environment:
     """Return the environment of an admission policy (apiserver, admission/plugin/cel/compile.go).
 
-    `variables` are the types of the policy's own variables; `objects` replaces the type `dyn` of
+    `variables` are the types of the policy's own variables, None where it has none; `objects` replaces the type `dyn` of
     variables that are known better, which only type checking does.
     """
     declared = {
@@ -272,7 +272,11 @@ def policy_environment(
         del declared["params"]
     if not has_authorizer:
         del declared["authorizer"], declared["authorizer.requestResource"]
-    fields = {**_POLICY_OBJECTS, VARIABLES.name: variables}
+    fields = dict(_POLICY_OBJECTS)
+    if variables is None:
+        del declared["variables"]
+    else:
+        fields[VARIABLES.name] = variables
     names = {type.name: TypeName(type, type) for type in _VALUE_TYPES}
     for name in ("duration", "timestamp"):
         names[name] = TypeName(types.DURATION if name == "duration" else types.TIMESTAMP, None)
