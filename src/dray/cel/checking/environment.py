@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dray.cel import types
@@ -244,13 +245,16 @@ _POLICY_OBJECTS: Mapping[str, Mapping[str, Type]] = {
 }
 
 
+_NO_OBJECTS: Mapping[str, Type] = MappingProxyType({})
+
+
 def policy_environment(
     *,
     stored: bool,
     has_params: bool,
     has_authorizer: bool,
     variables: Mapping[str, Type] | None,
-    objects: Mapping[str, Type] = {},
+    objects: Mapping[str, Type] = _NO_OBJECTS,
 ) -> Environment:
     """Return the environment of an admission policy (apiserver, admission/plugin/cel/compile.go).
 
