@@ -27,6 +27,7 @@ from dray.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from dray.apiserver.admission.node_declared_features import NodeAllocatableSlices
 from dray.apiserver.admission.node_restriction import NodeRestriction
 from dray.apiserver.admission.partition_rule import PartitionRequests
+from dray.apiserver.admission.policies.policy_rule import StoredPolicies
 from dray.apiserver.admission.priority_classes import Priorities
 from dray.apiserver.admission.quotas import Quotas
 from dray.apiserver.admission.rbac_escalation import NoEscalation
@@ -60,6 +61,7 @@ class RuleDependencies(NamedTuple):
     features: Features
     authorizer: Authorizer
     published: PublishedSlices
+    policies: StoredPolicies
     usage: DeviceUsage
     now: Clock
     new_suffix: Callable[[], str]

@@ -23,6 +23,7 @@ from dray.apiserver.access.bound_objects import BoundObjects
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.access.revocation import Revocations
 from dray.apiserver.access.service_account_tokens import TokenSigner
+from dray.apiserver.admission.policies.policy_rule import StoredPolicies
 from dray.apiserver.app import App, Metrics
 from dray.apiserver.bootstrap import bootstrap
 from dray.apiserver.composition import RuleDependencies, SubresourceHandlers
@@ -87,7 +88,13 @@ async def open_server(
     published = PublishedSlices()
     usage = DeviceUsage(store)
     revoked = Revocations()
-    followers = [published.follow(store), usage.follower, revoked.follow(store)]
+    policies = StoredPolicies()
+    followers = [
+        published.follow(store),
+        usage.follower,
+        revoked.follow(store),
+        *policies.followers(store),
+    ]
     for follower in followers:
         await follower.load()
     authenticator = Authenticator(
@@ -95,7 +102,15 @@ async def open_server(
     )
     agents = NodeAgents(store, identity)
     dependencies = RuleDependencies(
-        store, features, authorizer, published, usage, utc_now, new_suffix, settings.mounts_tokens
+        store,
+        features,
+        authorizer,
+        published,
+        policies,
+        usage,
+        utc_now,
+        new_suffix,
+        settings.mounts_tokens,
     )
     chain = composition.build_admission_chain(dependencies)
     hooks = composition.body_hooks(features)

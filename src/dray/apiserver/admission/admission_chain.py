@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dray.api import errors
 from dray.api.http_messages import User
-from dray.api.kinds import Kind
+from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.storage import store_keys
 from dray.store.store import Guard, Operation, Transaction
@@ -41,10 +41,23 @@ class AdmissionRequest:
     warnings: list[str] = field(default_factory=list)
     verb: str = ""
     """The verb of the request: update and patch are one operation."""
+    version: str
+    """The version of the API that the client uses."""
+    options: JsonObject | None = None
+    """The options of the operation, such as CreateOptions."""
+    body_kind: GroupVersionKind | None = None
+    """The kind of `new` where that is not the resource's own: the body of a subresource."""
+    annotations: dict[str, str] = field(default_factory=dict)
+    """For the audit log."""
 
     @property
     def is_create(self) -> bool:
         return self.operation == CREATE
+
+    @property
+    def current(self) -> JsonObject | None:
+        """The object of the request: none for a deletion, whatever remains of it."""
+        return None if self.operation == DELETE else self.new
 
     @property
     def document(self) -> JsonObject:

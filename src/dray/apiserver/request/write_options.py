@@ -9,6 +9,7 @@ from dray.api import errors
 from dray.api.formats import gotext
 from dray.api.http_messages import Request
 from dray.api.ids import GroupKind
+from dray.api.types.meta import JsonObject
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 MAX_FIELD_MANAGER = 128
@@ -19,6 +20,8 @@ class WriteOptions(NamedTuple):
     field_validation: str
     field_manager: str
     force: bool
+    document: JsonObject
+    """The options as an object of the API, with what the client has set; not to be changed."""
 
 
 def parse(request: Request, options_kind: str) -> WriteOptions:
@@ -41,7 +44,15 @@ def _parse(query: tuple[tuple[str, str], ...], agent: str, options_kind: str) ->
     if causes:
         raise errors.invalid(GroupKind("meta.k8s.io", options_kind), "", causes)
     force = parameters.get("force", "false").lower() not in ("false", "0")
-    return WriteOptions(bool(dry_run), validation or WARN, manager or agent, force)
+    document = {
+        "kind": options_kind,
+        "apiVersion": "meta.k8s.io/v1",
+        "dryRun": dry_run,
+        "fieldManager": manager,
+        "fieldValidation": validation,
+    }
+    shown = {key: value for key, value in document.items() if value}
+    return WriteOptions(bool(dry_run), validation or WARN, manager or agent, force, shown)
 
 
 def refuse_force(request: Request) -> None:

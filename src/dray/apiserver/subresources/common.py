@@ -6,6 +6,7 @@ import datetime
 
 from dray.api.formats import gotime
 from dray.api.http_messages import Response
+from dray.api.kinds import GroupVersionKind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest
@@ -41,7 +42,14 @@ def creation(
         new=document,
         subresource=subresource,
         dry_run=dry_run,
+        version=call.gvk.version,
+        body_kind=_body_kind(call, subresource),
     )
+
+
+def _body_kind(call: Call, subresource: str) -> GroupVersionKind | None:
+    described = call.kind.subresource(subresource)
+    return described.kind if described else None
 
 
 def success(call: Call, status: int = 201) -> Response:

@@ -116,6 +116,7 @@ class Deleter:
             new=marked,
             old=document,
             dry_run=options.dry_run,
+            version=call.gvk.version,
         )
         async with self.chain.commit_lock(admission):
             return await self._admit(call, admission, entry, options)

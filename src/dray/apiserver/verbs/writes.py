@@ -132,6 +132,8 @@ class Writer:
             new=document,
             dry_run=write.options.dry_run,
             warnings=write.warnings,
+            version=call.gvk.version,
+            options=write.options.document,
         )
         await self.chain.mutate(admission)
         kind_strategies.prepare_create(call.kind, document, self.features)
@@ -277,6 +279,8 @@ class Writer:
             dry_run=write.options.dry_run,
             warnings=write.warnings,
             verb=call.info.verb,
+            version=call.gvk.version,
+            options=write.options.document,
         )
         await self.chain.mutate(admission)
         new = self._prepared(call, new, old)

@@ -1,0 +1,185 @@
+"""Policies with their expressions compiled, and the decisions that they give for one request.
+
+Follows apiserver, admission/plugin/policy/validating/validator.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from dray.api.types.admission import PolicyValidation, ValidatingAdmissionPolicySpec
+from dray.cel import policy
+from dray.cel.policy import (
+    CompiledExpression,
+    Evaluation,
+    Evaluator,
+    NamedExpression,
+    OutOfBudget,
+    PolicyInput,
+    Scope,
+)
+
+IGNORE: Final = "Ignore"
+MAX_MESSAGE_BYTES: Final = 5 * 1024
+DEFAULT_REASON: Final = "Invalid"
+
+
+class Denial(NamedTuple):
+    """A validation that failed, or an expression that could not be evaluated."""
+
+    message: str
+    reason: str = DEFAULT_REASON
+    index: int = 0
+    """Of the validation."""
+
+
+class Verdict(NamedTuple):
+    """What a policy says about a request; annotations are for the audit log."""
+
+    denials: Sequence[Denial] = ()
+    annotations: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class CompiledPolicy:
+    """The expressions of one policy."""
+
+    ignores_errors: bool
+    validations: Sequence[PolicyValidation]
+    variables: dict[str, CompiledExpression]
+    conditions: Sequence[CompiledExpression]
+    expressions: Sequence[CompiledExpression]
+    messages: Sequence[CompiledExpression | None]
+    annotations: Sequence[tuple[str, CompiledExpression]]
+
+    @classmethod
+    def of(cls, spec: ValidatingAdmissionPolicySpec) -> CompiledPolicy:
+        variables, scope = policy.compile_variables(
+            [NamedExpression(variable.name, variable.expression) for variable in spec.variables],
+            Scope(has_params=spec.param_kind is not None, variables={}),
+        )
+        full = scope.environment()
+        unauthorized = Scope(
+            scope.has_params, has_authorizer=False, variables=scope.variables
+        ).environment()
+        return cls(
+            ignores_errors=spec.failure_policy == IGNORE,
+            validations=spec.validations,
+            variables=variables,
+            conditions=[
+                policy.compile_expression(condition.expression, full, policy.BOOL)
+                for condition in spec.match_conditions
+            ],
+            expressions=[
+                policy.compile_expression(validation.expression, full, policy.BOOL)
+                for validation in spec.validations
+            ],
+            messages=[
+                policy.compile_expression(
+                    validation.message_expression, unauthorized, policy.STRING
+                )
+                if validation.message_expression
+                else None
+                for validation in spec.validations
+            ],
+            annotations=[
+                (
+                    annotation.key,
+                    policy.compile_expression(
+                        annotation.value_expression.strip(), full, policy.STRING_OR_NULL
+                    ),
+                )
+                for annotation in spec.audit_annotations
+            ],
+        )
+
+    def decide(self, given: PolicyInput) -> Verdict:
+        """Evaluate the policy for a request with one parameter object."""
+        try:
+            if not self._applies(given):
+                return Verdict()
+            return Verdict(list(self._denials(given)), list(self._annotations(given)))
+        except OutOfBudget as error:
+            return self._failed(str(error))
+        except _ConditionsFailed as error:
+            return self._failed(str(error))
+
+    def _failed(self, message: str) -> Verdict:
+        return Verdict() if self.ignores_errors else Verdict([Denial(message)])
+
+    def _applies(self, given: PolicyInput) -> bool:
+        """Return whether all match conditions hold. Raises _ConditionsFailed, OutOfBudget."""
+        if not self.conditions:
+            return True
+        evaluator = Evaluator(given, self.variables, policy.MATCH_CONDITIONS_BUDGET)
+        failures: dict[str, None] = {}
+        for condition in self.conditions:
+            value, error = evaluator.evaluate(condition)
+            if error:
+                failures[error] = None
+            elif value is False:
+                return False
+        if not failures:
+            return True
+        if self.ignores_errors:
+            return False
+        texts = list(failures)
+        raise _ConditionsFailed(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+
+    def _denials(self, given: PolicyInput) -> Iterator[Denial]:
+        evaluator = Evaluator(given, self.variables, policy.EVALUATION_BUDGET)
+        results = [evaluator.evaluate(expression) for expression in self.expressions]
+        messages = self._messages(given, evaluator.budget)
+        for index, (validation, (value, error)) in enumerate(
+            zip(self.validations, results, strict=True)
+        ):
+            if not error and isinstance(messages, str):
+                error = f"failed messageExpression: {messages}"
+            if error:
+                if not self.ignores_errors:
+                    yield Denial(error, index=index)
+            elif value is not True:
+                text = None if isinstance(messages, str) else messages[index]
+                reason = validation.reason or DEFAULT_REASON
+                yield Denial(_message(validation, text), reason, index)
+
+    def _messages(self, given: PolicyInput, budget: int) -> list[Evaluation | None] | str:
+        """Return the messages of the validations, or why no more could be evaluated."""
+        evaluator = Evaluator(given, self.variables, budget)
+        try:
+            return [
+                evaluator.evaluate(message) if message is not None else None
+                for message in self.messages
+            ]
+        except OutOfBudget as error:
+            return str(error)
+
+    def _annotations(self, given: PolicyInput) -> Iterator[tuple[str, str]]:
+        """Yield keys and values. Raises OutOfBudget."""
+        evaluator = Evaluator(given, self.variables, policy.EVALUATION_BUDGET)
+        for key, expression in self.annotations:
+            value, error = evaluator.evaluate(expression)
+            if error and not self.ignores_errors:
+                raise _ConditionsFailed(error)
+            if isinstance(value, str) and value.strip():
+                yield key, value.strip()
+
+
+class _ConditionsFailed(Exception):
+    """Match conditions or annotations that cannot be evaluated."""
+
+
+def _message(validation: PolicyValidation, evaluated: Evaluation | None) -> str:
+    """Return the message of a denial: the evaluated one, the fixed one, or the expression."""
+    text = ""
+    if evaluated is not None and isinstance(evaluated.value, str):
+        text = evaluated.value.strip()
+        if len(text.encode()) > MAX_MESSAGE_BYTES or "\n" in text:
+            text = ""
+    return (
+        text
+        or validation.message.strip()
+        or (f"failed expression: {validation.expression.strip()}")
+    )
