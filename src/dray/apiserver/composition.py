@@ -27,7 +27,7 @@ from dray.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from dray.apiserver.admission.node_declared_features import NodeAllocatableSlices
 from dray.apiserver.admission.node_restriction import NodeRestriction
 from dray.apiserver.admission.partition_rule import PartitionRequests
-from dray.apiserver.admission.policies.policy_rule import StoredPolicies
+from dray.apiserver.admission.policies.policy_rule import StoredPolicies, ValidatingPolicies
 from dray.apiserver.admission.priority_classes import Priorities
 from dray.apiserver.admission.quotas import Quotas
 from dray.apiserver.admission.rbac_escalation import NoEscalation
@@ -87,6 +87,7 @@ def build_admission_chain(dependencies: RuleDependencies) -> AdmissionChain:
         ClaimStatusAuthorization(dependencies.authorizer, features),
         NodeAllocatableSlices(store, features),
         ClaimWarnings(dependencies.published, features),
+        ValidatingPolicies(store, dependencies.policies, dependencies.authorizer),
         devices,
         quotas,
     )

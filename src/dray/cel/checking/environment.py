@@ -258,8 +258,8 @@ def policy_environment(
 ) -> Environment:
     """Return the environment of an admission policy (apiserver, admission/plugin/cel/compile.go).
 
-    `variables` are the types of the policy's own variables, None where it has none; `objects` replaces the type `dyn` of
-    variables that are known better, which only type checking does.
+    `variables` are the types of the policy's own variables, None where it has none; `objects`
+    replaces the type `dyn` of variables that are known better, which only type checking does.
     """
     declared = {
         "object": types.DYN,
