@@ -23,7 +23,7 @@ from dray.apiserver.access.bound_objects import BoundObjects
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.access.revocation import Revocations
 from dray.apiserver.access.service_account_tokens import TokenSigner
-from dray.apiserver.admission.policies.policy_rule import StoredPolicies
+from dray.apiserver.admission.policies.stored_policies import StoredPolicies
 from dray.apiserver.app import App, Metrics
 from dray.apiserver.bootstrap import bootstrap
 from dray.apiserver.composition import RuleDependencies, SubresourceHandlers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,7 +47,7 @@ def validating_policy_update(
         old.spec.param_kind,
         old.spec.match_conditions,
     )
-    check = _PolicyCheck(new, frozenset(_expressions(old.spec)), skips_conditions=is_same)
+    check = _PolicyCheck(new, frozenset(old.spec.expressions()), skips_conditions=is_same)
     yield from check.errors()
 
 
@@ -205,19 +205,6 @@ def _resources(resources: Sequence[str], path: fields.Path) -> fields.Errors:
     if "*" in resources and has_plain:
         detail = "if '*' is present, must not specify other resources without subresources"
         yield fields.invalid(path, list(resources), detail)
-
-
-def _expressions(spec: api.ValidatingAdmissionPolicySpec) -> Iterable[str]:
-    """Yield every expression of a policy."""
-    for validation in spec.validations:
-        yield validation.expression
-        yield validation.message_expression
-    for condition in spec.match_conditions:
-        yield condition.expression
-    for annotation in spec.audit_annotations:
-        yield annotation.value_expression
-    for variable in spec.variables:
-        yield variable.expression
 
 
 @dataclass

@@ -21,7 +21,7 @@ from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.bound_objects import BoundObjects
 from dray.apiserver.access.service_account_tokens import TokenSigner
-from dray.apiserver.admission.policies.policy_rule import StoredPolicies
+from dray.apiserver.admission.policies.stored_policies import StoredPolicies
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.node_agents import NodeAgents
 from dray.apiserver.storage.device_usage import DeviceUsage

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dray.api.types.meta import Condition, LabelSelector, ObjectMeta, Wire
 
 
@@ -61,6 +63,18 @@ class ValidatingAdmissionPolicySpec(Wire, frozen=True):
     audit_annotations: tuple[AuditAnnotation, ...] = ()
     match_conditions: tuple[MatchCondition, ...] = ()
     variables: tuple[PolicyVariable, ...] = ()
+
+    def expressions(self) -> Iterator[str]:
+        """Yield every expression; an absent message expression is empty."""
+        for validation in self.validations:
+            yield validation.expression
+            yield validation.message_expression
+        for condition in self.match_conditions:
+            yield condition.expression
+        for annotation in self.audit_annotations:
+            yield annotation.value_expression
+        for variable in self.variables:
+            yield variable.expression
 
 
 class ExpressionWarning(Wire, frozen=True):

@@ -16,6 +16,7 @@ from dray.api import errors
 from dray.api.http_messages import User
 from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.types.meta import JsonObject
+from dray.apiserver.request.request_notes import RequestNotes
 from dray.apiserver.storage import store_keys
 from dray.store.store import Guard, Operation, Transaction
 
@@ -47,8 +48,12 @@ class AdmissionRequest:
     """The options of the operation, such as CreateOptions."""
     body_kind: GroupVersionKind | None = None
     """The kind of `new` where that is not the resource's own: the body of a subresource."""
-    annotations: dict[str, str] = field(default_factory=dict)
-    """For the audit log."""
+    notes: RequestNotes = field(default_factory=RequestNotes)
+    is_name_generated: bool = False
+    view: Callable[[JsonObject], JsonObject] | None = None
+    """Returns the body of a subresource from the object that it changes, such as Scale."""
+    is_decided: bool = False
+    """Whether the change is part of a request that policies have decided about already."""
 
     @property
     def is_create(self) -> bool:
@@ -58,6 +63,10 @@ class AdmissionRequest:
     def current(self) -> JsonObject | None:
         """The object of the request: none for a deletion, whatever remains of it."""
         return None if self.operation == DELETE else self.new
+
+    def shown(self, document: JsonObject | None) -> JsonObject | None:
+        """Return an object as the API has it for this resource or subresource."""
+        return document if document is None or self.view is None else self.view(document)
 
     @property
     def document(self) -> JsonObject:

@@ -20,8 +20,12 @@ class WriteOptions(NamedTuple):
     field_validation: str
     field_manager: str
     force: bool
-    document: JsonObject
-    """The options as an object of the API, with what the client has set; not to be changed."""
+    given: JsonObject
+    """What the client has set, as fields of the options; not to be changed."""
+
+    def document(self, kind: str) -> JsonObject:
+        """Return the options as an object of the API."""
+        return {"kind": kind, "apiVersion": "meta.k8s.io/v1", **self.given}
 
 
 def parse(request: Request, options_kind: str) -> WriteOptions:
@@ -44,15 +48,9 @@ def _parse(query: tuple[tuple[str, str], ...], agent: str, options_kind: str) ->
     if causes:
         raise errors.invalid(GroupKind("meta.k8s.io", options_kind), "", causes)
     force = parameters.get("force", "false").lower() not in ("false", "0")
-    document = {
-        "kind": options_kind,
-        "apiVersion": "meta.k8s.io/v1",
-        "dryRun": dry_run,
-        "fieldManager": manager,
-        "fieldValidation": validation,
-    }
-    shown = {key: value for key, value in document.items() if value}
-    return WriteOptions(bool(dry_run), validation or WARN, manager or agent, force, shown)
+    fields = {"dryRun": dry_run, "fieldManager": manager, "fieldValidation": validation}
+    given = {key: value for key, value in fields.items() if value}
+    return WriteOptions(bool(dry_run), validation or WARN, manager or agent, force, given)
 
 
 def refuse_force(request: Request) -> None:

@@ -54,12 +54,14 @@ class PendingWrite(NamedTuple):
     """One create, update or patch on its way to the store.
 
     `warnings` grows on the way. With `owns_fields`, the document already has its managed fields.
+    `view` returns the body of a subresource that is not the object itself.
     """
 
     call: Call
     options: WriteOptions
     warnings: list[str]
     owns_fields: bool = False
+    view: Callable[[JsonObject], JsonObject] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class Writer:
                 candidate = codec.copied(document)
                 candidate["metadata"]["name"] = generate[:MAX_GENERATED_PREFIX] + self.new_suffix()
             try:
-                return await self._create_named(write, candidate)
+                return await self._create_named(write, candidate, is_name_generated=bool(generate))
             except errors.AlreadyExists as error:
                 if not generate:
                     raise
@@ -111,7 +113,9 @@ class Writer:
                     raise errors.generated_name_exists(resource, name) from error
         raise AssertionError("unreachable")
 
-    async def _create_named(self, write: PendingWrite, document: JsonObject) -> Written:
+    async def _create_named(
+        self, write: PendingWrite, document: JsonObject, *, is_name_generated: bool
+    ) -> Written:
         call = write.call
         metadata = document["metadata"]
         for key in kind_strategies.SYSTEM_METADATA:
@@ -133,7 +137,9 @@ class Writer:
             dry_run=write.options.dry_run,
             warnings=write.warnings,
             version=call.gvk.version,
-            options=write.options.document,
+            options=write.options.document("CreateOptions"),
+            notes=call.notes,
+            is_name_generated=is_name_generated,
         )
         await self.chain.mutate(admission)
         kind_strategies.prepare_create(call.kind, document, self.features)
@@ -280,7 +286,10 @@ class Writer:
             warnings=write.warnings,
             verb=call.info.verb,
             version=call.gvk.version,
-            options=write.options.document,
+            options=write.options.document("UpdateOptions"),
+            body_kind=call.body_kind,
+            view=write.view,
+            notes=call.notes,
         )
         await self.chain.mutate(admission)
         new = self._prepared(call, new, old)

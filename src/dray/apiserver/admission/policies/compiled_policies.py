@@ -5,9 +5,9 @@ Follows apiserver, admission/plugin/policy/validating/validator.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from dray.api.types.admission import PolicyValidation, ValidatingAdmissionPolicySpec
 from dray.cel import policy
@@ -31,15 +31,19 @@ class Denial(NamedTuple):
 
     message: str
     reason: str = DEFAULT_REASON
-    index: int = 0
+    position: int = 0
     """Of the validation."""
 
 
 class Verdict(NamedTuple):
-    """What a policy says about a request; annotations are for the audit log."""
+    """What a policy says about a request; annotations are for the audit log.
+
+    `errors` are those of annotations: they deny a request whatever a binding does with denials.
+    """
 
     denials: Sequence[Denial] = ()
     annotations: Sequence[tuple[str, str]] = ()
+    errors: Sequence[Denial] = ()
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class CompiledPolicy:
     expressions: Sequence[CompiledExpression]
     messages: Sequence[CompiledExpression | None]
     annotations: Sequence[tuple[str, CompiledExpression]]
+    reads_namespace: bool
+    """Whether an expression names the namespace, which then has to be read."""
 
     @classmethod
     def of(cls, spec: ValidatingAdmissionPolicySpec) -> CompiledPolicy:
@@ -93,26 +99,26 @@ class CompiledPolicy:
                 )
                 for annotation in spec.audit_annotations
             ],
+            reads_namespace=any("namespaceObject" in text for text in spec.expressions()),
         )
 
-    def decide(self, given: PolicyInput) -> Verdict:
-        """Evaluate the policy for a request with one parameter object."""
-        try:
-            if not self._applies(given):
-                return Verdict()
-            return Verdict(list(self._denials(given)), list(self._annotations(given)))
-        except OutOfBudget as error:
-            return self._failed(str(error))
-        except _ConditionsFailed as error:
-            return self._failed(str(error))
+    def decide(self, given: PolicyInput, matched_as: Mapping[str, Any]) -> Verdict:
+        """Evaluate the policy for a request with one parameter object.
 
-    def _failed(self, message: str) -> Verdict:
-        return Verdict() if self.ignores_errors else Verdict([Denial(message)])
+        Match conditions see no namespace and `matched_as`, the request as its client made it.
+        """
+        try:
+            if self.conditions and not self._applies(
+                replace(given, request=matched_as, namespace_object=None)
+            ):
+                return Verdict()
+            denials = list(self._denials(given))
+            return Verdict(denials, *self._annotations(replace(given, authorizer=None)))
+        except (OutOfBudget, _ConditionsFailed) as error:
+            return Verdict() if self.ignores_errors else Verdict([Denial(str(error))])
 
     def _applies(self, given: PolicyInput) -> bool:
         """Return whether all match conditions hold. Raises _ConditionsFailed, OutOfBudget."""
-        if not self.conditions:
-            return True
         evaluator = Evaluator(given, self.variables, policy.MATCH_CONDITIONS_BUDGET)
         failures: dict[str, None] = {}
         for condition in self.conditions:
@@ -139,7 +145,7 @@ class CompiledPolicy:
                 error = f"failed messageExpression: {messages}"
             if error:
                 if not self.ignores_errors:
-                    yield Denial(error, index=index)
+                    yield Denial(error, position=index)
             elif value is not True:
                 text = None if isinstance(messages, str) else messages[index]
                 reason = validation.reason or DEFAULT_REASON
@@ -147,7 +153,9 @@ class CompiledPolicy:
 
     def _messages(self, given: PolicyInput, budget: int) -> list[Evaluation | None] | str:
         """Return the messages of the validations, or why no more could be evaluated."""
-        evaluator = Evaluator(given, self.variables, budget)
+        if not any(self.messages):
+            return [None] * len(self.messages)
+        evaluator = Evaluator(replace(given, authorizer=None), self.variables, budget)
         try:
             return [
                 evaluator.evaluate(message) if message is not None else None
@@ -156,19 +164,25 @@ class CompiledPolicy:
         except OutOfBudget as error:
             return str(error)
 
-    def _annotations(self, given: PolicyInput) -> Iterator[tuple[str, str]]:
-        """Yield keys and values. Raises OutOfBudget."""
+    def _annotations(
+        self, given: PolicyInput
+    ) -> tuple[Sequence[tuple[str, str]], Sequence[Denial]]:
+        """Return keys with their values, and errors. Raises OutOfBudget."""
+        if not self.annotations:
+            return (), ()
         evaluator = Evaluator(given, self.variables, policy.EVALUATION_BUDGET)
+        found, failures = [], []
         for key, expression in self.annotations:
             value, error = evaluator.evaluate(expression)
             if error and not self.ignores_errors:
-                raise _ConditionsFailed(error)
+                failures.append(Denial(error))
             if isinstance(value, str) and value.strip():
-                yield key, value.strip()
+                found.append((key, value.strip()))
+        return found, failures
 
 
 class _ConditionsFailed(Exception):
-    """Match conditions or annotations that cannot be evaluated."""
+    """Match conditions that cannot be evaluated."""
 
 
 def _message(validation: PolicyValidation, evaluated: Evaluation | None) -> str:
@@ -179,7 +193,5 @@ def _message(validation: PolicyValidation, evaluated: Evaluation | None) -> str:
         if len(text.encode()) > MAX_MESSAGE_BYTES or "\n" in text:
             text = ""
     return (
-        text
-        or validation.message.strip()
-        or (f"failed expression: {validation.expression.strip()}")
+        text or validation.message.strip() or f"failed expression: {validation.expression.strip()}"
     )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import functools
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from dray.api import kinds
+from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.selectors import label_selectors
 from dray.api.types.admission import MatchResources, NamedRuleWithOperations
 from dray.api.types.meta import JsonObject, LabelSelector
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest
+from dray.apiserver.storage import store_keys
 
 EXACT = "Exact"
 
@@ -17,26 +21,35 @@ NamespaceLabels = Callable[[str], Awaitable[Mapping[str, str]]]
 """Returns the labels of a namespace. Raises NotFound."""
 
 
-async def matched_version(
+class MatchedResource(NamedTuple):
+    """The resource as which a policy sees the object of a request."""
+
+    kind: Kind
+    version: str
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        return self.kind.in_version(self.version)
+
+
+async def matched(
     match: MatchResources, admission: AdmissionRequest, labels_of: NamespaceLabels
-) -> str | None:
-    """Return the API version in which a request is matched, or None if it is not.
+) -> MatchedResource | None:
+    """Return the resource as which a request is matched, or None if it is not.
 
     Raises StatusError where the namespace cannot be read.
     """
-    if not _matches_object(match.object_selector, admission):
-        return None
-    if _rule_version(match.exclude_resource_rules, match, admission) is not None:
-        return None
-    version: str | None = admission.version
+    found: MatchedResource | None = MatchedResource(admission.kind, admission.version)
     if match.resource_rules:
-        version = _rule_version(match.resource_rules, match, admission)
-    if version is None:
+        found = _named_by(match.resource_rules, match, admission)
+    if found is None or not _matches_object(match.object_selector, admission):
+        return None
+    if _named_by(match.exclude_resource_rules, match, admission) is not None:
         return None
     # Last: the only question that may need the store.
     if not await _matches_namespace(match.namespace_selector, admission, labels_of):
         return None
-    return version
+    return found
 
 
 async def _matches_namespace(
@@ -59,37 +72,59 @@ def _matches_object(selector: LabelSelector | None, admission: AdmissionRequest)
     if selector is None or not (selector.match_labels or selector.match_expressions):
         return True
     parsed = label_selectors.label_selector(selector)
-    documents = (admission.current, admission.old)
-    return any(parsed.matches(_labels(document)) for document in documents if document)
+    documents = (admission.shown(admission.current), admission.shown(admission.old))
+    # The options of a connection have no metadata, and no selector matches them.
+    return any(
+        parsed.matches(_labels(document))
+        for document in documents
+        if document is not None and "metadata" in document
+    )
 
 
 def _labels(document: JsonObject | None) -> Mapping[str, str]:
     return ((document or {}).get("metadata") or {}).get("labels") or {}
 
 
-def _rule_version(
+def _named_by(
     rules: Iterable[NamedRuleWithOperations], match: MatchResources, admission: AdmissionRequest
-) -> str | None:
-    """Return the version of the resource that one of the rules names.
+) -> MatchedResource | None:
+    """Return the resource that one of the rules names.
 
-    The version of the request comes first; others only where equivalent ones count.
+    That of the request comes first; others only where equivalent ones count.
     """
-    versions = [admission.version]
-    if match.match_policy not in (None, EXACT):
-        versions += [version for version in admission.kind.versions if version != versions[0]]
-    for version in versions:
-        if any(_names(rule, admission, version) for rule in rules):
-            return version
+    original = MatchedResource(admission.kind, admission.version)
+    if any(_names(rule, admission, original) for rule in rules):
+        return original
+    if match.match_policy in (None, EXACT):
+        return None
+    for rule in rules:
+        for other in _equivalents(admission.kind):
+            if other != original and _names(rule, admission, other):
+                return other
     return None
 
 
-def _names(rule: NamedRuleWithOperations, admission: AdmissionRequest, version: str) -> bool:
+@functools.cache
+def _equivalents(kind: Kind) -> tuple[MatchedResource, ...]:
+    """Return the resources of the same stored objects: versions, and both groups of events."""
+    stored = store_keys.stored_kind(kind)
+    return tuple(
+        MatchedResource(other, version)
+        for other in kinds.KINDS
+        if store_keys.stored_kind(other) is stored
+        for version in other.versions
+    )
+
+
+def _names(
+    rule: NamedRuleWithOperations, admission: AdmissionRequest, resource: MatchedResource
+) -> bool:
     return (
-        _has_scope(rule.scope, admission)
+        _has_resource(rule.resources, admission)
         and _has(rule.operations, admission.operation)
-        and _has(rule.api_groups, admission.kind.group)
-        and _has(rule.api_versions, version)
-        and _has_resource(rule.resources, admission)
+        and _has(rule.api_groups, resource.kind.group)
+        and _has(rule.api_versions, resource.version)
+        and _has_scope(rule.scope, admission)
         and (not rule.resource_names or admission.name in rule.resource_names)
     )
 
@@ -100,8 +135,8 @@ def _has_scope(scope: str | None, admission: AdmissionRequest) -> bool:
     return admission.kind.namespaced == (scope == "Namespaced")
 
 
-def _has(values: Iterable[str], value: str) -> bool:
-    return any(item in ("*", value) for item in values)
+def _has(values: Collection[str], value: str) -> bool:
+    return value in values or "*" in values
 
 
 def _has_resource(resources: Iterable[str], admission: AdmissionRequest) -> bool:
