@@ -152,7 +152,7 @@ class App:
     def _kind(self, info: RequestInfo) -> Kind:
         kind = kinds.by_resource(info.group, info.version, info.resource)
         if kind is None or not self.discovery.serves(info.group, info.version):
-            raise errors.path_not_found()
+            raise discovery.not_served(info.group, info.resource)
         is_absent = info.subresource and kind.subresource(info.subresource) is None
         if is_absent or not _is_in_scope(info, kind):
             raise errors.path_not_found()

@@ -53,11 +53,9 @@ class ParamAccess(AdmissionRule):
 
     def _check_policy(self, admission: AdmissionRequest) -> None:
         param_kind = self._policy_reader.convert(admission.document).spec.param_kind
-        if param_kind is None:
+        old = self._policy_reader.convert(admission.old).spec if admission.old else None
+        if param_kind is None or (old is not None and param_kind == old.param_kind):
             return
-        if admission.old is not None:
-            if param_kind == self._policy_reader.convert(admission.old).spec.param_kind:
-                return
         found = _resource(param_kind)
         attributes = Attributes("get", found.group, found.resource, "", ALL, ALL)
         if not self._authorizer.authorize(admission.user, attributes).allowed:
@@ -72,12 +70,13 @@ class ParamAccess(AdmissionRule):
     async def _check_binding(self, admission: AdmissionRequest) -> None:
         spec = self._binding_reader.convert(admission.document).spec
         reference = spec.param_ref
-        if reference is None:
+        old = self._binding_reader.convert(admission.old).spec if admission.old else None
+        is_same = old is not None and (old.param_ref, old.policy_name) == (
+            reference,
+            spec.policy_name,
+        )
+        if reference is None or is_same:
             return
-        if admission.old is not None:
-            old = self._binding_reader.convert(admission.old).spec
-            if (old.param_ref, old.policy_name) == (reference, spec.policy_name):
-                return
         policy = await self._policies.get(spec.policy_name)
         param_kind = policy.spec.param_kind if policy else None
         found = _resource(param_kind) if param_kind else _Resource()

@@ -1,4 +1,4 @@
-"""The parameter objects of a binding (apiserver, admission/plugin/policy/generic, CollectParams)."""
+"""The parameter objects of a binding (admission/plugin/policy/generic, CollectParams)."""
 
 from __future__ import annotations
 
