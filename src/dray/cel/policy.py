@@ -7,7 +7,7 @@ evaluated when they are first read, and their cost is charged to the budget of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from dray.cel import program, types
@@ -74,6 +74,9 @@ class Scope:
     variables: Mapping[str, Type] | None = None
     """The types of the policy's own variables; None where it has none."""
     objects: Mapping[str, Type] = field(default_factory=dict)
+    """Better types than `dyn` for some variables, which only type checking has."""
+    structures: Mapping[str, Mapping[str, Type]] = field(default_factory=dict)
+    """The fields of these types."""
 
     def environment(self) -> Environment:
         return environment.policy_environment(
@@ -82,6 +85,7 @@ class Scope:
             has_authorizer=self.has_authorizer,
             variables=self.variables,
             objects=self.objects,
+            structures=self.structures,
         )
 
 
@@ -119,15 +123,11 @@ def compile_variables(
     compiled: dict[str, CompiledExpression] = {}
     fields: dict[str, Type] = {}
     for name, text in variables:
-        inner = Scope(
-            scope.has_params, scope.has_authorizer, scope.stored, dict(fields), scope.objects
-        )
+        inner = replace(scope, variables=dict(fields))
         expression = compile_expression(text, inner.environment(), ANYTHING)
         compiled[name] = expression
         fields[name] = field_type(expression.type)
-    return compiled, Scope(
-        scope.has_params, scope.has_authorizer, scope.stored, fields, scope.objects
-    )
+    return compiled, replace(scope, variables=fields)
 
 
 _KEPT = frozenset(

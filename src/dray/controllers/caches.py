@@ -14,6 +14,7 @@ from dray.api import kinds
 from dray.api.ids import ObjectKey, PoolId
 from dray.api.kinds import Kind
 from dray.api.semantics import owner_references, pod_claims
+from dray.api.types.admission import ValidatingAdmissionPolicy
 from dray.api.types.core import Lease, Namespace, PodDisruptionBudget, ResourceQuota
 from dray.api.types.dra import (
     DeviceClass,
@@ -130,6 +131,7 @@ class Caches:
     daemon_sets = _Shared(kinds.DAEMON_SET, DaemonSet, {NAMESPACE: _namespace})
     controller_revisions = _Shared(kinds.CONTROLLER_REVISION, ControllerRevision, _BY_OWNER)
     jobs = _Shared(kinds.JOB, Job, {NAMESPACE: _namespace})
+    policies = _Shared(kinds.VALIDATING_ADMISSION_POLICY, ValidatingAdmissionPolicy)
 
     def __init__(self, client: Client) -> None:
         self._client = client

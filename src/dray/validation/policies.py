@@ -24,7 +24,7 @@ MAX_AUDIT_ANNOTATIONS: Final = 20
 MAX_VALUE_EXPRESSION_BYTES: Final = 5 * 1024
 MAX_MATCH_CONDITIONS: Final = 64
 _IDENTIFIER: Final = re.compile("[_a-zA-Z][_a-zA-Z0-9]*")
-_RESERVED: Final = frozenset(
+CEL_KEYWORDS: Final = frozenset(
     (
         *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for"),
         *("function", "if", "import", "let", "loop", "package", "namespace", "return", "var"),
@@ -283,7 +283,7 @@ class _PolicyCheck:
         name = variable.name
         if not name.strip():
             yield fields.required(path.child("name"), "name is not specified")
-        elif not _IDENTIFIER.fullmatch(name) or name in _RESERVED:
+        elif not _IDENTIFIER.fullmatch(name) or name in CEL_KEYWORDS:
             yield fields.invalid(path.child("name"), name, "must be a valid CEL identifier")
         if not variable.expression.strip():
             yield fields.required(path.child("expression"), "expression is not specified")

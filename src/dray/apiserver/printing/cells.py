@@ -369,6 +369,7 @@ _NAME_AND_AGE = (
     ("storage.k8s.io", "VolumeAttachment"),
 )
 
+
 def _param_kind(policy: JsonObject) -> str:
     kind = policy["spec"].get("paramKind")
     return f"{kind['apiVersion']}/{kind['kind']}" if kind else UNSET

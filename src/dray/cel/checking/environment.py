@@ -246,6 +246,7 @@ _POLICY_OBJECTS: Mapping[str, Mapping[str, Type]] = {
 
 
 _NO_OBJECTS: Mapping[str, Type] = MappingProxyType({})
+_NO_STRUCTURES: Mapping[str, Mapping[str, Type]] = MappingProxyType({})
 
 
 def policy_environment(
@@ -255,11 +256,13 @@ def policy_environment(
     has_authorizer: bool,
     variables: Mapping[str, Type] | None,
     objects: Mapping[str, Type] = _NO_OBJECTS,
+    structures: Mapping[str, Mapping[str, Type]] = _NO_STRUCTURES,
 ) -> Environment:
     """Return the environment of an admission policy (apiserver, admission/plugin/cel/compile.go).
 
     `variables` are the types of the policy's own variables, None where it has none; `objects`
-    replaces the type `dyn` of variables that are known better, which only type checking does.
+    replaces the type `dyn` of variables that are known better, and `structures` are the fields of
+    these types, which only type checking has.
     """
     declared = {
         "object": types.DYN,
@@ -276,7 +279,7 @@ def policy_environment(
         del declared["params"]
     if not has_authorizer:
         del declared["authorizer"], declared["authorizer.requestResource"]
-    fields = dict(_POLICY_OBJECTS)
+    fields = {**_POLICY_OBJECTS, **structures}
     if variables is None:
         del declared["variables"]
     else:

@@ -67,9 +67,7 @@ class CompiledPolicy:
             Scope(has_params=spec.param_kind is not None, variables={}),
         )
         full = scope.environment()
-        unauthorized = Scope(
-            scope.has_params, has_authorizer=False, variables=scope.variables
-        ).environment()
+        unauthorized = replace(scope, has_authorizer=False).environment()
         return cls(
             ignores_errors=spec.failure_policy == IGNORE,
             validations=spec.validations,
