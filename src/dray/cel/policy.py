@@ -65,7 +65,7 @@ class CompiledExpression:
 
 @dataclass(frozen=True)
 class Scope:
-    """What the expressions of a policy may name."""
+    """The names that the expressions of a policy may use."""
 
     has_params: bool = False
     has_authorizer: bool = True

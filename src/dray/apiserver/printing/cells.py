@@ -371,12 +371,12 @@ _NAME_AND_AGE = (
 
 
 def _param_kind(policy: JsonObject) -> str:
-    kind = policy["spec"].get("paramKind")
+    kind = _at("spec", "paramKind")(policy)
     return f"{kind['apiVersion']}/{kind['kind']}" if kind else UNSET
 
 
 def _param_ref(binding: JsonObject) -> str:
-    reference = binding["spec"].get("paramRef") or {}
+    reference = _at("spec", "paramRef", default={})(binding)
     if reference.get("name"):
         # Whether the parameter is in a namespace is not known here.
         return f"{reference.get('namespace') or '*'}/{reference['name']}"

@@ -1,4 +1,4 @@
-"""What admission says about a request besides its result."""
+"""Notes of admission about a request, besides its result."""
 
 from __future__ import annotations
 

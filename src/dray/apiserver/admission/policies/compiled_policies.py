@@ -36,7 +36,7 @@ class Denial(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a policy says about a request; annotations are for the audit log.
+    """The judgement of a policy about a request; annotations are for the audit log.
 
     `errors` are those of annotations: they deny a request whatever a binding does with denials.
     """

@@ -1,4 +1,4 @@
-"""Which requests a policy or a binding is about (apiserver, admission/plugin/policy/matching)."""
+"""Matches requests with policies and bindings (apiserver, admission/plugin/policy/matching)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all policies together say about a request: refused, warned, noted in the audit log."""
+"""The outcome of all policies for a request: refused, warned, noted in the audit log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Refusal(NamedTuple):
 
 
 @dataclass
-class Outcome:
+class PolicyOutcome:
     """Collects what policies say, in their order: the first refusal is the answer."""
 
     refusals: list[_Refusal] = field(default_factory=list)

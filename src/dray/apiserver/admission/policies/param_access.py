@@ -1,4 +1,4 @@
-"""Who writes a policy or a binding with parameters must be allowed to read these parameters.
+"""Parameters of policies: only who may read them writes a policy or a binding with them.
 
 As pkg/registry/admissionregistration, authz.go: the messages of a policy show its parameters.
 """

@@ -20,7 +20,7 @@ from dray.apiserver.admission.admission_chain import (
 from dray.apiserver.admission.policies import matching, parameters
 from dray.apiserver.admission.policies.compiled_policies import Verdict
 from dray.apiserver.admission.policies.matching import MatchedResource
-from dray.apiserver.admission.policies.outcome import Outcome
+from dray.apiserver.admission.policies.outcome import PolicyOutcome
 from dray.apiserver.admission.policies.parameters import ConfigurationError
 from dray.apiserver.admission.policies.request_values import RequestValues
 from dray.apiserver.admission.policies.stored_policies import POLICIES, StoredPolicies
@@ -40,7 +40,7 @@ class ValidatingPolicies(AdmissionRule):
         # Policies never decide about policies: a wrong one could not be corrected.
         if not bound or admission.is_decided or admission.kind.group == POLICIES.group:
             return None
-        outcome = Outcome()
+        outcome = PolicyOutcome()
         values = RequestValues(self._store, self._authorizer, admission)
         for name, bindings in bound.items():
             await self._apply(self._stored.policies[name], bindings, values, outcome)
@@ -53,7 +53,7 @@ class ValidatingPolicies(AdmissionRule):
         policy: ValidatingAdmissionPolicy,
         bindings: Sequence[ValidatingAdmissionPolicyBinding],
         values: RequestValues,
-        outcome: Outcome,
+        outcome: PolicyOutcome,
     ) -> None:
         try:
             matched = await self._matched(policy, values)

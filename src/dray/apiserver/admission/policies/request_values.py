@@ -41,7 +41,7 @@ _NAMESPACE_METADATA = frozenset(
 
 @dataclass
 class RequestValues:
-    """What policies read about one request; each part is made once, for all of them."""
+    """The parts of one request that policies read; each is made once, for all of them."""
 
     store: Store
     authorizer: Authorizer

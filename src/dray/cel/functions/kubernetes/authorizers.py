@@ -34,7 +34,7 @@ class ServiceAccountName(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckedAction:
-    """What a check is about: a path, or else a resource."""
+    """The subject of a check: a path, or else a resource."""
 
     verb: str = ""
     path: str = ""
