@@ -5,7 +5,7 @@ Follows apiserver, admission/plugin/policy/validating/validator.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -100,18 +100,18 @@ class CompiledPolicy:
             reads_namespace=any("namespaceObject" in text for text in spec.expressions()),
         )
 
-    def decide(self, given: PolicyInput, matched_as: Mapping[str, Any]) -> Verdict:
+    def decide(self, given: PolicyInput, matched_as: Callable[[], Mapping[str, Any]]) -> Verdict:
         """Evaluate the policy for a request with one parameter object.
 
         Match conditions see no namespace and `matched_as`, the request as its client made it.
         """
         try:
             if self.conditions and not self._applies(
-                replace(given, request=matched_as, namespace_object=None)
+                replace(given, request=matched_as(), namespace_object=None)
             ):
                 return Verdict()
             denials = list(self._denials(given))
-            return Verdict(denials, *self._annotations(replace(given, authorizer=None)))
+            return Verdict(denials, *self._annotations(given))
         except (OutOfBudget, _ConditionsFailed) as error:
             return Verdict() if self.ignores_errors else Verdict([Denial(str(error))])
 
@@ -168,7 +168,9 @@ class CompiledPolicy:
         """Return keys with their values, and errors. Raises OutOfBudget."""
         if not self.annotations:
             return (), ()
-        evaluator = Evaluator(given, self.variables, policy.EVALUATION_BUDGET)
+        evaluator = Evaluator(
+            replace(given, authorizer=None), self.variables, policy.EVALUATION_BUDGET
+        )
         found, failures = [], []
         for key, expression in self.annotations:
             value, error = evaluator.evaluate(expression)

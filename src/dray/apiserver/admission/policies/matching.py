@@ -32,6 +32,46 @@ class MatchedResource(NamedTuple):
         return self.kind.in_version(self.version)
 
 
+class Foreseen(NamedTuple):
+    """The match of all requests for one resource with one operation, as far as that decides it."""
+
+    resource: MatchedResource | None
+    """None where no such request is matched."""
+    is_certain: bool
+    """False where names or labels decide, too."""
+
+
+def foreseen(match: MatchResources, admission: AdmissionRequest) -> Foreseen:
+    """Return what resource and operation of a request say about its match."""
+    if not _depends_on_object(match):
+        return Foreseen(_matched_resource(match, admission), True)
+    if (
+        match.resource_rules
+        and _named_by(match.resource_rules, match, admission, any_name=True) is None
+    ):
+        return Foreseen(None, True)
+    return Foreseen(None, False)
+
+
+def _depends_on_object(match: MatchResources) -> bool:
+    rules = (*match.resource_rules, *match.exclude_resource_rules)
+    selectors = (match.object_selector, match.namespace_selector)
+    return any(rule.resource_names for rule in rules) or any(map(_selects, selectors))
+
+
+def _selects(selector: LabelSelector | None) -> bool:
+    return selector is not None and bool(selector.match_labels or selector.match_expressions)
+
+
+def _matched_resource(match: MatchResources, admission: AdmissionRequest) -> MatchedResource | None:
+    """Return the resource that the rules name and do not exclude."""
+    if _named_by(match.exclude_resource_rules, match, admission) is not None:
+        return None
+    if not match.resource_rules:
+        return MatchedResource(admission.kind, admission.version)
+    return _named_by(match.resource_rules, match, admission)
+
+
 async def matched(
     match: MatchResources, admission: AdmissionRequest, labels_of: NamespaceLabels
 ) -> MatchedResource | None:
@@ -39,12 +79,8 @@ async def matched(
 
     Raises StatusError where the namespace cannot be read.
     """
-    found: MatchedResource | None = MatchedResource(admission.kind, admission.version)
-    if match.resource_rules:
-        found = _named_by(match.resource_rules, match, admission)
+    found = _matched_resource(match, admission)
     if found is None or not _matches_object(match.object_selector, admission):
-        return None
-    if _named_by(match.exclude_resource_rules, match, admission) is not None:
         return None
     # Last: the only question that may need the store.
     if not await _matches_namespace(match.namespace_selector, admission, labels_of):
@@ -58,7 +94,7 @@ async def _matches_namespace(
     is_namespace = admission.kind is kinds.NAMESPACE
     if not admission.namespace and not is_namespace:
         return True
-    if selector is None or not (selector.match_labels or selector.match_expressions):
+    if selector is None or not _selects(selector):
         return True
     is_written = admission.operation in (admission_chain.CREATE, admission_chain.UPDATE)
     if is_namespace and not admission.subresource and is_written:
@@ -69,7 +105,7 @@ async def _matches_namespace(
 
 
 def _matches_object(selector: LabelSelector | None, admission: AdmissionRequest) -> bool:
-    if selector is None or not (selector.match_labels or selector.match_expressions):
+    if selector is None or not _selects(selector):
         return True
     parsed = label_selectors.label_selector(selector)
     documents = (admission.shown(admission.current), admission.shown(admission.old))
@@ -86,12 +122,17 @@ def _labels(document: JsonObject | None) -> Mapping[str, str]:
 
 
 def _named_by(
-    rules: Iterable[NamedRuleWithOperations], match: MatchResources, admission: AdmissionRequest
+    rules: Iterable[NamedRuleWithOperations],
+    match: MatchResources,
+    admission: AdmissionRequest,
+    *,
+    any_name: bool = False,
 ) -> MatchedResource | None:
-    """Return the resource that one of the rules names.
+    """Return the resource that one of the rules names; `any_name` ignores names of objects.
 
     That of the request comes first; others only where equivalent ones count.
     """
+    rules = [rule for rule in rules if any_name or _has_name(rule, admission)]
     original = MatchedResource(admission.kind, admission.version)
     if any(_names(rule, admission, original) for rule in rules):
         return original
@@ -125,8 +166,11 @@ def _names(
         and _has(rule.api_groups, resource.kind.group)
         and _has(rule.api_versions, resource.version)
         and _has_scope(rule.scope, admission)
-        and (not rule.resource_names or admission.name in rule.resource_names)
     )
+
+
+def _has_name(rule: NamedRuleWithOperations, admission: AdmissionRequest) -> bool:
+    return not rule.resource_names or admission.name in rule.resource_names
 
 
 def _has_scope(scope: str | None, admission: AdmissionRequest) -> bool:

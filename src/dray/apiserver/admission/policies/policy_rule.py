@@ -18,12 +18,12 @@ from dray.apiserver.admission.admission_chain import (
     CommitRequirements,
 )
 from dray.apiserver.admission.policies import matching, parameters
-from dray.apiserver.admission.policies.compiled_policies import Verdict
+from dray.apiserver.admission.policies.compiled_policies import CompiledPolicy, Verdict
 from dray.apiserver.admission.policies.matching import MatchedResource
 from dray.apiserver.admission.policies.outcome import PolicyOutcome
 from dray.apiserver.admission.policies.parameters import ConfigurationError
 from dray.apiserver.admission.policies.request_values import RequestValues
-from dray.apiserver.admission.policies.stored_policies import POLICIES, StoredPolicies
+from dray.apiserver.admission.policies.stored_policies import POLICIES, BoundPolicy, StoredPolicies
 from dray.store.store import Store
 
 
@@ -36,33 +36,30 @@ class ValidatingPolicies(AdmissionRule):
         self._authorizer = authorizer
 
     async def validate(self, admission: AdmissionRequest) -> CommitRequirements | None:
-        bound = self._stored.bound()
+        candidates = self._stored.candidates(admission)
         # Policies never decide about policies: a wrong one could not be corrected.
-        if not bound or admission.is_decided or admission.kind.group == POLICIES.group:
+        if not candidates or admission.is_decided or admission.kind.group == POLICIES.group:
             return None
         outcome = PolicyOutcome()
         values = RequestValues(self._store, self._authorizer, admission)
-        for name, bindings in bound.items():
-            await self._apply(self._stored.policies[name], bindings, values, outcome)
+        for candidate in candidates:
+            await self._apply(candidate, values, outcome)
         outcome.note(admission.notes)
         outcome.check(admission)
         return None
 
     async def _apply(
-        self,
-        policy: ValidatingAdmissionPolicy,
-        bindings: Sequence[ValidatingAdmissionPolicyBinding],
-        values: RequestValues,
-        outcome: PolicyOutcome,
+        self, candidate: BoundPolicy, values: RequestValues, outcome: PolicyOutcome
     ) -> None:
+        policy = candidate.policy
         try:
-            matched = await self._matched(policy, values)
+            matched = await self._matched(candidate, values)
         except (ConfigurationError, errors.StatusError) as error:
             outcome.fail(policy, "", f"failed to configure policy: {error}")
             return
         if matched is None:
             return
-        for binding in bindings:
+        for binding in candidate.bindings:
             try:
                 found = await self._params(policy, binding, values)
             except (ConfigurationError, errors.StatusError) as error:
@@ -70,17 +67,19 @@ class ValidatingPolicies(AdmissionRule):
                 outcome.fail(policy, binding.metadata.name, message)
                 continue
             for params in found:
-                verdict = await self._decide(policy, matched, values, params)
+                verdict = await self._decide(candidate.compiled, matched, values, params)
                 outcome.add(policy.metadata.name, binding, verdict)
 
     async def _matched(
-        self, policy: ValidatingAdmissionPolicy, values: RequestValues
+        self, candidate: BoundPolicy, values: RequestValues
     ) -> MatchedResource | None:
         """Return the resource that a policy matches. Raises ConfigurationError, StatusError."""
-        spec = policy.spec
+        spec, matched = candidate.policy.spec, candidate.match.resource
         if spec.match_constraints is None:
             raise ConfigurationError("policy contained no match constraints, a required field")
-        matched = await matching.matched(spec.match_constraints, values.admission, values.labels)
+        if not candidate.match.is_certain:
+            constraints = spec.match_constraints
+            matched = await matching.matched(constraints, values.admission, values.labels)
         if matched is not None and spec.param_kind is not None:
             parameters.served(spec.param_kind)
         return matched
@@ -103,15 +102,14 @@ class ValidatingPolicies(AdmissionRule):
 
     async def _decide(
         self,
-        policy: ValidatingAdmissionPolicy,
+        compiled: CompiledPolicy,
         matched: MatchedResource,
         values: RequestValues,
         params: JsonObject | None,
     ) -> Verdict:
-        compiled = self._stored.compiled(policy)
         given = values.given(matched)
         if params is not None:
             given = replace(given, params=params)
         if compiled.reads_namespace:
             given = replace(given, namespace_object=await values.namespace_object())
-        return compiled.decide(given, values.conditions_request(matched))
+        return compiled.decide(given, lambda: values.conditions_request(matched))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from dray.api import kinds
 from dray.api.types.admission import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
+from dray.apiserver.admission.admission_chain import AdmissionRequest
+from dray.apiserver.admission.policies import matching
 from dray.apiserver.admission.policies.compiled_policies import CompiledPolicy
+from dray.apiserver.admission.policies.matching import Foreseen
 from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.follower import StoreFollower
 from dray.apiserver.storage.lookup import Reader
@@ -22,6 +25,15 @@ BINDINGS: Final = kinds.VALIDATING_ADMISSION_POLICY_BINDING
 T = TypeVar("T")
 
 
+class BoundPolicy(NamedTuple):
+    """A policy that may be about a request, with its bindings in the order of their names."""
+
+    policy: ValidatingAdmissionPolicy
+    bindings: Sequence[ValidatingAdmissionPolicyBinding]
+    match: Foreseen
+    compiled: CompiledPolicy
+
+
 class StoredPolicies:
     """All policies and bindings, each policy compiled once."""
 
@@ -30,6 +42,7 @@ class StoredPolicies:
         self._bindings: dict[str, ValidatingAdmissionPolicyBinding] = {}
         self._compiled: dict[str, tuple[tuple[str, int], CompiledPolicy]] = {}
         self._by_policy: dict[str, list[ValidatingAdmissionPolicyBinding]] | None = None
+        self._candidates: dict[tuple[str, ...], Sequence[BoundPolicy]] = {}
 
     def followers(self, store: Store) -> list[StoreFollower]:
         policies = _Copy(POLICIES, ValidatingAdmissionPolicy, self.policies, self._changed)
@@ -41,8 +54,35 @@ class StoredPolicies:
 
     def _changed(self) -> None:
         self._by_policy = None
+        self._candidates = {}
 
-    def bound(self) -> Mapping[str, Sequence[ValidatingAdmissionPolicyBinding]]:
+    def candidates(self, admission: AdmissionRequest) -> Sequence[BoundPolicy]:
+        """Return the policies that may be about a request, in the order of their names.
+
+        They are found once for each resource and operation.
+        """
+        if not self._bindings:
+            return ()
+        kind = admission.kind
+        key = (
+            *(kind.group, kind.plural, admission.version),
+            *(admission.subresource, admission.operation),
+        )
+        known = self._candidates.get(key)
+        if known is None:
+            known = self._candidates[key] = tuple(self._find(admission))
+        return known
+
+    def _find(self, admission: AdmissionRequest) -> Iterator[BoundPolicy]:
+        for name, bindings in self._bound().items():
+            policy = self.policies[name]
+            match = Foreseen(None, False)
+            if policy.spec.match_constraints is not None:
+                match = matching.foreseen(policy.spec.match_constraints, admission)
+            if match.resource is not None or not match.is_certain:
+                yield BoundPolicy(policy, bindings, match, self._compile(policy))
+
+    def _bound(self) -> Mapping[str, Sequence[ValidatingAdmissionPolicyBinding]]:
         """Return the bindings of the policies that exist, both in the order of their names."""
         if self._by_policy is None:
             found: dict[str, list[ValidatingAdmissionPolicyBinding]] = {}
@@ -56,7 +96,7 @@ class StoredPolicies:
             }
         return self._by_policy
 
-    def compiled(self, policy: ValidatingAdmissionPolicy) -> CompiledPolicy:
+    def _compile(self, policy: ValidatingAdmissionPolicy) -> CompiledPolicy:
         name, version = policy.metadata.name, (policy.metadata.uid, policy.metadata.generation)
         known = self._compiled.get(name)
         if known is None or known[0] != version:

@@ -38,7 +38,7 @@ def decide(*expressions: str, given: JsonObject | None = None, **spec: Any) -> V
     document = {"failurePolicy": "Fail", "validations": validations, **spec}
     compiled = CompiledPolicy.of(msgspec.convert(document, ValidatingAdmissionPolicySpec))
     request = {"operation": "CREATE"}
-    return compiled.decide(PolicyInput(object=given or {}, request=request), request)
+    return compiled.decide(PolicyInput(object=given or {}, request=request), lambda: request)
 
 
 def messages(verdict: Verdict) -> list[str]:
