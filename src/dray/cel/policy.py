@@ -190,7 +190,7 @@ class Evaluator:
             "params": given.params,
             "authorizer": given.authorizer,
             "authorizer.requestResource": request_resource,
-            "variables": _LazyVariables(variables, self._variable),
+            "variables": _LazyVariables(variables, self._variable) if variables else _NO_VARIABLES,
         }
 
     @property
@@ -264,3 +264,6 @@ class _LazyVariables(values.Object):
 
     def as_map(self) -> dict[str, Any]:
         return {name: self[name] for name in self._expressions}
+
+
+_NO_VARIABLES = values.Object()

@@ -5,7 +5,7 @@ Follows apiserver, admission/plugin/policy/validating/validator.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +24,8 @@ from dray.cel.policy import (
 IGNORE: Final = "Ignore"
 MAX_MESSAGE_BYTES: Final = 5 * 1024
 DEFAULT_REASON: Final = "Invalid"
+REQUEST, AUTHORIZER, NAMESPACE = "request", "authorizer", "namespaceObject"
+_COSTLY: Final = (REQUEST, AUTHORIZER, NAMESPACE)
 
 
 class Denial(NamedTuple):
@@ -46,6 +48,9 @@ class Verdict(NamedTuple):
     errors: Sequence[Denial] = ()
 
 
+NOTHING: Final = Verdict()
+
+
 @dataclass(frozen=True)
 class CompiledPolicy:
     """The expressions of one policy."""
@@ -57,8 +62,8 @@ class CompiledPolicy:
     expressions: Sequence[CompiledExpression]
     messages: Sequence[CompiledExpression | None]
     annotations: Sequence[tuple[str, CompiledExpression]]
-    reads_namespace: bool
-    """Whether an expression names the namespace, which then has to be read."""
+    reads: frozenset[str]
+    """The variables that expressions name, of those that cost something to provide."""
 
     @classmethod
     def of(cls, spec: ValidatingAdmissionPolicySpec) -> CompiledPolicy:
@@ -97,7 +102,9 @@ class CompiledPolicy:
                 )
                 for annotation in spec.audit_annotations
             ],
-            reads_namespace=any("namespaceObject" in text for text in spec.expressions()),
+            reads=frozenset(
+                name for name in _COSTLY if any(name in text for text in spec.expressions())
+            ),
         )
 
     def decide(self, given: PolicyInput, matched_as: Callable[[], Mapping[str, Any]]) -> Verdict:
@@ -109,11 +116,13 @@ class CompiledPolicy:
             if self.conditions and not self._applies(
                 replace(given, request=matched_as(), namespace_object=None)
             ):
-                return Verdict()
-            denials = list(self._denials(given))
+                return NOTHING
+            denials = self._denials(given)
+            if not self.annotations:
+                return Verdict(denials) if denials else NOTHING
             return Verdict(denials, *self._annotations(given))
         except (OutOfBudget, _ConditionsFailed) as error:
-            return Verdict() if self.ignores_errors else Verdict([Denial(str(error))])
+            return NOTHING if self.ignores_errors else Verdict([Denial(str(error))])
 
     def _applies(self, given: PolicyInput) -> bool:
         """Return whether all match conditions hold. Raises _ConditionsFailed, OutOfBudget."""
@@ -132,10 +141,18 @@ class CompiledPolicy:
         texts = list(failures)
         raise _ConditionsFailed(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
-    def _denials(self, given: PolicyInput) -> Iterator[Denial]:
+    def _denials(self, given: PolicyInput) -> Sequence[Denial]:
+        """Return the validations that fail. Raises OutOfBudget."""
         evaluator = Evaluator(given, self.variables, policy.EVALUATION_BUDGET)
         results = [evaluator.evaluate(expression) for expression in self.expressions]
-        messages = self._messages(given, evaluator.budget)
+        if not any(self.messages) and all(value is True for value, _ in results):
+            return ()
+        return list(self._described(results, self._messages(given, evaluator.budget)))
+
+    def _described(
+        self, results: Iterable[Evaluation], messages: list[Evaluation | None] | str
+    ) -> Iterator[Denial]:
+        """Yield the denials of these results, with their messages or why there are none."""
         for index, (validation, (value, error)) in enumerate(
             zip(self.validations, results, strict=True)
         ):
@@ -166,8 +183,6 @@ class CompiledPolicy:
         self, given: PolicyInput
     ) -> tuple[Sequence[tuple[str, str]], Sequence[Denial]]:
         """Return keys with their values, and errors. Raises OutOfBudget."""
-        if not self.annotations:
-            return (), ()
         evaluator = Evaluator(
             replace(given, authorizer=None), self.variables, policy.EVALUATION_BUDGET
         )

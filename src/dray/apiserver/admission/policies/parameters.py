@@ -31,13 +31,13 @@ def served(param_kind: ParamKind) -> tuple[Kind, str]:
 
 
 async def find(
-    store: Store, param_kind: ParamKind | None, reference: ParamRef | None, namespace: str
+    store: Store, param_kind: ParamKind, reference: ParamRef | None, namespace: str
 ) -> list[JsonObject | None]:
     """Return the parameters to apply a policy with: a None alone where it has none.
 
     `namespace` is that of the request. Raises ConfigurationError, StatusError.
     """
-    if param_kind is None or reference is None:
+    if reference is None:
         return [None]
     kind, version = served(param_kind)
     if not kind.namespaced and reference.namespace:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from dray.api import errors
-from dray.api.types.admission import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
+from dray.api.types.admission import ParamKind, ValidatingAdmissionPolicyBinding
 from dray.api.types.meta import JsonObject
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.admission.admission_chain import (
@@ -18,13 +20,21 @@ from dray.apiserver.admission.admission_chain import (
     CommitRequirements,
 )
 from dray.apiserver.admission.policies import matching, parameters
-from dray.apiserver.admission.policies.compiled_policies import CompiledPolicy, Verdict
+from dray.apiserver.admission.policies.compiled_policies import (
+    NAMESPACE,
+    NOTHING,
+    CompiledPolicy,
+    Verdict,
+)
 from dray.apiserver.admission.policies.matching import MatchedResource
 from dray.apiserver.admission.policies.outcome import PolicyOutcome
 from dray.apiserver.admission.policies.parameters import ConfigurationError
 from dray.apiserver.admission.policies.request_values import RequestValues
 from dray.apiserver.admission.policies.stored_policies import POLICIES, BoundPolicy, StoredPolicies
 from dray.store.store import Store
+
+_NO_PARAMS: Final = (None,)
+"""A policy without parameters is evaluated once."""
 
 
 class ValidatingPolicies(AdmissionRule):
@@ -52,23 +62,26 @@ class ValidatingPolicies(AdmissionRule):
         self, candidate: BoundPolicy, values: RequestValues, outcome: PolicyOutcome
     ) -> None:
         policy = candidate.policy
-        try:
-            matched = await self._matched(candidate, values)
-        except (ConfigurationError, errors.StatusError) as error:
-            outcome.fail(policy, "", f"failed to configure policy: {error}")
-            return
+        matched = candidate.match.resource
+        if not candidate.match.is_certain or policy.spec.param_kind is not None:
+            try:
+                matched = await self._matched(candidate, values)
+            except (ConfigurationError, errors.StatusError) as error:
+                outcome.fail(policy, "", f"failed to configure policy: {error}")
+                return
         if matched is None:
             return
         for binding in candidate.bindings:
             try:
-                found = await self._params(policy, binding, values)
+                found = await self._params(policy.spec.param_kind, binding, values)
             except (ConfigurationError, errors.StatusError) as error:
                 message = f"failed to configure binding: {error}"
                 outcome.fail(policy, binding.metadata.name, message)
                 continue
             for params in found:
                 verdict = await self._decide(candidate.compiled, matched, values, params)
-                outcome.add(policy.metadata.name, binding, verdict)
+                if verdict is not NOTHING:
+                    outcome.add(policy.metadata.name, binding, verdict)
 
     async def _matched(
         self, candidate: BoundPolicy, values: RequestValues
@@ -86,7 +99,7 @@ class ValidatingPolicies(AdmissionRule):
 
     async def _params(
         self,
-        policy: ValidatingAdmissionPolicy,
+        param_kind: ParamKind | None,
         binding: ValidatingAdmissionPolicyBinding,
         values: RequestValues,
     ) -> Sequence[JsonObject | None]:
@@ -96,8 +109,10 @@ class ValidatingPolicies(AdmissionRule):
             matched = await matching.matched(match, values.admission, values.labels)
             if matched is None:
                 return ()
+        if param_kind is None:
+            return _NO_PARAMS
         return await parameters.find(
-            self._store, policy.spec.param_kind, binding.spec.param_ref, values.namespace
+            self._store, param_kind, binding.spec.param_ref, values.namespace
         )
 
     async def _decide(
@@ -107,9 +122,9 @@ class ValidatingPolicies(AdmissionRule):
         values: RequestValues,
         params: JsonObject | None,
     ) -> Verdict:
-        given = values.given(matched)
+        given = values.given(matched, compiled.reads)
         if params is not None:
             given = replace(given, params=params)
-        if compiled.reads_namespace:
+        if NAMESPACE in compiled.reads:
             given = replace(given, namespace_object=await values.namespace_object())
-        return compiled.decide(given, lambda: values.conditions_request(matched))
+        return compiled.decide(given, partial(values.conditions_request, matched))

@@ -18,6 +18,7 @@ from dray.api.types.meta import JsonObject
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.rbac import Attributes
 from dray.apiserver.admission.admission_chain import AdmissionRequest
+from dray.apiserver.admission.policies.compiled_policies import AUTHORIZER, REQUEST
 from dray.apiserver.admission.policies.matching import MatchedResource
 from dray.apiserver.storage import codec, store_keys
 from dray.cel.functions.kubernetes.authorizers import (
@@ -47,7 +48,7 @@ class RequestValues:
     authorizer: Authorizer
     admission: AdmissionRequest
     _namespaces: dict[str, JsonObject] = field(default_factory=dict)
-    _inputs: dict[MatchedResource, PolicyInput] = field(default_factory=dict)
+    _inputs: dict[tuple[GroupVersionKind, bool], PolicyInput] = field(default_factory=dict)
 
     @property
     def namespace(self) -> str:
@@ -80,28 +81,35 @@ class RequestValues:
             self._namespaces[name] = codec.from_stored(entry, gvk)
         return self._namespaces[name]
 
-    def given(self, matched: MatchedResource) -> PolicyInput:
+    def given(self, matched: MatchedResource, reads: frozenset[str]) -> PolicyInput:
         """Return the values for a policy that matched the request as this resource.
 
-        They have neither parameters nor a namespace yet.
+        `reads` are the variables that it uses, of those that cost something. Parameters and the
+        namespace are not among the values yet.
         """
-        known = self._inputs.get(matched)
+        is_plain = reads.isdisjoint((REQUEST, AUTHORIZER))
+        known = self._inputs.get((matched.gvk, is_plain))
         if known is None:
-            known = self._inputs[matched] = self._input(matched)
+            known = self._input(matched, is_plain=is_plain)
+            self._inputs[matched.gvk, is_plain] = known
         return known
 
     def conditions_request(self, matched: MatchedResource) -> Mapping[str, Any]:
         """Return the request as match conditions read it: its resource as the client named it."""
         admission = self.admission
         original = MatchedResource(admission.kind, admission.version)
-        request = self.given(matched).request
+        request = self._request(matched)
         return request if matched == original else {**request, "resource": _resource(original)}
 
-    def _input(self, matched: MatchedResource) -> PolicyInput:
+    def _input(self, matched: MatchedResource, *, is_plain: bool) -> PolicyInput:
         admission = self.admission
+        new = _in_version(admission.shown(admission.current), admission, matched)
+        old = _in_version(admission.shown(admission.old), admission, matched)
+        if is_plain:
+            return PolicyInput(object=new, old_object=old, request={})
         return PolicyInput(
-            object=_in_version(admission.shown(admission.current), admission, matched),
-            old_object=_in_version(admission.shown(admission.old), admission, matched),
+            object=new,
+            old_object=old,
             request=self._request(matched),
             authorizer=AuthorizerValue(_checks(self.authorizer, admission.user)),
             request_action=CheckedAction(
