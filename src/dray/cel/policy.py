@@ -150,17 +150,16 @@ def field_type(type: Type) -> Type:
     return types.DYN
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolicyInput:
+class PolicyInput(NamedTuple):
     """The values of one request; objects are JSON."""
 
+    request: Mapping[str, Any]
     object: Any = None
     old_object: Any = None
-    request: Mapping[str, Any]
     namespace_object: Any = None
     params: Any = None
     authorizer: AuthorizerValue | None = None
-    request_action: CheckedAction = field(default_factory=CheckedAction)
+    request_action: CheckedAction = CheckedAction()
     """The resource of the request, for `authorizer.requestResource`."""
 
 
@@ -179,6 +178,7 @@ class Evaluator:
     ) -> None:
         self._budget = budget
         self._pending = 0
+        self._arguments: dict[tuple[str, ...], list[Any]] = {}
         request_resource = None
         if given.authorizer is not None:
             request_resource = ResourceCheck(given.authorizer, given.request_action)
@@ -212,7 +212,11 @@ class Evaluator:
 
     def _run(self, expression: CompiledExpression) -> program.Measurement:
         assert expression.program is not None
-        given = [self._values[name] for name in expression.variables]
+        # Nearly all expressions of a policy have the same variables.
+        given = self._arguments.get(expression.variables)
+        if given is None:
+            given = [self._values[name] for name in expression.variables]
+            self._arguments[expression.variables] = given
         try:
             return expression.program.measure(*given)
         except RecursionError:

@@ -114,7 +114,7 @@ class CompiledPolicy:
         """
         try:
             if self.conditions and not self._applies(
-                replace(given, request=matched_as(), namespace_object=None)
+                given._replace(request=matched_as(), namespace_object=None)
             ):
                 return NOTHING
             denials = self._denials(given)
@@ -170,7 +170,7 @@ class CompiledPolicy:
         """Return the messages of the validations, or why no more could be evaluated."""
         if not any(self.messages):
             return [None] * len(self.messages)
-        evaluator = Evaluator(replace(given, authorizer=None), self.variables, budget)
+        evaluator = Evaluator(given._replace(authorizer=None), self.variables, budget)
         try:
             return [
                 evaluator.evaluate(message) if message is not None else None
@@ -184,7 +184,7 @@ class CompiledPolicy:
     ) -> tuple[Sequence[tuple[str, str]], Sequence[Denial]]:
         """Return keys with their values, and errors. Raises OutOfBudget."""
         evaluator = Evaluator(
-            replace(given, authorizer=None), self.variables, policy.EVALUATION_BUDGET
+            given._replace(authorizer=None), self.variables, policy.EVALUATION_BUDGET
         )
         found, failures = [], []
         for key, expression in self.annotations:

@@ -25,11 +25,11 @@ class MatchedResource(NamedTuple):
     """The resource as which a policy sees the object of a request."""
 
     kind: Kind
-    version: str
+    gvk: GroupVersionKind
 
-    @property
-    def gvk(self) -> GroupVersionKind:
-        return self.kind.in_version(self.version)
+    @classmethod
+    def of(cls, kind: Kind, version: str) -> MatchedResource:
+        return cls(kind, kind.in_version(version))
 
 
 class Foreseen(NamedTuple):
@@ -68,7 +68,7 @@ def _matched_resource(match: MatchResources, admission: AdmissionRequest) -> Mat
     if _named_by(match.exclude_resource_rules, match, admission) is not None:
         return None
     if not match.resource_rules:
-        return MatchedResource(admission.kind, admission.version)
+        return MatchedResource.of(admission.kind, admission.version)
     return _named_by(match.resource_rules, match, admission)
 
 
@@ -133,7 +133,7 @@ def _named_by(
     That of the request comes first; others only where equivalent ones count.
     """
     rules = [rule for rule in rules if any_name or _has_name(rule, admission)]
-    original = MatchedResource(admission.kind, admission.version)
+    original = MatchedResource.of(admission.kind, admission.version)
     if any(_names(rule, admission, original) for rule in rules):
         return original
     if match.match_policy in (None, EXACT):
@@ -150,7 +150,7 @@ def _equivalents(kind: Kind) -> tuple[MatchedResource, ...]:
     """Return the resources of the same stored objects: versions, and both groups of events."""
     stored = store_keys.stored_kind(kind)
     return tuple(
-        MatchedResource(other, version)
+        MatchedResource.of(other, version)
         for other in kinds.KINDS
         if store_keys.stored_kind(other) is stored
         for version in other.versions
@@ -164,7 +164,7 @@ def _names(
         _has_resource(rule.resources, admission)
         and _has(rule.operations, admission.operation)
         and _has(rule.api_groups, resource.kind.group)
-        and _has(rule.api_versions, resource.version)
+        and _has(rule.api_versions, resource.gvk.version)
         and _has_scope(rule.scope, admission)
     )
 

@@ -6,7 +6,6 @@ Follows apiserver, admission/plugin/policy/validating/dispatcher.go.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -124,7 +123,7 @@ class ValidatingPolicies(AdmissionRule):
     ) -> Verdict:
         given = values.given(matched, compiled.reads)
         if params is not None:
-            given = replace(given, params=params)
+            given = given._replace(params=params)
         if NAMESPACE in compiled.reads:
-            given = replace(given, namespace_object=await values.namespace_object())
+            given = given._replace(namespace_object=await values.namespace_object())
         return compiled.decide(given, partial(values.conditions_request, matched))

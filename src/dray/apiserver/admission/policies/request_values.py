@@ -6,7 +6,6 @@ Follows apiserver, admission/plugin/cel, CreateAdmissionRequest and newActivatio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from dray.api import errors, kinds
@@ -40,15 +39,15 @@ _NAMESPACE_METADATA = frozenset(
 )
 
 
-@dataclass
 class RequestValues:
     """The parts of one request that policies read; each is made once, for all of them."""
 
-    store: Store
-    authorizer: Authorizer
-    admission: AdmissionRequest
-    _namespaces: dict[str, JsonObject] = field(default_factory=dict)
-    _inputs: dict[tuple[GroupVersionKind, bool], PolicyInput] = field(default_factory=dict)
+    def __init__(self, store: Store, authorizer: Authorizer, admission: AdmissionRequest) -> None:
+        self.admission = admission
+        self._store = store
+        self._authorizer = authorizer
+        self._namespaces: dict[str, JsonObject] = {}
+        self._inputs: dict[tuple[GroupVersionKind, bool], PolicyInput] = {}
 
     @property
     def namespace(self) -> str:
@@ -74,7 +73,7 @@ class RequestValues:
     async def _namespace(self, name: str) -> JsonObject:
         if name not in self._namespaces:
             with store_keys.translated():
-                entry = await self.store.get(store_keys.key(kinds.NAMESPACE, name))
+                entry = await self._store.get(store_keys.key(kinds.NAMESPACE, name))
             if entry is None:
                 raise errors.not_found(store_keys.group_resource(kinds.NAMESPACE), name)
             gvk = store_keys.storage_gvk(kinds.NAMESPACE)
@@ -87,17 +86,17 @@ class RequestValues:
         `reads` are the variables that it uses, of those that cost something. Parameters and the
         namespace are not among the values yet.
         """
-        is_plain = reads.isdisjoint((REQUEST, AUTHORIZER))
-        known = self._inputs.get((matched.gvk, is_plain))
+        is_plain = REQUEST not in reads and AUTHORIZER not in reads
+        key = (matched.gvk, is_plain)
+        known = self._inputs.get(key)
         if known is None:
-            known = self._input(matched, is_plain=is_plain)
-            self._inputs[matched.gvk, is_plain] = known
+            known = self._inputs[key] = self._input(matched, is_plain=is_plain)
         return known
 
     def conditions_request(self, matched: MatchedResource) -> Mapping[str, Any]:
         """Return the request as match conditions read it: its resource as the client named it."""
         admission = self.admission
-        original = MatchedResource(admission.kind, admission.version)
+        original = MatchedResource.of(admission.kind, admission.version)
         request = self._request(matched)
         return request if matched == original else {**request, "resource": _resource(original)}
 
@@ -106,12 +105,12 @@ class RequestValues:
         new = _in_version(admission.shown(admission.current), admission, matched)
         old = _in_version(admission.shown(admission.old), admission, matched)
         if is_plain:
-            return PolicyInput(object=new, old_object=old, request={})
+            return PolicyInput({}, new, old)
         return PolicyInput(
             object=new,
             old_object=old,
             request=self._request(matched),
-            authorizer=AuthorizerValue(_checks(self.authorizer, admission.user)),
+            authorizer=AuthorizerValue(_checks(self._authorizer, admission.user)),
             request_action=CheckedAction(
                 group=admission.kind.group,
                 resource=admission.kind.plural,
@@ -127,7 +126,7 @@ class RequestValues:
 
     def _request(self, matched: MatchedResource) -> JsonObject:
         admission = self.admission
-        original = MatchedResource(admission.kind, admission.version)
+        original = MatchedResource.of(admission.kind, admission.version)
         request = {
             "kind": _kind(admission.body_kind or matched.gvk),
             "resource": _resource(matched),
@@ -160,8 +159,8 @@ def _kind(gvk: GroupVersionKind) -> JsonObject:
 
 
 def _resource(matched: MatchedResource) -> JsonObject:
-    kind, version = matched
-    return {"group": kind.group, "version": version, "resource": kind.plural}
+    kind, gvk = matched
+    return {"group": kind.group, "version": gvk.version, "resource": kind.plural}
 
 
 def _user_info(user: User) -> JsonObject:

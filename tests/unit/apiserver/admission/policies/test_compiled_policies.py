@@ -140,7 +140,7 @@ def test_annotations_are_texts() -> None:
         {"key": "c", "valueExpression": "' '"},
     ]
     verdict = decide("true", given={"name": "n"}, auditAnnotations=annotations)
-    assert verdict == Verdict([], [("a", "n")], [])
+    assert verdict == Verdict((), [("a", "n")], [])
 
 
 def test_an_annotation_that_fails_denies_besides_the_others() -> None:
@@ -153,4 +153,4 @@ def test_an_annotation_that_fails_denies_besides_the_others() -> None:
         [Denial("failed expression: false")], [("b", "text")], [Denial(error)]
     )
     ignored = decide("true", auditAnnotations=annotations, failurePolicy="Ignore")
-    assert ignored == Verdict([], [("b", "text")], [])
+    assert ignored == Verdict((), [("b", "text")], [])
