@@ -179,8 +179,11 @@ class Evaluator:
         self._budget = budget
         self._pending = 0
         self._arguments: dict[tuple[str, ...], list[Any]] = {}
-        request_resource = None
-        if given.authorizer is not None:
+        authorizer: Any = given.authorizer
+        request_resource: Any = _NO_REQUEST_RESOURCE
+        if given.authorizer is None:
+            authorizer = _NO_AUTHORIZER
+        else:
             request_resource = ResourceCheck(given.authorizer, given.request_action)
         self._values: dict[str, Any] = {
             "object": given.object,
@@ -188,7 +191,7 @@ class Evaluator:
             "namespaceObject": _as_object(given.namespace_object),
             "request": values.Object(given.request),
             "params": given.params,
-            "authorizer": given.authorizer,
+            "authorizer": authorizer,
             "authorizer.requestResource": request_resource,
             "variables": _LazyVariables(variables, self._variable) if variables else _NO_VARIABLES,
         }
@@ -232,6 +235,11 @@ class Evaluator:
         if error is not None:
             raise EvaluationError(f'composited variable "{name}" fails to evaluate: {error}')
         return value
+
+
+_NO_AUTHORIZER = EvaluationError("no such attribute(s): authorizer")
+_NO_REQUEST_RESOURCE = EvaluationError("no such attribute(s): authorizer.requestResource")
+"""Where there is no authorizer, an expression that names it fails when it is evaluated."""
 
 
 def _as_object(document: Any) -> Any:

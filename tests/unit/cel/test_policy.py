@@ -24,7 +24,7 @@ def evaluate(
     compiled, scope = policy.compile_variables(variables, Scope(has_params=True))
     expression = policy.compile_expression(text, scope.environment(), policy.ANYTHING)
     values = PolicyInput(request=REQUEST, **given)
-    return tuple(Evaluator(values, compiled, budget).evaluate(expression))  # type: ignore[return-value]
+    return tuple(Evaluator(values, compiled, budget).evaluate(expression))
 
 
 def compile_error(text: str, *result_types: types.Type, **scope: Any) -> str:
@@ -97,7 +97,7 @@ def test_a_variable_is_evaluated_once_and_only_if_it_is_read() -> None:
 
     checked = NamedExpression("may", "authorizer.path('/x').check('get').allowed()")
     broken = NamedExpression("broken", "object.nothing")
-    given = {"authorizer": AuthorizerValue(authorize), "object": {}}
+    given: dict[str, Any] = {"authorizer": AuthorizerValue(authorize), "object": {}}
     assert evaluate("true", checked, broken, **given) == (True, "")
     assert asked == []
     assert evaluate("variables.may && variables.may", checked, broken, **given) == (True, "")
@@ -137,7 +137,7 @@ def test_checks(text: str, action: CheckedAction) -> None:
         asked.append((account, about))
         return AuthorizationResult(False, "because")
 
-    given = {
+    given: dict[str, Any] = {
         "authorizer": AuthorizerValue(authorize),
         "request_action": CheckedAction(resource="mine"),
     }
@@ -152,7 +152,17 @@ def test_a_service_account_is_asked_about_instead_of_the_user() -> None:
         return AuthorizationResult(account == ("team", "robot"))
 
     text = "authorizer.serviceAccount('team', 'robot').path('/').check('get').allowed()"
-    given = {"authorizer": AuthorizerValue(authorize)}
+    given: dict[str, Any] = {"authorizer": AuthorizerValue(authorize)}
     assert evaluate(text, **given) == (True, "")
     wrong = "authorizer.serviceAccount('Team', 'robot').path('/').check('get').allowed()"
     assert "Invalid service account namespace" in evaluate(wrong, **given)[1]
+
+
+def test_an_authorizer_that_is_not_there_is_an_error() -> None:
+    for name in ("authorizer.path('/')", "authorizer.requestResource"):
+        text = f"{name}.check('get').allowed()"
+        missing = name.removesuffix(".path('/')")
+        assert evaluate(text)[1] == (
+            f"expression '{text}' resulted in error: no such attribute(s): {missing}"
+        )
+        assert evaluate(f"true || {text}") == (True, "")
