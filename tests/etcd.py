@@ -56,11 +56,16 @@ class Server:
             self._process = None
 
 
+def require() -> None:
+    """Skip the test where there is no etcd."""
+    if shutil.which("etcd") is None:
+        pytest.skip("no etcd on PATH")
+
+
 @contextmanager
 def running(directory: Path, *options: str, scheme: str = "http") -> Iterator[Server]:
     """A started server, or a skipped test where there is no etcd."""
-    if shutil.which("etcd") is None:
-        pytest.skip("no etcd on PATH")
+    require()
     server = Server(directory, *options, scheme=scheme)
     try:
         server.start()

@@ -36,8 +36,8 @@ class Group:
 GROUPS: Final = (
     Group(
         "containers in sandboxes",
-        r"bubblewrap does not work here|containers cannot be run here",
-        "install bubblewrap",
+        r"containers cannot be run here",
+        "allow user namespaces",
     ),
     Group(
         "podman",

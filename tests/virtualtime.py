@@ -48,6 +48,10 @@ class _Loop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._end_thread)
         return future
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for the threads, without the limit that Python 3.12 has: it is over at once."""
+        await super().shutdown_default_executor()
+
     def _end_thread(self, _: asyncio.Future[Any]) -> None:
         self._clock.threads -= 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -15,6 +16,20 @@ from dray.telemetry import Counter, Gauge, Labels, Registry
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 EVERY_ADDRESS = ""
+MAX_CONNECTIONS = 64
+IDLE_SECONDS = 30.0
+"""The time for a request's head, and between requests; Prometheus asks more often."""
+
+
+class _BoundedServer(web.Server):
+    """Has a limited number of connections: a new one takes the place of the oldest."""
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            oldest = self.connections[0].transport
+            if oldest is not None:
+                oldest.abort()
 
 
 @contextlib.asynccontextmanager
@@ -36,7 +51,10 @@ async def serving(
                 return _readiness(is_ready())
         return web.Response(status=404)
 
-    runner = web.ServerRunner(web.Server(answer, access_log=None))
+    server = _BoundedServer(
+        answer, access_log=None, keepalive_timeout=IDLE_SECONDS, lingering_time=0.0
+    )
+    runner = web.ServerRunner(server)
     await runner.setup()
     try:
         listener = _listener(host, port)

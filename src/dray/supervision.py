@@ -13,6 +13,7 @@ log = logging.getLogger(__name__)
 RESTART_SECONDS = 1.0
 
 Work = Callable[[], Awaitable[None]]
+FailureReport = Callable[[BaseException], None]
 
 
 async def run_forever(name: str, work: Work) -> None:
@@ -24,29 +25,41 @@ async def run_forever(name: str, work: Work) -> None:
 
 
 async def run_until_done(
-    name: str, work: Work, restart_on: tuple[type[Exception], ...] = (Exception,)
+    name: str,
+    work: Work,
+    restart_on: tuple[type[Exception], ...] = (Exception,),
+    *,
+    report: FailureReport | None = None,
+    max_seconds: float = RESTART_SECONDS,
 ) -> None:
     """Run `work` until it returns; whenever it fails, log that and start it again.
 
-    Errors other than those of `restart_on`, alone or in an exception group, are raised.
+    `report` is called with each failure. The pause doubles after each, up to `max_seconds`. Errors
+    other than those of `restart_on`, alone or in an exception group, are raised.
     """
-    while not await _succeeds(name, work, restart_on):
+    pause = RESTART_SECONDS
+    while (failure := await _failure(name, work, restart_on)) is not None:
         # Work that fails while it is cancelled raises only its failure.
         raise_if_cancelled()
-        await asyncio.sleep(RESTART_SECONDS)
+        if report is not None:
+            report(failure)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, max_seconds)
 
 
-async def _succeeds(name: str, work: Work, restart_on: tuple[type[Exception], ...]) -> bool:
-    has_failed = False
+async def _failure(
+    name: str, work: Work, restart_on: tuple[type[Exception], ...]
+) -> BaseException | None:
+    failure: BaseException | None = None
     try:
         # In a task of its own: until Python 3.13, a task group of which a task fails leaves the
         # task around it marked as cancelled, and `raise_if_cancelled` would end the supervision.
         await asyncio.create_task(_awaited(work), name=name)
     except* restart_on as failures:
-        has_failed = True
+        failure = _only(failures)
         if not _is_cancelled():
-            log.error("%s failed and is started again", name, exc_info=_only(failures))
-    return not has_failed
+            log.error("%s failed and is started again", name, exc_info=failure)
+    return failure
 
 
 async def _awaited(work: Work) -> None:

@@ -23,12 +23,13 @@ from dray.cluster import assembly
 from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated.faults import FAILED_ANNOTATION
+from dray.node.limits import groups
 from dray.node.runtimes import sandbox
 from dray.store import memory
 from dray.store.store import Store
 from tests.cluster.world import CLASS, World, sound
 
-needs_sandbox = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
+needs_sandbox = pytest.mark.skipif(not sandbox.is_usable(), reason="containers cannot be run here")
 
 FORTY = f'device.capacity["{CLASS}"].memory.compareTo(quantity("40Gi")) >= 0'
 LIST = "nvidia-smi -L"
@@ -160,13 +161,14 @@ class Site:
             raise AssertionError(f"left on the node: {self.left()}") from error
 
     def left(self) -> list[str]:
-        """Files, mounts and processes of containers."""
+        """Files, mounts, control groups and processes of containers."""
         patterns = ("pods/*", "cdi/*", "cards/*.card")
         nodes = self.folder / "nodes"
         files = [str(path) for pattern in patterns for path in nodes.glob(f"*/{pattern}")]
         mounted = Path("/proc/self/mounts").read_text("utf-8").splitlines()
         mounts = [line for line in mounted if str(self.folder) in line]
-        return [*files, *mounts, *processes_of(self.folder)]
+        limited = [uid for node in nodes.iterdir() for uid in groups.open_limits(node).pods()]
+        return [*files, *mounts, *limited, *processes_of(self.folder)]
 
 
 class Seat:

@@ -22,7 +22,7 @@ from tests.nvidia import fake, site
 from tests.nvidia.fake import FakeHardware
 from tests.nvidia.site import MIG_CLASS, NODE, Site, claim_template, profile, shell
 
-pytestmark = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
+pytestmark = pytest.mark.skipif(not sandbox.is_usable(), reason="containers cannot be run here")
 
 SEEN = "ls /dev | grep -c 'nvidia[0-9]'; nvidia-smi -L"
 STAY = f"{SEEN}; exec sleep 100"

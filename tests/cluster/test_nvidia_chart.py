@@ -139,7 +139,7 @@ def test_the_image_has_the_charts_version_unless_told_otherwise() -> None:
     assert driver_container(image__tag="2")["image"] == "dray-nvidia:2"
 
 
-@pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
+@pytest.mark.skipif(not sandbox.is_usable(), reason="containers cannot be run here")
 def test_with_the_charts_permissions_the_driver_can_do_its_work(tmp_path: Path) -> None:
     """Publish, prepare, tell the UUID: all in the name of the chart's service account."""
     hardware = fake.hardware(tmp_path / "machine")

@@ -28,7 +28,7 @@ from tests.cluster.world import World
 from tests.nvidia import fake
 from tests.nvidia.site import claim_template, shell
 
-needs_sandbox = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
+needs_sandbox = pytest.mark.skipif(not sandbox.is_usable(), reason="containers cannot be run here")
 Find = Callable[[Path, Options], NvidiaDriver]
 
 

@@ -18,7 +18,10 @@ from tests.cluster.site import LIST, Site, container, from_template, pod, templa
 pytestmark = pytest.mark.xdist_group("podman")
 
 IMAGE = "localhost/dray-test-busybox:latest"
-COMMANDS = ("sh", "sed", "cat", "echo", "sleep", "ls", "grep", "env", "true", "awk", "id", "stat")
+COMMANDS = (
+    *("sh", "sed", "cat", "echo", "sleep", "ls", "grep", "env", "true", "awk", "id", "nc"),
+    "stat",
+)
 BUSYBOX = (Path("/usr/bin/busybox"), Path("/bin/busybox"))
 
 
@@ -33,13 +36,15 @@ def why_not() -> str:
     return ""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def image() -> Iterator[None]:
+def made_image() -> Iterator[None]:
     if reason := why_not():
         pytest.skip(f"podman cannot be tried: {reason}")
     subprocess.run(["podman", "import", "-", IMAGE], input=layer(), check=True, capture_output=True)
     yield
     subprocess.run(["podman", "rmi", "--force", IMAGE], check=False, capture_output=True)
+
+
+image = pytest.fixture(scope="module", autouse=True)(made_image)
 
 
 def layer() -> bytes:

@@ -45,7 +45,7 @@ RUNS = 20
 COLD_RUNS = 10
 FORTY = f'device.capacity["{GPU_CLASS}"].memory.compareTo(quantity("40Gi")) >= 0'
 
-needs_sandbox = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
+needs_sandbox = pytest.mark.skipif(not sandbox.is_usable(), reason="containers cannot be run here")
 
 
 def make_driver(folder: Path) -> NvidiaDriver:

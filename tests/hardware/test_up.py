@@ -23,7 +23,7 @@ DRAY = [sys.executable, "-c", "from dray.cli.main import main; main()"]
 DEADLINE_SECONDS = 60.0
 FORTY = f'device.capacity["{GPU_CLASS}"].memory.compareTo(quantity("40Gi")) >= 0'
 
-pytestmark = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
+pytestmark = pytest.mark.skipif(not sandbox.is_usable(), reason="containers cannot be run here")
 
 
 @dataclass

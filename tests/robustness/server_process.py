@@ -48,5 +48,17 @@ class ServerProcess:
         with self._process as process:
             return process.wait(START_SECONDS)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def resident_bytes(self) -> int:
+        pages = Path(f"/proc/{self.pid}/statm").read_text("ascii").split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def open_files(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
     def connection(self) -> ClusterConnection:
         return kubeconfig.load(self._directory / "kubeconfig")

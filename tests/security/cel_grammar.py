@@ -49,7 +49,8 @@ OPERATORS: Final = {
     f"_{sign}_": sign
     for sign in ("+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!=", "&&", "||")
 }
-LOOPS: Final = ("all", "exists", "exists_one", "map", "filter", "sortBy", "transformList")
+INTERNAL: Final = ("__not_strictly_false__", "_?._", "_in_", "in")
+"""Functions that no text of an expression calls by their names."""
 
 
 class Grammar:
@@ -61,6 +62,8 @@ class Grammar:
         self._variables: list[tuple[str, Type]] = list(environment.variables.items())
         self._makers: dict[Kind, list[tuple[str, Overload]]] = {}
         for name, function in environment.functions.items():
+            if name in INTERNAL or ("@" in name and name != "@in"):
+                continue
             for overload in function.overloads:
                 self._makers.setdefault(overload.result.kind, []).append((name, overload))
 
@@ -204,5 +207,5 @@ def _written(name: str, overload: Overload, arguments: list[str]) -> str:
         return forms[name].format(*arguments)
     if overload.member and arguments:
         receiver, *rest = arguments
-        return f"{receiver}.{name}({', '.join(rest)})"
+        return f"({receiver}).{name}({', '.join(rest)})"
     return f"{name}({', '.join(arguments)})"

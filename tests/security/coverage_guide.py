@@ -2,7 +2,7 @@
 
 From Python 3.12 the interpreter reports each line once and then no more (`sys.monitoring`), which
 costs almost nothing. Python 3.11 has a trace function only: here it follows a function until all
-of its lines have run.
+of its lines have run, and a request to the API server takes 2.5 times as much CPU time.
 """
 
 from __future__ import annotations

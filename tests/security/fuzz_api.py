@@ -31,7 +31,7 @@ import click
 
 from dray.api.http_messages import Request
 from dray.apiserver import server
-from dray.apiserver.https_server import DEFAULT_LIMITS
+from dray.apiserver.serving.limits import MAX_BODY_BYTES
 from dray.store import memory
 from tests.security import fuzz_judge, minimise
 from tests.security.coverage_guide import Lines
@@ -111,7 +111,7 @@ class Fuzzer:
             request = next(iter(self._requests))
             if self._kept and self._random.random() < 0.6:
                 request = self._requests.again(self._random.choice(self._kept), request)
-            if len(request.body) <= DEFAULT_LIMITS.body_bytes:
+            if len(request.body) <= MAX_BODY_BYTES:
                 return request
 
     def summary(self) -> str:
@@ -175,7 +175,10 @@ def line_of(requests: Sequence[Planned]) -> str:
 def requests_of(line: str) -> list[Planned]:
     """Return the requests of a line."""
     plain = json.loads(base64.urlsafe_b64decode(line))
-    return [Planned(*most, base64.b64decode(body), user) for *most, body, user in plain]
+    return [
+        Planned(method, url, headers, base64.b64decode(body), user)
+        for method, url, headers, body, user in plain
+    ]
 
 
 async def replayed(requests: Sequence[Planned], slow_seconds: float) -> str:
@@ -200,7 +203,7 @@ def smaller(broken: Broken, slow_seconds: float) -> Sequence[Planned]:
         return class_of(asyncio.run(replayed(requests, slow_seconds))) == class_of(broken.what)
 
     alone = broken.requests[-1:]
-    requests = alone if fails(alone) else broken.requests
+    requests: Sequence[Planned] = alone if fails(alone) else broken.requests
     if not fails(requests):
         return requests
     requests = minimise.sequence(requests, fails)

@@ -108,7 +108,7 @@ def wrong_answer(request: Planned, answer: Answer) -> str:
     is_known = answer.status == 503 or any(text.encode() in body for text in ALLOWED_5XX)
     if answer.status >= 500 and not is_known:
         return f"{answer.status}, {ERRORS.last}: {body[:300]!r}"
-    return _wrong_form(answer) or _wrong_right(request, answer)
+    return _wrong_form(answer) or wrong_right(request, answer)
 
 
 def _wrong_form(answer: Answer) -> str:
@@ -136,7 +136,7 @@ def _is_status(document: Any, code: int) -> bool:
     )
 
 
-def _wrong_right(request: Planned, answer: Answer) -> str:
+def wrong_right(request: Planned, answer: Answer) -> str:
     """Return which right a user had that nobody gave; errors about the request come first."""
     if answer.status >= 400 or request.user in ("admin", "edit", "node"):
         return ""

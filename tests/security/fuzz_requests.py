@@ -7,6 +7,7 @@ are used again and again, so that requests meet what others left behind.
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -65,6 +66,11 @@ NUMBERS = (
     0.5,
     1e300,
 )
+AUTHORIZATIONS = (
+    "", "Bearer", "Bearer ", "Bearer x", "Bearer a.b.c", "Bearer ☃", "Basic YTpi", "bearer  x y",
+    "Bearer " + "e30." * 3, "Bearer eyJhbGciOiJub25lIn0.e30.", "Bearer " + "a" * 40_000,
+    "Bearer eyJhbGciOiJFUzI1NiIsImtpZCI6IngifQ." + "W1tb" * 5000 + ".AA",
+)  # fmt: skip
 ACCEPTS = (
     "", "application/json", "application/yaml", "*/*", "text/csv", http_messages.PROTOBUF,
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
@@ -306,6 +312,8 @@ class Requests:
             headers["impersonate-user"] = self._random.choice(
                 ("alice", "system:serviceaccount:a:b")
             )
+        if self._happens(0.05):
+            headers["authorization"] = self._random.choice(AUTHORIZATIONS)
         if self._happens(0.01):
             headers["if-none-match"] = '"x"'
         return headers
@@ -381,6 +389,10 @@ class Requests:
 
     def _patch(self, document: JsonObject) -> tuple[str, bytes]:
         media = self._random.choice((*PATCHES * 5, http_messages.JSON, "text/x"))
+        if media == http_messages.JSON_PATCH and self._happens(0.05):
+            return media, self._json(self._doublings())
+        if media == http_messages.APPLY_PATCH and self._happens(0.1):
+            return media, self._hostile()[1]
         if media == http_messages.JSON_PATCH:
             return media, self._json([self._operation(document) for _ in range(2)])
         patch = self._bent(document)
@@ -401,6 +413,17 @@ class Requests:
             )
         )
 
+    def _doublings(self) -> list[JsonObject]:
+        """Return operations that make the object twice as large each."""
+        return [{"op": "add", "path": "/metadata/annotations", "value": {"a": "x" * 100}}] + [
+            {
+                "op": "copy",
+                "from": "/metadata/annotations",
+                "path": f"/metadata/annotations/{number}",
+            }
+            for number in range(self._random.choice((5, 30, 1000)))
+        ]
+
     def _operation(self, document: JsonObject) -> Any:
         pointer = self._random.choice(["/" + "/".join(path) for path in _paths(document)])
         operation = self._random.choice(("add", "remove", "replace", "move", "copy", "test", "x"))
@@ -414,35 +437,51 @@ class Requests:
         return self._bent(made)
 
     def _hostile(self) -> tuple[str, bytes]:
-        """Bodies that no client would send."""
+        """Return a body that no client would send."""
         depth = self._random.choice((50, 300, 100_000))
-        bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-            f"{chr(98 + each)}: &{chr(98 + each)} [{','.join([f'*{chr(97 + each)}'] * 9)}]\n"
-            for each in range(9)
+        bodies = (
+            b"[" * depth,
+            b'{"a":' * depth + b"1" + b"}" * depth,
+            b"\xff\xfe\x00",
+            b'{"kind":"Pod","kind":"Pod","metadata":{"name":"a","name":"b"}}',
+            b'{"metadata":{"name":"a"},"x":NaN}',
+            b'"text"',
+            b"1" * 100_000,
+            b'{"a":"' + b"x" * 4_000_000 + b'"}',
+        )
+        messages = (
+            b"k8s\x00" + self._random.randbytes(64),
+            b"k8s\x00\x0a\x0a\x0a\x02v1\x12\x03Pod\x12\xff\xff\xff\xff\x0f",
+            self._random.randbytes(8),
         )
         return self._random.choice(
             (
-                (http_messages.JSON, b"[" * depth),
-                (http_messages.JSON, b'{"a":' * depth + b"1" + b"}" * depth),
-                (http_messages.JSON, b"\xff\xfe\x00"),
-                (
-                    http_messages.JSON,
-                    b'{"kind":"Pod","kind":"Pod","metadata":{"name":"a","name":"b"}}',
-                ),
-                (http_messages.JSON, b'{"metadata":{"name":"a"},"x":NaN}'),
-                (http_messages.JSON, b'"text"'),
-                (http_messages.JSON, b"1" * 100_000),
-                (http_messages.YAML, bomb.encode()),
-                (http_messages.YAML, b"!!python/object/apply:os.system [ls]"),
-                (http_messages.YAML, b"a: [" * 200),
-                (http_messages.YAML, b"{a: 2026-01-01, b: 0x7f, ? [1] : 2}"),
-                (http_messages.PROTOBUF, b"k8s\x00" + self._random.randbytes(64)),
-                (
-                    http_messages.PROTOBUF,
-                    b"k8s\x00\x0a\x0a\x0a\x02v1\x12\x03Pod\x12\xff\xff\xff\xff\x0f",
-                ),
-                (http_messages.PROTOBUF, self._random.randbytes(8)),
-                (http_messages.JSON, b'{"a":"' + b"x" * 4_000_000 + b'"}'),
+                (http_messages.JSON, self._random.choice(bodies)),
+                (http_messages.YAML, self._hostile_yaml(depth)),
+                (http_messages.PROTOBUF, self._random.choice(messages)),
+            )
+        )
+
+    def _hostile_yaml(self, depth: int) -> bytes:
+        """Return YAML that is small to send and large to read."""
+        aliases, merges = ["a: &a [x,x,x,x,x,x,x,x,x]"], ["a: &a {k: 1}"]
+        for before, name in itertools.pairwise("abcdefghij"):
+            parts = ",".join([f"*{before}"] * 9)
+            aliases.append(f"{name}: &{name} [{parts}]")
+            merges.append(f"{name}: &{name} {{<<: [{parts}]}}")
+        return self._random.choice(
+            (
+                "\n".join(aliases).encode(),
+                "\n".join(merges).encode(),
+                b"!!python/object/apply:os.system [ls]",
+                b"a: [" * 200,
+                b"[" * depth,
+                b"{a: " * depth,
+                b"- " * depth + b"1",
+                b"a: " + b"1:" * depth + b"1",
+                b"a: 0" + b"7" * depth,
+                b"a: |\n" + b"  x\n" * depth,
+                b"{a: 2026-01-01, b: 0x7f, ? [1] : 2}",
             )
         )
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from dray.client import kubeconfig, rest
 from dray.client.kubeconfig import ClusterConnection
 from tests.security import fuzz_judge, fuzz_requests
 from tests.security.fuzz_requests import Planned
+from tests.wire.serving import Answer
 
 SLOWEST_SECONDS = 20.0
 WORKERS = 12
@@ -78,22 +79,32 @@ def running_server(directory: Path) -> Iterator[tuple[subprocess.Popen[str], Pat
 
 
 async def fuzz(connection: ClusterConnection, seconds: float, seed: int, tally: Tally) -> None:
-    context = rest.tls_context(connection, connection.client_certificate, connection.client_key)
-    connector = aiohttp.TCPConnector(ssl=context, limit=WORKERS)
-    timeout = aiohttp.ClientTimeout(total=SLOWEST_SECONDS)
     end = time.monotonic() + seconds
     async with (
-        aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+        _session(connection, connection.client_certificate, connection.client_key) as admin,
+        _session(connection) as anonymous,
         asyncio.TaskGroup() as group,
     ):
         for worker in range(WORKERS):
             requests = iter(fuzz_requests.Requests(seed * 1000 + worker))
-            group.create_task(_work(session, connection.server, requests, end, tally))
+            sessions = {"admin": admin, "anonymous": anonymous}
+            group.create_task(_work(sessions, connection.server, requests, end, tally))
         group.create_task(_send_noise(connection, seed, end))
 
 
+def _session(
+    connection: ClusterConnection, certificate: bytes = b"", key: bytes = b""
+) -> aiohttp.ClientSession:
+    """Requests with a certificate, or without any."""
+    context = rest.tls_context(connection, certificate, key)
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=context, limit=WORKERS),
+        timeout=aiohttp.ClientTimeout(total=SLOWEST_SECONDS),
+    )
+
+
 async def _work(
-    session: aiohttp.ClientSession,
+    sessions: Mapping[str, aiohttp.ClientSession],
     server: str,
     requests: Iterator[Planned],
     end: float,
@@ -101,9 +112,11 @@ async def _work(
 ) -> None:
     while time.monotonic() < end:
         request = next(requests)
+        if request.user not in sessions:
+            request = request._replace(user="admin")
         started = time.monotonic()
         try:
-            await _ask(session, server, request, tally)
+            await _ask(sessions[request.user], server, request, tally)
         except TimeoutError:
             tally.complaints.append(Complaint("no answer in time", request, b""))
         except (aiohttp.ClientError, ValueError) as error:
@@ -129,6 +142,8 @@ async def _ask(session: aiohttp.ClientSession, server: str, request: Planned, ta
         body = await answer.read()
     tally.statuses[answer.status] += 1
     complaint = judge(answer.status, answer.content_type, body)
+    if request.user == "anonymous" and answer.status < 400:
+        complaint = complaint or fuzz_judge.wrong_right(request, Answer(answer.status, {}, body))
     if complaint and request.method != "HEAD":
         tally.complaints.append(Complaint(complaint, request, body))
 

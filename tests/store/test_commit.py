@@ -219,9 +219,15 @@ def test_senseless_transaction_is_a_mistake(operations: tuple[store.Operation, .
 @pytest.mark.parametrize(
     ("operations", "what"),
     [
-        pytest.param(tuple(store.Delete(f"/a/{i}") for i in range(65)), "parts", id="operations"),
         pytest.param(
-            (store.Put("/a/x", b"", None, tuple(f"t{i}" for i in range(64))),), "parts", id="tokens"
+            tuple(store.Delete(f"/a/{i}") for i in range(store.MAX_TRANSACTION_PARTS + 1)),
+            "parts",
+            id="operations",
+        ),
+        pytest.param(
+            (store.Put("/a/x", b"", None, tuple(map(str, range(store.MAX_TRANSACTION_PARTS)))),),
+            "parts",
+            id="tokens",
         ),
         pytest.param((store.Put("/a/x", bytes(1_500_001)),), "bytes", id="bytes"),
     ],
@@ -231,9 +237,19 @@ def test_transaction_has_limits(operations: tuple[store.Operation, ...], what: s
         store.Transaction(operations)
 
 
+def test_what_a_transaction_compares_has_a_limit() -> None:
+    put = store.Put("/a/x", b"")
+    guards = tuple(store.Guard(f"/b/{i}", 0) for i in range(store.MAX_TRANSACTION_GUARDS - 1))
+    store.Transaction((put,), guards)
+    with pytest.raises(store.TooLarge, match="guards"):
+        store.Transaction((put,), guards, ("token",))
+
+
 async def test_largest_transactions_are_taken(open_store: Opener) -> None:
     async with open_store() as target:
         await put(target, "/blobs/a", bytes(store.MAX_TRANSACTION_BYTES))
         many = [store.Put(f"/pods/a/{i:02}", b"") for i in range(store.MAX_TRANSACTION_PARTS)]
         await commit(target, *many)
         assert len(await keys(target, "/pods/")) == store.MAX_TRANSACTION_PARTS
+        guards = tuple(store.Guard(f"/b/{i}", 0) for i in range(store.MAX_TRANSACTION_GUARDS - 1))
+        await target.commit(store.Transaction((store.Put("/a/x", b""),), guards))

@@ -109,9 +109,9 @@ async def test_newer_format_is_refused(etcd_server: etcd.Server) -> None:
     async with etcd_store.open(access(etcd_server), root=f"{ROOT}/format"):
         pass
     async with grpc.aio.insecure_channel(etcd_server.endpoint) as channel:
-        mark = rpc.PutRequest(key=f"{ROOT}/format/entries/".encode(), value=b'{"format": 2}')
+        mark = rpc.PutRequest(key=f"{ROOT}/format/entries/".encode(), value=b'{"format": 3}')
         await rpc.KVStub(channel).Put(mark)
-    with pytest.raises(store.StoreUnusable, match="format 2"):
+    with pytest.raises(store.StoreUnusable, match="format 3"):
         async with etcd_store.open(access(etcd_server), root=f"{ROOT}/format"):
             pass
 
@@ -201,8 +201,10 @@ def authority(tmp_path: Path) -> certificates.Authority:
     return certificates.Authority.load_or_create(tmp_path / "ca")
 
 
-def tls_options(directory: Path, authority: certificates.Authority) -> list[str]:
-    pair = authority.server_pair(["127.0.0.1"])
+def tls_options(
+    directory: Path, authority: certificates.Authority, name: str = "127.0.0.1"
+) -> list[str]:
+    pair = authority.server_pair([name])
     (directory / "server.crt").write_bytes(pair.certificate)
     (directory / "server.key").write_bytes(pair.key)
     return [
@@ -234,6 +236,43 @@ async def test_servers_and_clients_know_each_other_by_certificate(
             with pytest.raises(store.Unavailable):
                 async with etcd_store.open(Access((server.endpoint,), tls)):
                     pass
+
+
+async def test_server_with_the_certificate_of_another_name_is_refused(
+    tmp_path: Path, authority: certificates.Authority
+) -> None:
+    options = tls_options(tmp_path, authority, "etcd.example.com")
+    pair = authority.client_pair("root")
+    tls = Tls(authority.certificate, pair.certificate, pair.key)
+    with etcd.running(tmp_path, *options, scheme="https") as server:
+        assert await is_refused(Access((server.endpoint,), tls))
+
+
+async def is_refused(access: Access) -> bool:
+    try:
+        async with etcd_store.open(access):
+            return False
+    except store.Unavailable:
+        return True
+
+
+async def test_server_of_an_authority_that_nobody_named_is_refused(
+    tmp_path: Path, authority: certificates.Authority
+) -> None:
+    pair = authority.client_pair("root")
+    with etcd.running(tmp_path, *tls_options(tmp_path, authority), scheme="https") as server:
+        tls = Tls(None, pair.certificate, pair.key)
+        assert await is_refused(Access((server.endpoint,), tls))
+
+
+async def test_data_of_the_first_format_is_opened(etcd_server: etcd.Server) -> None:
+    root = f"{ROOT}/first"
+    async with grpc.aio.insecure_channel(etcd_server.endpoint) as channel:
+        for key, value in ((b"/", b'{"format": 1}'), (b"/pods/a/x", b"kept")):
+            request = rpc.PutRequest(key=f"{root}/entries".encode() + key, value=value)
+            await rpc.KVStub(channel).Put(request)
+    async with etcd_store.open(access(etcd_server), root=root) as target:
+        assert await values(target) == {"/pods/a/x": b"kept"}
 
 
 async def test_login_is_renewed_when_it_has_run_out(tmp_path: Path) -> None:

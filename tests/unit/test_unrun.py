@@ -37,15 +37,15 @@ def summary(*reports: pytest.TestReport, is_strict: bool = False) -> unrun.Summa
 def test_groups_are_told_with_what_enables_them() -> None:
     inside = report(part="containers cannot be run here")
     made = summary(
-        report("bubblewrap does not work here"),
-        report("bubblewrap does not work here"),
+        report("containers cannot be run here"),
+        report("containers cannot be run here"),
         inside,
         report("no etcd on PATH"),
         report("JSON cannot carry what the case is about"),
         report(),
     )
     assert made.text() == (
-        "Not run here: containers in sandboxes (2 tests and parts of 1; install bubblewrap), "
+        "Not run here: containers in sandboxes (2 tests and parts of 1; allow user namespaces), "
         "etcd (1 test; install etcd-server)."
     )
     assert made.refused == []
@@ -61,7 +61,7 @@ def test_a_reason_that_nobody_knows_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "is_allowed"),
-    [("there is no GPU here", True), ("bubblewrap does not work here", False)],
+    [("there is no GPU here", True), ("containers cannot be run here", False)],
 )
 def test_ci_has_what_can_be_installed(reason: str, is_allowed: bool) -> None:
     assert (summary(report(reason), is_strict=True).refused == []) is is_allowed

@@ -13,6 +13,7 @@ from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.admission import claim_warnings
 from dray.apiserver.admission.admin_access import AdminAccess
+from dray.apiserver.admission.administrator_settings import AdministratorSettings
 from dray.apiserver.admission.admission_chain import AdmissionChain, AdmissionRequest
 from dray.apiserver.admission.claim_status_authorization import ClaimStatusAuthorization
 from dray.apiserver.admission.claim_warnings import ClaimWarnings
@@ -85,6 +86,7 @@ def build_admission_chain(dependencies: RuleDependencies) -> AdmissionChain:
         DefaultTolerations(),
         NoEscalation(dependencies.authorizer),
         ParamAccess(store, dependencies.authorizer),
+        AdministratorSettings(dependencies.authorizer),
         PartitionRequests(store, dependencies.published, features),
         AdminAccess(store),
         ClaimStatusAuthorization(dependencies.authorizer, features),

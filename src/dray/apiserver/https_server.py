@@ -12,19 +12,22 @@ from typing import Any
 import msgspec
 from aiohttp import http_exceptions, web
 
+from dray import gc_tuning
 from dray.api import errors, http_messages
 from dray.api.http_messages import Request, Response, Upgrade, User
 from dray.apiserver import app as application
 from dray.apiserver.access import impersonation
 from dray.apiserver.access.authentication import ANONYMOUS, Authenticator
 from dray.apiserver.access.certificates import KeyPair
+from dray.apiserver.access.renewal import RenewedPair
+from dray.apiserver.request import offloading
 from dray.apiserver.serving import limits as serving_limits
 from dray.apiserver.serving import listener
 from dray.apiserver.serving.fairness import Dispatcher, Flow
 from dray.apiserver.serving.http_protocol import HttpProtocol, HttpServer
 from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
-from dray.apiserver.serving.listener import Connections
-from dray.client import rest, websockets
+from dray.apiserver.serving.listener import ClientConnections
+from dray.client import websockets
 from dray.client.websockets import MessageWebSocket
 
 log = logging.getLogger(__name__)
@@ -36,7 +39,7 @@ UNLIMITED_PATHS = application.HEALTH_PATHS | {"/version"}
 PROBES = User("system:anonymous probes")
 """Health checks without credentials have limits of their own: others cannot use them up."""
 SMALL_BODY_BYTES = 2**14
-PIECE_BYTES = 2**18
+CHUNK_BYTES = 2**18
 LINGERING_SECONDS = 2.0
 
 
@@ -52,27 +55,36 @@ class Server:
         self._open_watches = 0
         self._is_closing = False
         self._streaming: set[asyncio.Task[Any]] = set()
-        self._dispatcher = Dispatcher(self._limits)
-        self._connections = Connections(self._limits, self._limits.connections)
+        self.dispatcher = Dispatcher(self._limits)
+        self._connections = ClientConnections(self._limits, self._limits.connections)
 
     @contextlib.asynccontextmanager
     async def listening(
-        self, host: str, port: int, pair: KeyPair, client_authority: bytes
+        self, host: str, port: int, pair: KeyPair | RenewedPair, client_authority: bytes
     ) -> AsyncIterator[str]:
-        """Serve until the block is left; yields the address. Open requests finish, watches end."""
+        """Serve until the block is left; yields the address. Open requests finish, watches end.
+
+        A RenewedPair is replaced while it is served.
+        """
         self._connections = connections = listener.new_connections(self._limits)
         low_level = self._http_server(connections)
         runner = web.ServerRunner(low_level, shutdown_timeout=self._limits.shutdown_seconds)
         await runner.setup()
         self._is_closing = False
-        context = _tls(pair, client_authority)
+        renewed = pair if isinstance(pair, RenewedPair) else RenewedPair(lambda: pair)
+        context = _tls(renewed, client_authority)
+        renewing = asyncio.create_task(renewed.run())
         try:
-            async with listener.listening(
+            accepting = listener.listening(
                 host, port, context, low_level.protocol, connections, self._limits
-            ) as (bound, bound_port):
-                yield f"https://{_host(bound)}:{bound_port}"
+            )
+            # A collection of all objects takes longer than most requests.
+            with gc_tuning.rare_collections():
+                async with accepting as (bound, bound_port):
+                    yield f"https://{_host(bound)}:{bound_port}"
         finally:
             self._is_closing = True
+            renewing.cancel()
             for task in tuple(self._streaming):
                 task.cancel()
             await runner.cleanup()
@@ -80,7 +92,7 @@ class Server:
             connections.abort_all()
             await asyncio.sleep(0)
 
-    def _http_server(self, connections: Connections) -> HttpServer:
+    def _http_server(self, connections: ClientConnections) -> HttpServer:
         # A watch whose client has left must end: without cancellation it waits for an event.
         return HttpServer(
             self._serve,
@@ -93,9 +105,14 @@ class Server:
             max_line_size=serving_limits.MAX_LINE_BYTES,
             max_field_size=serving_limits.MAX_LINE_BYTES,
             max_headers=serving_limits.MAX_HEADERS,
+            read_bufsize=serving_limits.READ_BYTES,
             keepalive_timeout=self._limits.idle_seconds,
             lingering_time=LINGERING_SECONDS,
         )
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
 
     def _incoming(
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any
@@ -110,7 +127,7 @@ class Server:
             user = self._acting(await self._authenticate(incoming), incoming)
             flow = self._flow(incoming, user)
             self._count_connection(incoming, flow)
-            await self._dispatcher.enter(flow)
+            await self.dispatcher.enter(flow)
         except errors.StatusError as error:
             return self._refused(incoming, error)
         try:
@@ -120,7 +137,7 @@ class Server:
         except errors.StatusError as error:
             return self._refused(incoming, error)
         finally:
-            self._dispatcher.leave(flow)
+            self.dispatcher.leave(flow)
         try:
             if response.upgrade is not None:
                 return await self._converse(incoming, response.upgrade, flow)
@@ -130,7 +147,7 @@ class Server:
 
     def _flow(self, incoming: web.BaseRequest, user: User) -> Flow:
         is_probe = user.name == ANONYMOUS.name and incoming.rel_url.raw_path in UNLIMITED_PATHS
-        return self._dispatcher.flow_of(PROBES if is_probe else user)
+        return self.dispatcher.flow_of(PROBES if is_probe else user)
 
     def _count_connection(self, incoming: web.BaseRequest, flow: Flow) -> None:
         protocol = incoming.protocol
@@ -138,7 +155,7 @@ class Server:
         limit = None if flow.is_exempt else flow.limits.connections
         if not self._connections.assign(protocol.connection, flow.name, limit):
             protocol.close()
-            raise self._dispatcher.refusal("too many connections, please try again later")
+            raise self.dispatcher.refusal("too many connections, please try again later")
 
     def _refused(self, incoming: web.BaseRequest, error: errors.StatusError) -> web.Response:
         request = _request(incoming)
@@ -147,11 +164,15 @@ class Server:
 
     async def _answered(self, incoming: web.BaseRequest, user: User, flow: Flow) -> Response:
         request = _request(incoming, await self._body(incoming))
-        return await self._dispatcher.run(flow, self._formatted(request, user))
+        if not flow.is_exempt:
+            offloading.charged_to.set(flow.charge)
+        return await self.dispatcher.run(flow, self._formatted(request, user))
 
     async def _formatted(self, request: Request, user: User) -> Response:
         response = await self._app.handle(request, user)
-        return _pretty(response, request.headers, request.parameter("pretty"))
+        is_large = len(response.body) > CHUNK_BYTES
+        pretty = request.parameter("pretty")
+        return await offloading.call(is_large, _pretty, response, request.headers, pretty)
 
     async def _sent(
         self, incoming: web.BaseRequest, response: Response, flow: Flow
@@ -166,14 +187,17 @@ class Server:
         flow.unsent_bytes += size
         try:
             await outgoing.prepare(incoming)
-            pieces = memoryview(body)
-            for start in range(0, len(body), PIECE_BYTES):
+            unsent = memoryview(body)
+            for start in range(0, len(body), CHUNK_BYTES):
                 async with asyncio.timeout(self._limits.slow_client_seconds):
-                    await outgoing.write(pieces[start : start + PIECE_BYTES])
+                    await outgoing.write(unsent[start : start + CHUNK_BYTES])
         except TimeoutError:
             _hang_up(incoming)
+        except ConnectionError:
+            # The client has left; aiohttp notices when it ends the response.
+            pass
         finally:
-            self._dispatcher.sent(flow, size)
+            self.dispatcher.sent(flow, size)
         return outgoing
 
     async def _authenticate(self, incoming: web.BaseRequest) -> User:
@@ -216,9 +240,10 @@ class Server:
         with self._watching(flow) if is_watch else self._in_session(flow):
             outgoing = web.StreamResponse(status=response.status, headers=dict(response.headers))
             outgoing.enable_chunked_encoding()
-            await outgoing.prepare(incoming)
-            if not await self._copy(response.stream, outgoing, flow):
-                _hang_up(incoming)
+            with contextlib.suppress(ConnectionError):
+                await outgoing.prepare(incoming)
+                if not await self._copy(response.stream, outgoing, flow):
+                    _hang_up(incoming)
             return outgoing
 
     async def _converse(
@@ -238,7 +263,7 @@ class Server:
     def _watching(self, flow: Flow) -> Iterator[None]:
         is_over = not flow.is_exempt and flow.watches >= flow.limits.watches
         if is_over or self._open_watches >= self._limits.watches:
-            raise self._dispatcher.refusal("too many open watches, please try again later")
+            raise self.dispatcher.refusal("too many open watches, please try again later")
         self._open_watches += 1
         flow.watches += 1
         try:
@@ -250,7 +275,7 @@ class Server:
     @contextlib.contextmanager
     def _in_session(self, flow: Flow) -> Iterator[None]:
         if not flow.is_exempt and flow.sessions >= flow.limits.sessions:
-            raise self._dispatcher.refusal("too many open sessions, please try again later")
+            raise self.dispatcher.refusal("too many open sessions, please try again later")
         flow.sessions += 1
         try:
             yield
@@ -266,12 +291,14 @@ class Server:
         """
         with self._until_closing():
             async with contextlib.aclosing(stream) as chunks:  # type: ignore[type-var]
-                while chunk := await self._dispatcher.run(flow, _next_chunk(chunks)):
+                while chunk := await self.dispatcher.run(flow, _next_chunk(chunks)):
                     try:
                         async with asyncio.timeout(self._limits.slow_client_seconds):
                             await outgoing.write(chunk)
                     except TimeoutError:
                         return False
+                    except ConnectionError:
+                        break
         return True
 
     @contextlib.contextmanager
@@ -342,14 +369,14 @@ def _pretty(response: Response, headers: Mapping[str, str], parameter: str = "")
     return msgspec.structs.replace(response, body=msgspec.json.format(response.body, indent=2))
 
 
-def _tls(pair: KeyPair, client_authority: bytes) -> ssl.SSLContext:
+def _tls(pair: RenewedPair, client_authority: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=client_authority.decode())
-    rest.load_pair(context, pair.certificate, pair.key)
+    pair.serve_in(context)
     return context
 
 

@@ -6,8 +6,10 @@ server by a certificate of the cluster's authority. So host names do not matter.
 
 from __future__ import annotations
 
+import datetime
 import ssl
 from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
 import aiohttp
 import msgspec
@@ -16,10 +18,12 @@ from dray.api import errors, kinds, remote_command
 from dray.api.http_messages import Response
 from dray.api.types.meta import ObjectMeta, Wire
 from dray.api.types.nodes import NodeAddress, NodeDaemonEndpoints, NodeSystemInfo
+from dray.apiserver.access import renewal
 from dray.apiserver.access.certificates import KeyPair
 from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.lookup import Reader
 from dray.client import rest, websockets
+from dray.clock import utc_now
 from dray.store.store import Store
 
 ADDRESSES = ("InternalIP", "ExternalIP", "Hostname")
@@ -50,6 +54,14 @@ class AgentEndpoint(msgspec.Struct, frozen=True):
     certificate: str
 
 
+class _AgentContext(NamedTuple):
+    """The TLS context for an agent, and when the server's own certificate in it is due."""
+
+    certificate: str
+    context: ssl.SSLContext
+    renewal: datetime.datetime
+
+
 class NodeAgents:
     """The agents of all nodes. Use it as a context manager, which closes the connections."""
 
@@ -58,7 +70,7 @@ class NodeAgents:
         self._reader = Reader(_Node)
         self._make_identity = identity
         self._session: aiohttp.ClientSession | None = None
-        self._contexts: dict[str, tuple[str, ssl.SSLContext]] = {}
+        self._contexts: dict[str, _AgentContext] = {}
 
     async def __aenter__(self) -> NodeAgents:
         return self
@@ -139,12 +151,18 @@ class NodeAgents:
 
     def _tls(self, endpoint: AgentEndpoint) -> ssl.SSLContext:
         cached = self._contexts.get(endpoint.node)
-        if cached is not None and cached[0] == endpoint.certificate:
-            return cached[1]
+        if (
+            cached is not None
+            and cached.certificate == endpoint.certificate
+            and utc_now() < cached.renewal
+        ):
+            return cached.context
         if self._make_identity is None:
             raise errors.service_unavailable("this API server has no identity to ask nodes by")
-        context = _context(endpoint, self._make_identity())
-        self._contexts[endpoint.node] = (endpoint.certificate, context)
+        identity = self._make_identity()
+        context = _context(endpoint, identity)
+        due = renewal.renewal_time(identity)
+        self._contexts[endpoint.node] = _AgentContext(endpoint.certificate, context, due)
         return context
 
 

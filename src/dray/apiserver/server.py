@@ -7,16 +7,18 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dray import telemetry
 from dray.api import features as gates
 from dray.api.features import Features
 from dray.api.http_messages import User
 from dray.api.remote_command import API_SERVER_NAME
-from dray.apiserver import audit, composition
+from dray.apiserver import audit, composition, event_expiry
+from dray.apiserver.access import certificates
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.bound_objects import BoundObjects
@@ -28,11 +30,11 @@ from dray.apiserver.app import App, Metrics
 from dray.apiserver.bootstrap import bootstrap
 from dray.apiserver.composition import RuleDependencies, SubresourceHandlers
 from dray.apiserver.discovery import Discovery
+from dray.apiserver.event_expiry import EventExpiry
 from dray.apiserver.https_server import Server
 from dray.apiserver.node_agents import MakeIdentity, NodeAgents
 from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
 from dray.apiserver.storage.device_usage import DeviceUsage
-from dray.apiserver.storage.follower import StoreFollower
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.verbs.deletion import Deleter
 from dray.apiserver.verbs.writes import Writer
@@ -56,6 +58,8 @@ class Settings:
     limits: ServerLimits = DEFAULT_LIMITS
     audit_log: Path | None = None
     """The file that gets a line for every request."""
+    event_seconds: float = event_expiry.DEFAULT_SECONDS
+    """How long Events stay after they were last seen; 0 is forever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ async def open_server(
     ]
     for follower in followers:
         await follower.load()
+    await usage.remove_unused()
     authenticator = Authenticator(
         signer, BoundObjects(store), time.time, settings.static_tokens, revoked
     )
@@ -131,18 +136,19 @@ async def open_server(
             audit_log=audit_log,
         )
         server = Server(app, authenticator, settings.limits)
-        async with agents, _running(authorizer, followers):
+        expiry = EventExpiry(store, settings.event_seconds, time.time)
+        background = [authorizer.run, expiry.run, *(follower.run for follower in followers)]
+        async with agents, _running(background):
             yield RunningServer(app, server, authorizer, signer)
 
 
 @contextlib.asynccontextmanager
 async def _running(
-    authorizer: Authorizer, followers: Iterable[StoreFollower]
+    background: Iterable[Callable[[], Coroutine[Any, Any, None]]],
 ) -> AsyncIterator[None]:
-    """Watch the store in the background until the block is left."""
+    """Follow and tidy the store in the background until the block is left."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(authorizer.run())]
-        tasks += [group.create_task(follower.run()) for follower in followers]
+        tasks = [group.create_task(run()) for run in background]
         try:
             yield
         finally:
@@ -156,7 +162,8 @@ def signer_in(directory: Path) -> TokenSigner:
 
 def identity_in(directory: Path) -> MakeIdentity:
     """Return a function that makes the API server's certificate for node agents."""
-    return lambda: Authority.load_or_create(directory).client_pair(API_SERVER_NAME)
+    lifetime = certificates.COMPONENT_LIFETIME
+    return lambda: Authority.load_or_create(directory).client_pair(API_SERVER_NAME, (), lifetime)
 
 
 def new_uid() -> str:

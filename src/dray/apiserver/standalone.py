@@ -18,6 +18,7 @@ import uvloop
 from dray import telemetry
 from dray.apiserver import server
 from dray.apiserver.access.certificates import Authority
+from dray.apiserver.access.renewal import RenewedPair
 from dray.apiserver.server import Settings
 from dray.client import kubeconfig
 from dray.client.kubeconfig import ClusterConnection
@@ -41,7 +42,7 @@ async def listening(
             store, signer=signer, settings=settings, identity=server.identity_in(directory)
         ) as opened,
         opened.server.listening(
-            host, port, authority.server_pair(names), authority.certificate
+            host, port, RenewedPair(lambda: authority.server_pair(names)), authority.certificate
         ) as url,
     ):
         admin = connection(directory, url, "admin", ADMIN_GROUP)

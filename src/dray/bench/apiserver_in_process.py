@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 import uvloop
 
+from dray import gc_tuning
 from dray.api import kinds
 from dray.api.http_messages import User
 from dray.apiserver import server
 from dray.bench import measured_process, workload
 from dray.client.api_client import Client, InProcessTransport
-from dray.cluster import gc_tuning
 from dray.store import sqlite
 
 PODS, CLAIMS = kinds.POD, kinds.RESOURCE_CLAIM

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "driver": ("components.driver:driver", "Run a driver on this node: nvidia."),
         "backup": ("components.backup:backup", "Write the whole state to a file."),
         "restore": ("components.backup:restore", "Put a backup back."),
+        "revoke": ("access.revoke:revoke", "End a user's certificates and tokens."),
         "get": ("verbs.get:get", "Show objects; also `get devices`."),
         "top": ("insight.top:top", "Watch devices, and what waits and why."),
         "describe": ("verbs.describe:describe", "Show everything about objects."),

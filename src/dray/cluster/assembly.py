@@ -15,24 +15,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dray import supervision, telemetry
+from dray import gc_tuning, supervision, telemetry
 from dray.api.http_messages import User
 from dray.apiserver import server
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.authentication import AUTHENTICATED
 from dray.apiserver.access.certificates import Authority
+from dray.apiserver.access.renewal import RenewedPair
 from dray.apiserver.access.server_keys import ServerKeys
 from dray.apiserver.server import RunningServer, Settings
 from dray.client import lease
 from dray.client.api_client import Client, InProcessTransport
 from dray.client.lease import LeaderElection
 from dray.clock import utc_now
-from dray.cluster import gc_tuning
 from dray.controllers import manager
 from dray.drivers.simulated import scaling
 from dray.drivers.simulated.fleet import Fleet
 from dray.drivers.simulated.publisher import SimulatedDriver
 from dray.node import registration
+from dray.node.limits import groups
 from dray.node.registration import Registration
 from dray.node.runtimes import selection, simulated
 from dray.node.runtimes.interface import RuntimeUnusable
@@ -72,6 +73,8 @@ class ClusterPlan:
     """The runtime of their containers: one of `dray.node.runtimes.selection.NAMES`."""
     allows_host: bool = False
     """Whether containers may see the files of the local host, with hostPath and otherwise."""
+    pod_max_pids: int = groups.DEFAULT_POD_MAX_PIDS
+    """The processes that each pod may have; zero for no limit."""
     keeps_pods: bool = False
     """Whether containers run on when the cluster ends, for the next one to find."""
     identity: str = ""
@@ -155,16 +158,17 @@ def _with_nodes(
     from dray.cluster import simulated_nodes
     from dray.node.endpoint import Identity
 
-    pair = authority.server_pair((simulated_nodes.ADDRESS, "localhost"))
+    served = RenewedPair(lambda: authority.server_pair((simulated_nodes.ADDRESS, "localhost")))
     environment = simulated_nodes.NodeEnvironment(
         client_of=cluster.client,
         fleet_client=cluster.fleet_client,
         directory=directory,
         runtime=runtime,
-        identity=Identity(pair.certificate, pair.key, authority.certificate),
+        identity=Identity(served, authority.certificate),
         features=plan.settings.features,
         now=utc_now,
         allows_host=plan.allows_host,
+        pod_max_pids=plan.pod_max_pids,
     )
     nodes = simulated_nodes.SimulatedNodes(environment)
     nodes.keeps_pods = plan.keeps_pods

@@ -31,6 +31,7 @@ from dray.node.containers import container_attempts
 from dray.node.containers.container_attempts import Starter
 from dray.node.devices.preparation import ClaimRecord
 from dray.node.endpoint import Endpoint, Identity
+from dray.node.limits import groups
 from dray.node.node_status import AgentAddress, NodeStatusUpdater
 from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.context import RuntimeConfig
@@ -58,6 +59,7 @@ class NodeEnvironment:
     features: Features
     now: Callable[[], datetime.datetime]
     allows_host: bool = False
+    pod_max_pids: int = groups.DEFAULT_POD_MAX_PIDS
 
     def node_client(self, node: str) -> Client:
         """Return a client with the identity of a node."""
@@ -115,11 +117,19 @@ class SimulatedNodes:
         environment = self._environment
         endpoint = Endpoint(self._find, environment.identity)
         async with Starter() as starter, endpoint.listening(ADDRESS) as port:
-            agent_address = AgentAddress(ADDRESS, port, environment.identity.certificate)
+            served = environment.identity.served
+            agent_address = AgentAddress(ADDRESS, port, served.certificate)
             runtime_config = RuntimeConfig(
-                runtime=environment.runtime, starter=starter, allows_host=environment.allows_host
+                runtime=environment.runtime,
+                starter=starter,
+                allows_host=environment.allows_host,
+                pod_max_pids=environment.pod_max_pids,
             )
-            yield runtime_config, agent_address
+            renewing = asyncio.create_task(served.run(agent_address.publish))
+            try:
+                yield runtime_config, agent_address
+            finally:
+                renewing.cancel()
 
     def _find(self, namespace: str, pod: str) -> ContainerAccess | None:
         found = (agent.containers(namespace, pod) for agent in self._agents.values())
@@ -201,4 +211,7 @@ async def _remove_surplus(root: Path, fleet: Fleet) -> None:
             if (attempt := container_attempts.last_attempt(container)) is not None:
                 attempt.kill()
                 await attempt.wait()
+        limits = groups.open_limits(folder)
+        for uid in limits.pods():
+            await limits.remove_pod(uid)
         container_attempts.remove(folder)

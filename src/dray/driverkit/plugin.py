@@ -84,7 +84,7 @@ class Plugin:
         self._now = now
         self._pool_id = PoolId(name, node)
         self._inventory: _Inventory | None = None
-        self._taints: dict[str, DeviceTaint] = {}
+        self._taints: Mapping[str, DeviceTaint] = {}
         """The taints of unhealthy devices as published last, by device."""
         self._feed = HealthFeed(node)
         self._changed = asyncio.Event()
@@ -212,7 +212,7 @@ class Plugin:
             time_added=gotime.write(self._now()),
         )
 
-    async def _published_taints(self) -> dict[str, DeviceTaint]:
+    async def _published_taints(self) -> Mapping[str, DeviceTaint]:
         """Return the taints that an earlier process of the driver published, by device.
 
         A taint keeps the time at which it was added: pods that tolerate it for a while would

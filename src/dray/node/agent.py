@@ -20,12 +20,13 @@ from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.events import Recorder
 from dray.node import metrics
-from dray.node.containers import container_attempts
+from dray.node.containers import container_attempts, pod_sandboxes
 from dray.node.devices import pod_resources_api
 from dray.node.devices.drivers import DriverError, Drivers
 from dray.node.devices.health import DeviceHealthMonitor
 from dray.node.devices.pod_resources_api import Holder
 from dray.node.devices.preparation import ClaimRecord, Preparation
+from dray.node.limits import groups
 from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.context import NodeContext, RuntimeConfig
 from dray.node.pods.worker import PodWorker
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "kubelet"
 RESTART_SECONDS = 1.0
+MAX_RESTART_SECONDS = 60.0
+"""The longest pause before the worker of a pod runs again after a fault of dray."""
 STOP_SECONDS = 5.0
 """The time that containers have to stop when the agent ends, whatever their pods' grace period."""
 
@@ -85,6 +88,7 @@ class Agent:
             health_of=self._health.of,
             now=now,
             runtime_config=runtime_config,
+            limits=groups.open_limits(folders.state, runtime_config.pod_max_pids),
         )
         if registry is not None:
             metrics.register(
@@ -165,23 +169,38 @@ class Agent:
     async def _keep_running(self, worker: PodWorker) -> None:
         """Run a pod's worker until the pod has ended; a fault in it does not touch other pods."""
         name = f"pod {worker.pod.metadata.name}"
-        await supervision.run_until_done(name, worker.run, (OSError, ValueError, LookupError))
+        await supervision.run_until_done(
+            name, worker.run, report=worker.report_fault, max_seconds=MAX_RESTART_SECONDS
+        )
         self._workers.pop(worker.pod.metadata.uid, None)
 
     async def _clean_up(self) -> None:
         """Stop and remove what a former agent started for pods that are gone by now."""
         known = {pod.metadata.uid for pod in self._pods}
+        limited = self._context.limits.pods() - known
         for folder in self._context.folder.iterdir():
             if folder.name in known:
                 continue
-            for container in (folder / "containers").glob("*"):
-                if (attempt := container_attempts.last_attempt(container)) is not None:
-                    attempt.kill()
-                    await attempt.wait()
-            container_attempts.remove(folder)
+            try:
+                await _end_pod(folder)
+            except (OSError, ValueError, LookupError) as error:
+                # Its files are not as dray wrote them; that must not keep other pods waiting.
+                log.warning("pod %s that is gone: %s", folder.name, error)
+        for uid in limited:
+            await self._context.limits.remove_pod(uid)
         while True:
             try:
                 return await self._context.preparation.unprepare_all_but(known)
             except DriverError as error:
                 log.warning("claims of pods that are gone: %s", error)
             await asyncio.sleep(RESTART_SECONDS)
+
+
+async def _end_pod(folder: Path) -> None:
+    """End what runs of a pod that is gone, and remove its files."""
+    for container in (folder / "containers").glob("*"):
+        if (attempt := container_attempts.last_attempt(container)) is not None:
+            attempt.kill()
+            await attempt.wait()
+    pod_sandboxes.end(str(folder))
+    await asyncio.to_thread(container_attempts.remove, folder)

@@ -15,14 +15,13 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 
 from dray.api import remote_command
 from dray.api.formats import gotime
 from dray.api.http_messages import MessageSocket
-from dray.client.rest import load_pair
 from dray.client.websockets import MessageWebSocket
 from dray.clock import utc_now
 from dray.node.containers import logs, sessions
@@ -43,12 +42,25 @@ Operation = Callable[[web.BaseRequest, ContainerAccess, str], Awaitable[web.Stre
 """Answers a request for one container of a pod."""
 
 
+class ServedCertificate(Protocol):
+    """A certificate that is replaced before it ends."""
+
+    @property
+    def certificate(self) -> bytes:
+        """The current one, in PEM."""
+
+    def serve_in(self, context: ssl.SSLContext) -> None:
+        """Load the current certificate into a context, and each later one."""
+
+    async def run(self, publish: Callable[[bytes], Awaitable[None]]) -> None:
+        """Replace it whenever it is due; `publish` makes a new one known before it is served."""
+
+
 @dataclass(frozen=True)
 class Identity:
     """The endpoint's certificate, and the clients that may use it."""
 
-    certificate: bytes
-    key: bytes
+    served: ServedCertificate
     client_authority: bytes
     clients: Collection[str] = API_SERVERS
 
@@ -57,7 +69,7 @@ class Identity:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=self.client_authority.decode())
-        load_pair(context, self.certificate, self.key)
+        self.served.serve_in(context)
         return context
 
 

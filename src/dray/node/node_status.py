@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import platform
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 
-from dray.api import kinds, well_known
+from dray.api import errors, kinds, well_known
 from dray.api.features import Features
 from dray.api.remote_command import CERTIFICATE_ANNOTATION
 from dray.api.types.meta import JsonObject
@@ -17,14 +18,27 @@ from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
 from dray.client.object_writes import merge_status
 
+Report = Callable[[], Awaitable[None]]
 
-@dataclass(frozen=True)
+
+@dataclass
 class AgentAddress:
-    """The address and certificate by which the API server reaches an agent."""
+    """The address and certificate by which the API server reaches an agent.
+
+    `certificate` may be two in PEM, of which the agent serves one.
+    """
 
     address: str
     port: int
     certificate: bytes
+    reports: list[Report] = field(default_factory=list)
+    """Write the certificate into the Nodes of this address."""
+
+    async def publish(self, certificate: bytes) -> None:
+        """Write a new certificate into all Nodes, before the agent serves it."""
+        self.certificate = certificate
+        for report in self.reports:
+            await report()
 
 
 class NodeStatusUpdater:
@@ -47,6 +61,7 @@ class NodeStatusUpdater:
         self._nodes: Cache[Node] = Cache(client, kinds.NODE, Node, only)
         self._controller: Controller[str] = Controller("presence", self._reconcile, workers=1)
         self._nodes.subscribe(self._node_changed)
+        agent_address.reports.append(self._report_certificate)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -71,9 +86,15 @@ class NodeStatusUpdater:
         node = self._nodes.get(self._name)
         if node is None or self._is_reported(node):
             return
-        annotations = {CERTIFICATE_ANNOTATION: self._certificate}
-        await self._client.patch(kinds.NODE, self._name, {"metadata": {"annotations": annotations}})
+        await self._report_certificate()
         await merge_status(self._client, kinds.NODE, self._name, {"status": self._status()})
+
+    async def _report_certificate(self) -> None:
+        annotations = {CERTIFICATE_ANNOTATION: self._certificate}
+        # A Node that is gone gets it when it is registered again.
+        with contextlib.suppress(errors.NotFound):
+            change = {"metadata": {"annotations": annotations}}
+            await self._client.patch(kinds.NODE, self._name, change)
 
     @property
     def _certificate(self) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dray.store import sqlite_file
+from dray.store import sqlite_file, store
 
 REVISION_JUMP = 10**12
 """Added by a restore: far beyond any revision given out since the backup was taken, so that
@@ -58,13 +60,32 @@ def _start_over(path: Path) -> int:
 
 @contextlib.contextmanager
 def _appearing_as(target: Path) -> Iterator[Path]:
-    unfinished = target.with_name(f"{target.name}.unfinished")
-    unfinished.unlink(missing_ok=True)
-    sqlite_file.create_private(unfinished)
+    """Yield a file in a private folder beside `target`, which takes its place at the end.
+
+    SQLite writes more than one file and opens them by name. In a folder of its own, nobody else can
+    put a link or a journal there, not even in /tmp.
+    """
+    folder = target.with_name(f".{target.name}.unfinished")
+    _make_private(folder)
+    unfinished = folder / target.name
     try:
+        sqlite_file.create_private(unfinished)
         yield unfinished
         sqlite_file.sync(unfinished)
         unfinished.replace(target)
         sqlite_file.sync(target.parent)
     finally:
-        unfinished.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_private(folder: Path) -> None:
+    """Make an empty folder; what an interrupted backup of this user left there goes."""
+    try:
+        folder.mkdir(mode=0o700)
+        return
+    except FileExistsError:
+        found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise store.StoreUnusable(f"{folder} is in the way, and it is not a folder of this user")
+    shutil.rmtree(folder)
+    folder.mkdir(mode=0o700)

@@ -19,7 +19,8 @@ from aetcd import rpc
 from dray.store import etcd_connection, etcd_transaction, store, watch
 from dray.store.watch import Stretch
 
-FORMAT = 1
+FORMAT = 2
+"""Since 2, allocations also write usage keys of devices; an older dray would not."""
 RECONNECT_SECONDS = 0.2
 CATCH_UP_SECONDS = 10.0
 ENTRIES_AT_ONCE = 2_000

@@ -36,8 +36,9 @@ import msgspec
 ABSENT = 0
 """The revision of a key that does not exist."""
 
-MAX_TRANSACTION_PARTS = 64
-"""Operations and tokens of one transaction; etcd's own limit is 128 steps, two for each."""
+MAX_TRANSACTION_PARTS = 96
+"""Operations and tokens of one transaction. etcd's own limit is 128 steps: one for each, and one
+for each token that is given up."""
 
 MAX_TRANSACTION_GUARDS = 120
 """Everything that one transaction compares; etcd's own limit is 128, and a few are our own."""

@@ -20,6 +20,8 @@ class WatchLimits(NamedTuple):
     window_events: int = 20_000
     window_bytes: int = 16 * 2**20
     buffered_events: int = 10_000
+    buffered_bytes: int = 64 * 2**20
+    """More than one commit that together exceed this end the watch."""
 
 
 DEFAULT_LIMITS = WatchLimits()
@@ -80,6 +82,10 @@ def _replaced_bytes(event: store.Event) -> int:
     return len(event.previous.value) if event.previous else 0
 
 
+def _current_bytes(event: store.Event) -> int:
+    return len(event.current.value) if event.current else 0
+
+
 class Fanout:
     """Passes each published event to the watchers of its prefixes."""
 
@@ -118,7 +124,7 @@ class Fanout:
             unread = _Unread(past, self.revision, self.revision, history)
         else:
             unread = _Unread([], after, self.revision, history)
-        subscription = Subscription(self, prefix, after, unread, self._limits.buffered_events)
+        subscription = Subscription(self, prefix, after, unread, self._limits)
         self._subscriptions.setdefault(prefix, set()).add(subscription)
         return subscription
 
@@ -167,14 +173,15 @@ class Subscription(store.Watch):
     """One watcher: first the events that it missed, then published ones in a bounded buffer."""
 
     def __init__(
-        self, fanout: Fanout, prefix: str, after: int, unread: _Unread, max_buffered: int
+        self, fanout: Fanout, prefix: str, after: int, unread: _Unread, limits: WatchLimits
     ) -> None:
         self.prefix = prefix
         self._fanout = fanout
         self._after = after
         self._unread = unread
-        self._max_buffered = max_buffered
+        self._limits = limits
         self._live: deque[store.Event] = deque()
+        self._live_bytes = 0
         self._reader: asyncio.Future[None] | None = None
         self._closed_at: int | None = None
         self._error: store.StoreError | None = None
@@ -199,10 +206,15 @@ class Subscription(store.Watch):
         # A watch may start after a revision that this server has not reached (etcd).
         if events[0].revision <= self._after:
             events = [event for event in events if event.revision > self._after]
-        if len(self._live) + len(events) > self._max_buffered:
-            self.end(store.SlowWatcher(len(self._live) + len(events)))
+        self._live_bytes = self._live_bytes if self._live else 0
+        size = sum(map(_current_bytes, events))
+        waiting = len(self._live) + len(events)
+        is_over = self._live and self._live_bytes + size > self._limits.buffered_bytes
+        if waiting > self._limits.buffered_events or is_over:
+            self.end(store.SlowWatcher(waiting))
             return
         self._live.extend(events)
+        self._live_bytes += size
         self._wake()
 
     def end(self, error: store.StoreError) -> None:
@@ -220,7 +232,10 @@ class Subscription(store.Watch):
         buffer = await self._filled()
         if not buffer:
             raise StopAsyncIteration
-        return buffer.popleft()
+        event = buffer.popleft()
+        if buffer is self._live:
+            self._live_bytes -= _current_bytes(event)
+        return event
 
     async def read(self) -> list[store.Event]:
         buffer = await self._filled()

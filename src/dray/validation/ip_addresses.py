@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from dray.api.formats import remembered
+from dray.api.formats import gonumbers, remembered
 from dray.validation import fields
 
 _IPV4_BITS = 32
@@ -39,8 +39,8 @@ def canonical_interface_address(text: str) -> str | None:
     address = parse(written)
     if not slash or address is None or not (prefix.isascii() and prefix.isdigit()):
         return None
-    bits, available = int(prefix), _IPV6_BITS if ":" in written else _IPV4_BITS
-    if bits > available:
+    bits, available = gonumbers.int64_or_none(prefix), _IPV6_BITS if ":" in written else _IPV4_BITS
+    if bits is None or bits > available:
         return None
     if address.version == 4 and bits > _IPV4_BITS:
         bits -= _IPV6_BITS - _IPV4_BITS

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -34,6 +34,9 @@ from dray.validation.workloads import daemonsets, jobs, replicated, statefulsets
 
 Creation = Callable[[Any, Features], fields.Errors]
 Change = Callable[[Any, Any, Features], fields.Errors]
+
+MAX_TOLD = 2**20
+"""Characters of messages: thousands of errors that each show a whole list would be gigabytes."""
 
 
 class Bare(meta.Wire, frozen=True):
@@ -98,20 +101,29 @@ def _common(kind: str, new: Any, old: Any) -> fields.Errors:
 
 def _distinct(*sources: fields.Errors) -> list[fields.FieldError]:
     """Return each error once: rules overlap, above all for metadata."""
-    errors = list(itertools.chain(*sources))
-    if len(errors) < 2:
-        return errors
     first: dict[str, fields.FieldError] = {}
-    for error in errors:
-        first.setdefault(error.message, error)
+    for message, error in _told(itertools.chain(*sources)):
+        first.setdefault(message, error)
     return list(first.values())
+
+
+def _told(errors: Iterable[fields.FieldError]) -> Iterator[tuple[str, fields.FieldError]]:
+    """Yield errors with their messages, until these have MAX_TOLD characters."""
+    size = 0
+    for error in errors:
+        message = error.message
+        yield message, error
+        size += len(message)
+        if size > MAX_TOLD:
+            return
 
 
 def _declared(rules: Rules, new: Any, old: Any, features: Features) -> list[fields.FieldError]:
     if rules.declared is None:
         return []
     operation = rule_language.Operation(is_update=old is not None, features=features)
-    return list(rules.declared(new, old, fields.ROOT, operation))
+    found = rules.declared(new, old, fields.ROOT, operation)
+    return [error for _, error in _told(found)]
 
 
 def _merged(

@@ -26,11 +26,15 @@ class Link:
     def __init__(self, transport: InProcessTransport) -> None:
         self._transport = transport
         self.is_cut = False
+        self.answer_seconds = 0.0
+        """How long answers are on their way."""
 
     async def send(self, request: Request) -> Response:
         if self.is_cut:
             raise errors.service_unavailable("the network is gone")
-        return await self._transport.send(request)
+        response = await self._transport.send(request)
+        await asyncio.sleep(self.answer_seconds)
+        return response
 
 
 def with_server(test: Callable[[Link], Awaitable[None]]) -> Callable[[], None]:
@@ -174,3 +178,59 @@ async def test_who_is_cancelled_while_it_loses_the_lease_is_over(link: Link) -> 
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(10):
             await task
+
+
+@with_server
+async def test_a_lease_counts_from_the_request_and_not_from_a_late_answer(link: Link) -> None:
+    seats: list[str] = []
+    now = asyncio.get_running_loop().time
+    link.answer_seconds = FAST.duration_seconds * 0.8
+    started = now()
+    leader = asyncio.create_task(candidate(link, "a").run(lambda: leading(seats, "a")))
+    await until(lambda: seats == ["a"])
+    link.is_cut = True
+    with pytest.raises(LeadershipLost):
+        await leader
+    # Two answers were late: that to the read, and that to the write.
+    written = started + link.answer_seconds
+    assert now() < written + FAST.duration_seconds
+
+
+@with_server
+async def test_work_that_does_not_stop_cannot_write_after_its_lease(link: Link) -> None:
+    election = candidate(link, "a")
+    own = election.as_leader(Client(Link(link._transport)))
+    outcome: list[str] = []
+
+    async def write(name: str) -> None:
+        try:
+            await own.create(kinds.CONFIG_MAP, {"metadata": {"name": name}}, "default")
+            outcome.append("written")
+        except errors.ServiceUnavailable as error:
+            outcome.append(error.message)
+
+    async def lead() -> None:
+        await write("in-time")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(FAST.duration_seconds * 2)
+            await write("late")
+            raise
+
+    leader = asyncio.create_task(election.run(lead))
+    await until(lambda: outcome == ["written"])
+    assert election.is_lease_valid
+    link.is_cut = True
+    with pytest.raises(LeadershipLost):
+        await leader
+    assert outcome == ["written", "this process no longer leads as test: not sent"]
+    assert await own.get(kinds.CONFIG_MAP, "in-time", "default")
+    with pytest.raises(errors.NotFound):
+        await own.get(kinds.CONFIG_MAP, "late", "default")
+
+
+@pytest.mark.parametrize("seconds", [(15, 15, 2), (15, 10, 10), (10, 15, 2), (15, 10, 0)])
+def test_a_deadline_after_the_end_of_the_lease_is_refused(seconds: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="retry < deadline < duration"):
+        Timing(*seconds)

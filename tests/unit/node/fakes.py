@@ -18,6 +18,7 @@ from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.node.containers.container_attempts import Command, ContainerAttempt, Exit, Starter
 from dray.node.devices.preparation import ClaimsOfPod
+from dray.node.limits.groups import ContainerLimits
 from dray.node.pods.context import NodeContext, RuntimeConfig
 from dray.node.pods.worker import PodWorker
 from dray.node.runtimes.interface import ContainerSpec
@@ -161,9 +162,10 @@ class FakeStarter(Starter):
 class FakeRuntime:
     """Makes command lines that nobody runs. `failures` are raised by the next pulls."""
 
-    name, has_images, has_own_etc = "fake", True, True
+    name, has_images, has_own_etc, limits_containers = "fake", True, True, False
     default_environment: Mapping[str, str] = {}
     caution = ""
+    has_own_network = False
     uses_host_user_id = False
 
     def host_ids(self, _pod_folder: str, _host_user_id: int | None) -> None:
@@ -301,6 +303,7 @@ class FakeNode:
             cdi_directories=(),
             now=self.now,
             runtime_config=RuntimeConfig(runtime=runtime, starter=self.starter),
+            limits=ContainerLimits(self.folder, None, "not in tests"),
             **fakes,
         )
 

@@ -103,6 +103,23 @@ def test_slow_watcher_says_where_it_was() -> None:
     assert asyncio.run(scenario()).revision == 1
 
 
+def test_a_watcher_that_lets_many_bytes_pile_up_is_ended() -> None:
+    async def scenario() -> None:
+        fanout = watch.Fanout(0, watch.WatchLimits(buffered_bytes=10))
+        watcher = fanout.subscribe("/a/", 0, no_history)
+        large = store.Entry("/a/x", b"x" * 8, 1, 1)
+        for revision in range(1, 4):
+            # One at a time is no matter, whether they are read singly or together.
+            fanout.publish(revision, [store.Event(large.key, revision, large, None)])
+            await (watcher.read() if revision % 2 else anext(watcher))
+        for revision in range(4, 6):
+            fanout.publish(revision, [store.Event(large.key, revision, large, None)])
+        with pytest.raises(store.SlowWatcher):
+            await watcher.read()
+
+    asyncio.run(scenario())
+
+
 def test_closed_watches_leave_nothing_behind() -> None:
     async def scenario() -> watch.Fanout:
         fanout = watch.Fanout(0, watch.DEFAULT_LIMITS)

@@ -43,9 +43,13 @@ def inside(target: JsonObject | None, *names: str) -> JsonObject | None:
 
 
 def items(target: JsonObject | None, name: str) -> list[JsonObject]:
-    """Return the objects in the list at that field."""
+    """Return the objects in the list at that field; Go reads null there as an empty object."""
     listed = target.get(name) if target else None
-    return [item for item in listed if isinstance(item, dict)] if listed else []
+    if not listed:
+        return []
+    if None in listed:
+        listed[:] = [{} if item is None else item for item in listed]
+    return [item for item in listed if isinstance(item, dict)]
 
 
 def round_resources(target: JsonObject | None, *names: str) -> None:

@@ -37,11 +37,15 @@ class Limits(NamedTuple):
     parts: int
     depth: int
     has_aliases: bool = False
+    has_short_booleans: bool = True
+    """Whether `y` and `n` are booleans, as in manifests."""
 
 
 REQUEST = Limits(parts=40_000, depth=200)
 """About 0.2 s of reading. Requests have no aliases: no client of Kubernetes sends any."""
 FILE = Limits(parts=2_000_000, depth=200, has_aliases=True)
+FLEET_FILE = FILE._replace(has_short_booleans=False)
+"""A format of dray's own, in which `n` may be the name of a node."""
 
 
 def load(text: str | bytes, limits: Limits) -> Any:
@@ -148,6 +152,8 @@ class _Reader:
         if kind is yaml.ScalarEvent:
             self._count(event)
             value = _scalar(event)
+            if value.__class__ is bool and not self._limits.has_short_booleans:
+                value = event.value if event.value in _SHORT_BOOLEANS else value
             self._remember(event, value)
             self._put(event, value, is_plain=not event.style)
         elif kind is yaml.SequenceStartEvent or kind is yaml.MappingStartEvent:
@@ -254,6 +260,7 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys(("off", "Off", "OFF"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
 }
+_SHORT_BOOLEANS = frozenset({"y", "Y", "n", "N"})
 _NO_JSON = frozenset(
     f"{sign}.{word}" for sign in ("", "+") for word in ("inf", "Inf", "INF", "nan", "NaN", "NAN")
 ) | {"-.inf", "-.Inf", "-.INF"}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api.formats import gotext, names
+from dray.api.formats import gonumbers, gotext, names
 from dray.api.types.meta import LabelSelector
 
 Labels = Mapping[str, str]
@@ -45,16 +45,6 @@ _SET_SYMBOLS = (IN, NOT_IN)
 _SYMBOLS = {GREATER: ">", LESS: "<"}
 
 
-_INTEGER = re.compile("[+-]?[0-9]+", re.ASCII)
-
-
-def _int64(text: str) -> int | None:
-    if not _INTEGER.fullmatch(text):
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
-
-
 def _label_test(requirement: Requirement) -> LabelTest:
     key, operator, values = requirement
     if operator in (GREATER, LESS):
@@ -74,13 +64,13 @@ def _label_test(requirement: Requirement) -> LabelTest:
 
 
 def _order_test(requirement: Requirement) -> LabelTest:
-    bound = _int64(requirement.values[0]) if len(requirement.values) == 1 else None
+    bound = gonumbers.int64_or_none(requirement.values[0]) if len(requirement.values) == 1 else None
     if bound is None:
         return lambda labels: False
     limit = bound
 
     def test(labels: Labels) -> bool:
-        value = _int64(labels.get(requirement.key, ""))
+        value = gonumbers.int64_or_none(labels.get(requirement.key, ""))
         if value is None:
             return False
         return value > limit if requirement.operator == GREATER else value < limit
@@ -205,7 +195,7 @@ def _count_errors(requirement: Requirement, path: str) -> Iterator[str]:
         yield _invalid(path, _as_json(requirement.values), rule)
     if requirement.operator in (GREATER, LESS):
         for index, value in enumerate(requirement.values):
-            if _int64(value) is None:
+            if gonumbers.int64_or_none(value) is None:
                 rule = "for 'Gt', 'Lt' operators, the value must be an integer"
                 yield _invalid(f"{path}[{index}]", gotext.quote(value), rule)
 

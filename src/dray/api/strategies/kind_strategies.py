@@ -11,12 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from dray.api.conversion import canonical
 from dray.api.features import Features
 from dray.api.formats import gotime
 from dray.api.kinds import Kind
 from dray.api.strategies import gated_fields, pod_strategy
 from dray.api.types.meta import JsonObject
+
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 Prepare = Callable[[JsonObject], None]
 PrepareUpdate = Callable[[JsonObject, JsonObject, datetime.datetime], None]
@@ -137,11 +141,11 @@ def _keep_system_metadata(new: JsonObject, old: JsonObject) -> None:
 def _drop_equal_owners(metadata: JsonObject) -> None:
     owners = metadata.get("ownerReferences")
     if owners and len(owners) > 1:
-        distinct: list[JsonObject] = []
+        # By their encoding: objects cannot be keys, and to compare each with all takes seconds.
+        distinct: dict[bytes, JsonObject] = {}
         for owner in owners:
-            if owner not in distinct:
-                distinct.append(owner)
-        metadata["ownerReferences"] = distinct
+            distinct.setdefault(_encode(owner), owner)
+        metadata["ownerReferences"] = list(distinct.values())
 
 
 def _without_status(document: JsonObject) -> JsonObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -75,12 +76,20 @@ class Authenticator:
 
     def _user_of_certificate(self, certificate: Mapping[str, Any]) -> User:
         user = user_of_certificate(certificate)
+        # OpenSSL has checked it when the connection was made, which may be long ago.
+        if _seconds(certificate["notAfter"]) < self._now():
+            raise errors.unauthorized("Unauthorized")
         if not self._revoked.is_empty:
-            issued = ssl.cert_time_to_seconds(certificate["notBefore"])
+            issued = _seconds(certificate["notBefore"])
             is_revoked = self._revoked.covers_serial(certificate["serialNumber"])
             if is_revoked or self._revoked.covers_user(user.name, issued):
                 raise errors.unauthorized("Unauthorized")
         return user
+
+
+@functools.lru_cache(maxsize=1024)
+def _seconds(time: str) -> int:
+    return ssl.cert_time_to_seconds(time)
 
 
 def _service_account(private: PrivateClaims) -> User:

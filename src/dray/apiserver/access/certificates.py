@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -19,12 +21,31 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from dray import durable_files
 from dray.clock import utc_now
 
-AUTHORITY_DAYS = 3650
-LEAF_DAYS = 365
-_BACKDATE = datetime.timedelta(minutes=5)
+log = logging.getLogger(__name__)
+
 _OTHERS = 0o007
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
+class Lifetime(NamedTuple):
+    """The time for which a certificate is valid, and a time before it was made.
+
+    The second is for machines whose clocks are slow.
+    """
+
+    length: datetime.timedelta
+    backdate: datetime.timedelta = datetime.timedelta(minutes=5)
+
+
+AUTHORITY_LIFETIME = Lifetime(datetime.timedelta(days=3650))
+SERVER_LIFETIME = Lifetime(datetime.timedelta(days=365))
+USER_LIFETIME = Lifetime(datetime.timedelta(days=365), backdate=datetime.timedelta())
+"""Not backdated: the start says which of a user's certificates are from before a revocation."""
+COMPONENT_LIFETIME = Lifetime(datetime.timedelta(days=1))
+"""For certificates that a process makes for itself, and renews: nobody has to revoke them."""
+ENDING = datetime.timedelta(days=90)
+"""The rest of an authority's lifetime from which on there is a warning."""
 
 
 class KeyFileError(ValueError):
@@ -46,6 +67,12 @@ class Authority:
         self.certificate = pair.certificate
         self._certificate = x509.load_pem_x509_certificate(pair.certificate)
         self._key = key_from_pem(pair.key)
+        if self.expires - utc_now() < ENDING:
+            log.warning(
+                "the certificate authority ends on %s, and all certificates with it: replace it "
+                "and give every user, server and node a new certificate before",
+                f"{self.expires:%Y-%m-%d}",
+            )
 
     @classmethod
     def from_files(cls, certificate: Path, key: Path) -> Authority:
@@ -90,26 +117,29 @@ class Authority:
             durable_files.replace_file(certificate, pair.certificate)
         return cls(KeyPair(certificate.read_bytes(), key.read_bytes()))
 
-    def server_pair(self, names: Iterable[str]) -> KeyPair:
+    def server_pair(self, names: Iterable[str], lifetime: Lifetime | None = None) -> KeyPair:
         """Return a certificate for the host names and addresses of the server."""
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
-        return self._issue(
-            _subject("dray-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, alternatives
-        )
+        usage, lifetime = ExtendedKeyUsageOID.SERVER_AUTH, lifetime or SERVER_LIFETIME
+        return self._issue(_subject("dray-apiserver"), usage, alternatives, lifetime)
 
-    def client_pair(self, user: str, groups: Iterable[str] = ()) -> KeyPair:
+    def client_pair(
+        self, user: str, groups: Iterable[str] = (), lifetime: Lifetime | None = None
+    ) -> KeyPair:
         """Return a certificate for a user: the common name, with the groups as organizations."""
-        return self._issue(_subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, None)
+        usage, lifetime = ExtendedKeyUsageOID.CLIENT_AUTH, lifetime or USER_LIFETIME
+        return self._issue(_subject(user, groups), usage, None, lifetime)
 
     def _issue(
         self,
         subject: x509.Name,
         usage: x509.ObjectIdentifier,
         alternatives: x509.SubjectAlternativeName | None,
+        lifetime: Lifetime,
     ) -> KeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
-            _builder(subject, self._certificate.subject, key.public_key(), LEAF_DAYS)
+            _builder(subject, self._certificate.subject, key.public_key(), lifetime)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
             # Distinguishes this authority from another one of the same name.
@@ -127,7 +157,7 @@ def _self_signed(name: str) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(name)
     certificate = (
-        _builder(subject, subject, key.public_key(), AUTHORITY_DAYS)
+        _builder(subject, subject, key.public_key(), AUTHORITY_LIFETIME)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_authority_usage(), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -137,7 +167,10 @@ def _self_signed(name: str) -> KeyPair:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, days: int
+    subject: x509.Name,
+    issuer: x509.Name,
+    public_key: ec.EllipticCurvePublicKey,
+    lifetime: Lifetime,
 ) -> x509.CertificateBuilder:
     now = utc_now()
     return (
@@ -146,8 +179,8 @@ def _builder(
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BACKDATE)
-        .not_valid_after(now + datetime.timedelta(days=days))
+        .not_valid_before(now - lifetime.backdate)
+        .not_valid_after(now + lifetime.length)
     )
 
 

@@ -1,8 +1,9 @@
 """The node authorizer: nodes read what their pods use, and write about themselves and their pods.
 
 As plugin/pkg/auth/authorizer/node, NodeAuthorizer; what depends on an object's content is left to
-`admission.node_restriction`. One addition: dray's node agent may report on the devices of claims
-that its pods use; `admission.claim_status_authorization` has the rest of that check.
+`admission.node_restriction`. Two additions: dray's node agent may report on the devices of claims
+that its pods use; `admission.claim_status_authorization` has the rest of that check. And it may get
+the namespaces of its pods, whose annotations have the users of their containers.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class NodeAuthorizer:
         resource, namespace, name = attributes.resource, attributes.namespace, attributes.name
         if resource == "pods":
             is_related = self.pods.is_bound(node, namespace, name)
+        elif resource == "namespaces":
+            is_related = self.pods.is_used(node, resource, name, name)
         elif resource == "resourceslices":
             is_related = self.slices.is_of(node, name)
         else:
@@ -171,6 +174,7 @@ _SUBDIVIDED: Mapping[tuple[str, str], Callable[[NodeAuthorizer, str, Attributes]
     ("coordination.k8s.io", "leases"): NodeAuthorizer._lease,
     ("storage.k8s.io", "csinodes"): NodeAuthorizer._csi_node,
     ("resource.k8s.io", "resourceslices"): NodeAuthorizer._slice,
+    ("", "namespaces"): NodeAuthorizer._get_used,
     ("", "nodes"): NodeAuthorizer._node,
     ("", "pods"): NodeAuthorizer._pod,
 }

@@ -26,6 +26,7 @@ from dray.apiserver.storage.lookup import Reader
 from dray.store.store import Entry
 
 CLAIMS, CONFIG_MAPS, SECRETS = "resourceclaims", "configmaps", "secrets"
+NAMESPACES = "namespaces"
 SERVICE_ACCOUNTS, VOLUME_CLAIMS = "serviceaccounts", "persistentvolumeclaims"
 
 
@@ -105,7 +106,8 @@ def _rights_of(pod: _Pod) -> tuple[str, ...]:
     """Return what a pod gives its node access to; a mirror pod, which the node made, nothing."""
     if well_known.MIRROR_POD_ANNOTATION in pod.metadata.annotations:
         return ()
-    return tuple(dict.fromkeys(map(sys.intern, _used_by(pod))))
+    used = (f"{NAMESPACES}/{pod.metadata.namespace}", *_used_by(pod))
+    return tuple(dict.fromkeys(map(sys.intern, used)))
 
 
 def used_by(pod: dict[str, Any]) -> list[str]:

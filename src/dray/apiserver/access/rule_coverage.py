@@ -1,4 +1,4 @@
-"""What a role grants beyond the rules that a user has, found without listing single permissions.
+"""Permissions that a role grants beyond the rules of a user, found without listing each.
 
 A rule is a product of verbs, groups, resources and names: four lists of a hundred entries are a
 hundred million permissions. So whole products are subtracted from each other.
@@ -34,10 +34,10 @@ class _Product(NamedTuple):
 
 
 def uncovered(owned: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return what `granted` allows and no rule in `owned` does.
+    """Return the part of `granted` that no rule in `owned` covers.
 
     Each returned rule is for one verb and one resource, unless these are more than MAX_LISTED;
-    the rules after so many are not looked at. If the rules overlap in more than MAX_PRODUCTS ways,
+    the rules after these are not looked at. If the rules overlap in more than MAX_PRODUCTS ways,
     the rest counts as not covered.
     """
     rules = tuple(owned)
@@ -56,7 +56,7 @@ def uncovered(owned: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> lis
 
 
 class _PartCover(NamedTuple):
-    """What a rule covers of one part of a product; `values` if it covers nothing but these."""
+    """The cover of one part of a product by a rule; `values` if it covers nothing but these."""
 
     take: Callable[[Part], Part]
     values: Part | None = None

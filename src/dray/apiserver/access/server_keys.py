@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dray.api.remote_command import API_SERVER_NAME
+from dray.apiserver.access import certificates
 from dray.apiserver.access.certificates import Authority, KeyPair
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.client.kubeconfig import ClusterConnection
@@ -55,7 +56,8 @@ class ServerKeys:
 
     def server_identity(self) -> KeyPair:
         """Return a certificate with which the API server connects to node agents."""
-        return self.authority.client_pair(API_SERVER_NAME)
+        lifetime = certificates.COMPONENT_LIFETIME
+        return self.authority.client_pair(API_SERVER_NAME, (), lifetime)
 
     def connection(self, url: str, user: str, *groups: str) -> ClusterConnection:
         """Return a connection to a server with these keys, with a new client certificate."""

@@ -41,7 +41,7 @@ class BoundObject(Wire, frozen=True):
 
 
 class PrivateClaims(Wire, frozen=True):
-    """What a token says about its account and the objects that it is bound to."""
+    """The claims of a token about its account and the objects that it is bound to."""
 
     namespace: str
     serviceaccount: BoundObject

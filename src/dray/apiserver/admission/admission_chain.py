@@ -83,15 +83,16 @@ class AdmissionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequirements:
-    """What the transaction of a change must contain: operations, guards, tokens left unheld."""
+    """Parts that the transaction of a change must have: operations, guards, unheld tokens."""
 
     operations: tuple[Operation, ...] = ()
     guards: tuple[Guard, ...] = ()
     unheld: tuple[str, ...] = ()
 
     def transaction(self, change: Operation) -> Transaction:
-        """Return the transaction of the change itself and of what it requires."""
-        return Transaction((change, *self.operations), self.guards, self.unheld)
+        """Return the transaction of the change itself and of what it requires. Raises 413."""
+        with store_keys.translated():
+            return Transaction((change, *self.operations), self.guards, self.unheld)
 
 
 NO_REQUIREMENTS = CommitRequirements()

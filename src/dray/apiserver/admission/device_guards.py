@@ -25,8 +25,8 @@ from dray.apiserver.admission.admission_chain import (
 )
 from dray.apiserver.storage import device_limits, device_usage, store_keys
 from dray.apiserver.storage.device_limits import Overuse
-from dray.apiserver.storage.device_usage import DeviceUsage, Use
-from dray.store.store import Guard, Put, Store
+from dray.apiserver.storage.device_usage import DeviceUsage, DeviceUse
+from dray.store.store import ABSENT, Guard, Put, Store
 
 CATCH_UP_SECONDS = 5.0
 MAX_LOOKS = 3
@@ -78,13 +78,13 @@ class DeviceGuards(AdmissionRule):
             return None
         uses = device_usage.uses_of(admission.new)
         claim = store_keys.key(admission.kind, admission.name, admission.namespace)
-        await self._catch_up(self._keys(uses).written)
+        await self._catch_up(self._keys(uses))
         overuse = await self._confirmed_overuse(claim, uses)
         if overuse is not None:
             raise _conflict(admission, overuse)
         return self._requirements(claim, uses)
 
-    def _keys(self, uses: Iterable[Use]) -> _UsageKeys:
+    def _keys(self, uses: Iterable[DeviceUse]) -> _UsageKeys:
         written: set[str] = set()
         compared: set[str] = set()
         for use in uses:
@@ -97,19 +97,22 @@ class DeviceGuards(AdmissionRule):
                 compared.add(device_usage.device_key(use.device))
         return _UsageKeys(frozenset(written), frozenset(compared - written))
 
-    def _counter_sets(self, use: Use) -> list[tuple[PoolId, str]]:
+    def _counter_sets(self, use: DeviceUse) -> list[tuple[PoolId, str]]:
         published = self._usage.published.device(use.device)
         if published is None or not self._features.partitionable_devices:
             return []
         consumed = published.device.consumes_counters
         return [(use.device.pool_id, item.counter_set) for item in consumed]
 
-    async def _catch_up(self, written: Iterable[str]) -> None:
+    async def _catch_up(self, keys: _UsageKeys) -> None:
         """Wait until the cache has the allocations of others, and the slices, that are stored."""
         needed = self._store.changed_at(_SLICES) or 0
-        for key in written:
+        known = {key for key in keys.compared if self._usage.revision(key) != ABSENT}
+        for key in keys.written | known:
             entry = await self._store.get(key)
-            if entry is not None and entry.revision != self._usage.revision(key):
+            if entry is None:
+                self._usage.remove(key)
+            elif entry.revision != self._usage.revision(key):
                 needed = max(needed, entry.revision)
         if self._usage.follower.has_reached(needed):
             return
@@ -121,7 +124,7 @@ class DeviceGuards(AdmissionRule):
                 "the watch of allocated devices lags behind the store; try again"
             ) from error
 
-    async def _confirmed_overuse(self, claim: str, uses: tuple[Use, ...]) -> Overuse | None:
+    async def _confirmed_overuse(self, claim: str, uses: tuple[DeviceUse, ...]) -> Overuse | None:
         """Return what would be used up by claims that really have it; a release may be unseen."""
         overuse = None
         for _ in range(MAX_LOOKS):
@@ -143,7 +146,7 @@ class DeviceGuards(AdmissionRule):
                 has_changed = True
         return has_changed
 
-    def _requirements(self, claim: str, uses: tuple[Use, ...]) -> CommitRequirements:
+    def _requirements(self, claim: str, uses: tuple[DeviceUse, ...]) -> CommitRequirements:
         keys = self._keys(uses)
         guards = {Guard(key, self._usage.revision(key)) for key in keys.compared}
         for use in uses:

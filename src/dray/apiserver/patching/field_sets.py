@@ -157,12 +157,12 @@ def _owned_parts(value: Any, node: SchemaNode) -> FieldSet:
     return result
 
 
-def _is_own(fields: FieldSet) -> bool:
+def is_own(fields: FieldSet) -> bool:
     """Return whether the element with these members is in the set itself."""
     return not fields or SELF in fields
 
 
-def _members(fields: FieldSet) -> Iterator[tuple[str, FieldSet]]:
+def members(fields: FieldSet) -> Iterator[tuple[str, FieldSet]]:
     return ((key, inner) for key, inner in fields.items() if key != SELF)
 
 
@@ -177,13 +177,13 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
     if not left or not right:
         return left or right
     result: FieldSet = {}
-    # SELF is left out here and below: the caller decides about the element itself (`_is_own`).
+    # SELF is left out here and below: the caller decides about the element itself (`is_own`).
     for key in sorted(left.keys() | right.keys()):
         if key == SELF:
             continue
         if key in left and key in right:
-            is_own = _is_own(left[key]) or _is_own(right[key])
-            combined = _combined(is_own, union(left[key], right[key]))
+            owned = is_own(left[key]) or is_own(right[key])
+            combined = _combined(owned, union(left[key], right[key]))
             result[key] = {} if combined is None else combined
         else:
             result[key] = left[key] if key in left else right[key]
@@ -193,14 +193,14 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
     """Return the elements of `left` that are not in `right`."""
     result: FieldSet = {}
-    for key, inner in _members(left):
+    for key, inner in members(left):
         other = right.get(key)
         if other is None:
             result[key] = inner
             continue
         # An element that only `left` owns stays, even if all its members are in `right`.
-        is_own = _is_own(inner) and not _is_own(other)
-        combined = _combined(is_own, difference(inner, other))
+        owned = is_own(inner) and not is_own(other)
+        combined = _combined(owned, difference(inner, other))
         if combined is not None:
             result[key] = combined
     return result
@@ -208,12 +208,12 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
     result: FieldSet = {}
-    for key, inner in _members(left):
+    for key, inner in members(left):
         other = right.get(key)
         if other is None:
             continue
-        is_own = _is_own(inner) and _is_own(other)
-        combined = _combined(is_own, intersection(inner, other))
+        owned = is_own(inner) and is_own(other)
+        combined = _combined(owned, intersection(inner, other))
         if combined is not None:
             result[key] = combined
     return result
@@ -224,10 +224,10 @@ def paths(fields: FieldSet, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str,
 
     Conflicts are listed in this order by Kubernetes.
     """
-    for key, inner in _members(fields):
-        if _is_own(inner):
+    for key, inner in members(fields):
+        if is_own(inner):
             yield (*prefix, key)
-    for key, inner in _members(fields):
+    for key, inner in members(fields):
         yield from paths(inner, (*prefix, key))
 
 
@@ -239,10 +239,29 @@ def text(path: tuple[str, ...]) -> str:
         if kind == "f":
             words.append(f".{rest}")
         elif kind == "k":
-            pairs = json.loads(rest).items()
+            pairs = _key_pairs(rest)
             words.append(
                 f"[{','.join(f'{name}={schema_node.text(value)}' for name, value in pairs)}]"
             )
         else:
             words.append(f"[={rest}]")
     return "".join(words)
+
+
+def _key_pairs(text: str) -> list[tuple[str, Any]]:
+    """Return the keys of an item's path element; clients may write any text into one."""
+    try:
+        key = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return list(key.items()) if isinstance(key, dict) else []
+
+
+def is_well_formed(fields: Any) -> bool:
+    """Return whether a client's value is a set of fields, all the way down."""
+    level = [fields]
+    while level:
+        if not all(isinstance(inner, dict) for inner in level):
+            return False
+        level = [below for inner in level for below in inner.values()]
+    return True

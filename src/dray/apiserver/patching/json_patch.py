@@ -27,7 +27,7 @@ class PatchTooLarge(Exception):
 
 
 class _Work:
-    """What a patch has cost so far. Raises PatchFailed for one that costs too much."""
+    """The cost of a patch so far. Raises PatchFailed for one that costs too much."""
 
     def __init__(self) -> None:
         self._copied = 0

@@ -180,8 +180,10 @@ def read(document: JsonObject) -> Managers:
     """Return the entries of an object without malformed ones."""
     managers: Managers = {}
     for entry in document["metadata"].get("managedFields") or ():
+        if not isinstance(entry, dict) or entry.get("fieldsType", "FieldsV1") != "FieldsV1":
+            continue
         fields = entry.get("fieldsV1")
-        if not isinstance(fields, dict) or entry.get("fieldsType", "FieldsV1") != "FieldsV1":
+        if not isinstance(fields, dict) or not field_sets.is_well_formed(fields):
             continue
         manager = Manager(
             entry.get("manager", ""),
@@ -215,6 +217,9 @@ def _wire(manager: Manager, time: str, fields: FieldSet) -> JsonObject:
         "fieldsType": "FieldsV1",
         "fieldsV1": fields,
     }
+    if not time:
+        # A client may leave it out of an entry; an empty one is no time.
+        del written["time"]
     if manager.subresource:
         written["subresource"] = manager.subresource
     return written

@@ -169,7 +169,9 @@ def _report_repeated(
     if options.field_validation == write_options.IGNORE:
         return
     problems = decoding.check(call.gvk.schema_type, document)
-    repeated = decoding.strict_messages([each for each in problems if each.kind == "repeated"])
+    repeated = decoding.strict_messages(
+        [problem for problem in problems if problem.kind == "repeated"]
+    )
     if repeated and options.field_validation == write_options.STRICT:
         raise errors.bad_request(f"error strict decoding YAML: {', '.join(repeated)}")
     warnings.extend(repeated)

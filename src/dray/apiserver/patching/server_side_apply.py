@@ -98,7 +98,7 @@ def _check_fields(applied: JsonObject, gvk: GroupVersionKind) -> None:
                 reason="",
             )
     # Repeated fields are reported where the configuration is read.
-    refusal = decoding.refusal([each for each in problems if each.kind != "repeated"])
+    refusal = decoding.refusal([problem for problem in problems if problem.kind != "repeated"])
     if refusal:
         raise bodies.wrong_fields(gvk, refusal)
 
@@ -140,9 +140,10 @@ def _merge_list(live: list[Any], applied: list[Any], node: SchemaNode) -> list[A
 def _weave(current: list[str], applied_parts: list[str]) -> Iterator[str]:
     """Merge two orders; if they disagree, that of the applied items wins."""
     rest = iter(applied_parts)
+    is_applied = frozenset(applied_parts)
     placed: set[str] = set()
     for element in current:
-        if element not in applied_parts:
+        if element not in is_applied:
             yield element
             continue
         for following in rest:
@@ -157,41 +158,35 @@ def _weave(current: list[str], applied_parts: list[str]) -> Iterator[str]:
 def _prune(
     merged: JsonObject, dropped: FieldSet, managers: Managers, who: Manager, node: SchemaNode
 ) -> None:
-    """Remove the fields that the manager no longer applies and no other manager has.
+    """Remove the fields that the manager no longer applies and no other manager has."""
+    others = [entry.fields for other, entry in managers.items() if other != who]
+    _prune_parts(merged, dropped, others, node)
 
-    Items before their members, because an item without its key can no longer be found.
+
+def _prune_parts(value: Any, dropped: FieldSet, others: list[FieldSet], node: SchemaNode) -> None:
+    """Remove the dropped parts of a value, and those of the parts that stay.
+
+    An item before its members, because without its key it can no longer be found.
     """
-    for path in sorted(field_sets.paths(dropped), key=len):
-        owned = any(
-            _contains(entry.fields, path) for other, entry in managers.items() if other != who
-        )
-        if not owned:
-            _remove(merged, path, node)
-
-
-def _contains(fields: FieldSet, path: tuple[str, ...]) -> bool:
-    """Return whether the set has the path or anything below it."""
-    for element in path:
-        if element not in fields:
-            return False
-        fields = fields[element]
-    return True
-
-
-def _remove(value: Any, path: tuple[str, ...], node: SchemaNode) -> None:
-    for element in path[:-1]:
+    parts = node.parts(value) or {}
+    # By element, once for all managers: there may be thousands of both.
+    owned: dict[str, list[FieldSet]] = {}
+    for fields in others:
+        for element, inner in fields.items():
+            owned.setdefault(element, []).append(inner)
+    gone: set[int] = set()
+    for element, inner in field_sets.members(dropped):
         name = element.removeprefix(node.prefix)
-        parts = node.parts(value) or {}
-        if name not in parts:
-            return
-        value, node = parts[name], node.part(name).node
-    last = path[-1]
-    if isinstance(value, dict):
-        _remove_member(value, last.removeprefix("f:"), node)
-    elif isinstance(value, list):
-        parts = node.parts(value) or {}
-        if last in parts:
-            value[:] = [item for item in value if item is not parts[last]]
+        if field_sets.is_own(inner) and element not in owned:
+            if isinstance(value, dict):
+                _remove_member(value, element.removeprefix("f:"), node)
+            elif name in parts:
+                gone.add(id(parts[name]))
+                continue
+        if inner and name in parts:
+            _prune_parts(parts[name], inner, owned.get(element, []), node.part(name).node)
+    if gone:
+        value[:] = [item for item in value if id(item) not in gone]
 
 
 def _remove_member(value: JsonObject, name: str, node: SchemaNode) -> None:

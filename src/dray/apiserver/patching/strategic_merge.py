@@ -6,6 +6,7 @@ work as in apimachinery, util/strategicpatch. Pure: the document given is not ch
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import Any
 
@@ -15,6 +16,8 @@ from dray.api.schema import field_types, merge_rules
 from dray.api.schema.field_types import Type, WireForm
 from dray.api.types.meta import JsonObject
 from dray.apiserver.patching.json_patch import PatchMalformed
+
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 DIRECTIVE = "$patch"
 RETAIN_KEYS = "$retainKeys"
@@ -57,7 +60,10 @@ def _retained(original: JsonObject, patch: JsonObject) -> JsonObject:
     keep = patch.get(RETAIN_KEYS)
     if keep is None:
         return dict(original)
-    return {key: value for key, value in original.items() if key in keep}
+    if not isinstance(keep, list):
+        raise PatchMalformed(f"{RETAIN_KEYS} is a list of keys")
+    kept = {key for key in keep if isinstance(key, str)}
+    return {key: value for key, value in original.items() if key in kept}
 
 
 def _merge_unknown(original: Any, value: Any) -> Any:
@@ -105,7 +111,8 @@ def _merge_map(original: JsonObject, patch: JsonObject, element: Type) -> JsonOb
 
 
 def _merge_values(original: list[Any], patch: list[Any]) -> list[Any]:
-    return [*original, *(value for value in patch if value not in original)]
+    present = set(map(_encode, original))
+    return [*original, *(value for value in patch if _encode(value) not in present)]
 
 
 def _merge_items(
@@ -113,33 +120,55 @@ def _merge_items(
 ) -> list[Any]:
     """Merge items of the same key, append others, and follow a directive in the list."""
     if any(item.get(DIRECTIVE) == "replace" for item in patch if isinstance(item, dict)):
-        return [item for item in patch if item.get(DIRECTIVE) != "replace" or len(item) > 1]
-    result = list(original)
+        return [
+            item
+            for item in patch
+            if not isinstance(item, dict) or item.get(DIRECTIVE) != "replace" or len(item) > 1
+        ]
+    # By key, each with its items in order: a patch may have thousands.
+    merged: dict[bytes, list[Any]] = {}
+    for item in original:
+        merged.setdefault(_key(item, merge_key), []).append(item)
     for item in patch:
         if not isinstance(item, dict) or merge_key not in item:
             raise PatchMalformed(f"map: {item} does not contain declared merge key: {merge_key}")
-        _merge_item(result, item, merge_key, item_type)
+        _merge_item(merged, item, merge_key, item_type)
+    result = _in_first_order(merged, original, merge_key)
     return _ordered(result, order if isinstance(order, list) else patch, original, merge_key)
 
 
-def _merge_item(result: list[Any], item: JsonObject, merge_key: str, item_type: str) -> None:
-    key = item[merge_key]
+def _merge_item(
+    merged: dict[bytes, list[Any]], item: JsonObject, merge_key: str, item_type: str
+) -> None:
+    key = _key(item, merge_key)
     if item.get(DIRECTIVE) == "delete":
-        result[:] = [existing for existing in result if existing.get(merge_key) != key]
+        merged.pop(key, None)
         return
-    for number, existing in enumerate(result):
-        if existing.get(merge_key) == key:
-            result[number] = _merge_struct(existing, item, item_type)
-            return
-    result.append(_merge_struct({}, item, item_type))
+    existing = merged.setdefault(key, [])
+    before = existing[0] if existing and isinstance(existing[0], dict) else {}
+    existing[:1] = [_merge_struct(before, item, item_type)]
+
+
+def _in_first_order(
+    merged: dict[bytes, list[Any]], original: list[Any], merge_key: str
+) -> list[Any]:
+    """Return the merged items where the original ones stood, and the new ones behind."""
+    waiting = {key: iter(items) for key, items in merged.items()}
+    result: list[Any] = []
+    for item in original:
+        result += itertools.islice(waiting.get(_key(item, merge_key), iter(())), 1)
+    for items in waiting.values():
+        result += items
+    return result
 
 
 def _delete_from_primitive_lists(result: JsonObject, patch: JsonObject) -> None:
     for key, values in patch.items():
         if key.startswith(DELETE_ITEMS):
             name = key.removeprefix(DELETE_ITEMS)
-            if isinstance(result.get(name), list):
-                result[name] = [value for value in result[name] if value not in values]
+            if isinstance(result.get(name), list) and isinstance(values, list):
+                gone = set(map(_encode, values))
+                result[name] = [value for value in result[name] if _encode(value) not in gone]
 
 
 def _order_untouched_lists(result: JsonObject, patch: JsonObject, type_name: str) -> None:
@@ -177,4 +206,4 @@ def _ordered(
 
 def _key(item: Any, merge_key: str) -> bytes:
     value = item.get(merge_key) if merge_key and isinstance(item, dict) else item
-    return msgspec.json.encode(value)
+    return _encode(value)

@@ -107,7 +107,9 @@ def parse(body: bytes, content_type: str, kind: str = "") -> JsonObject:
     if media_type not in ACCEPTED:
         raise errors.unsupported_media_type(ACCEPTED)
     if media_type == http_messages.PROTOBUF:
-        return protobuf.decode(body)
+        decoded = protobuf.decode(body)
+        refuse_deep_json(decoded, body)
+        return decoded
     try:
         document = yaml_or_json(body) if media_type == http_messages.YAML else gojson.decode(body)
     except ValueError as error:

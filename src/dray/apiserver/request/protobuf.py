@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from dray.api import errors, kinds
-from dray.api.formats import gotime
+from dray.api.formats import gojson, gotime
 from dray.api.kinds import GroupVersionKind
 from dray.api.schema import field_types
 from dray.api.schema.field_types import Type, WireForm
@@ -176,7 +176,10 @@ def _int_or_string(value: int | bytes) -> int | str:
 
 def _raw(value: int | bytes) -> Any:
     content = _as_bytes(dict(_fields(_as_bytes(value))).get(1, b"null"))
-    return msgspec.json.decode(content)
+    try:
+        return gojson.decode(content)
+    except gojson.JsonSyntaxError as error:
+        raise Malformed(f"a field is not JSON: {error}") from error
 
 
 def _base64(value: int | bytes) -> str:

@@ -30,7 +30,7 @@ LONG_STEP_SECONDS = 0.002
 """Shorter steps need no turn: a user has few requests that are worked on at the same time."""
 HEAVY_SECONDS = 0.02
 """The time of long steps, of which half is forgotten every second, that makes a user heavy."""
-HEAVY_RUNNING = 4
+HEAVY_RUNNING = 2
 REST_SECONDS = 0.001
 MAX_REST_SECONDS = 0.02
 MAX_UNSENT_BYTES = 16 * 2**20

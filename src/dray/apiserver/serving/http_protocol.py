@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from dray.apiserver.serving.listener import Connection, Connections
+from dray.apiserver.serving.listener import ClientConnections, Connection
 
 
 class HttpServer(web.Server):
     """Makes the protocol of each connection, with the same options."""
 
-    def __init__(self, handler: Any, connections: Connections, **options: Any) -> None:
+    def __init__(self, handler: Any, connections: ClientConnections, **options: Any) -> None:
         self._own = {name: options.pop(name) for name in tuple(options) if name not in _OF_SERVER}
         super().__init__(handler, **options)
         self._open = connections
@@ -30,7 +30,11 @@ class HttpProtocol(web.RequestHandler):
     __slots__ = ("_open", "connection")
 
     def __init__(
-        self, server: HttpServer, connection: Connection, connections: Connections, **options: Any
+        self,
+        server: HttpServer,
+        connection: Connection,
+        connections: ClientConnections,
+        **options: Any,
     ) -> None:
         super().__init__(server, **options)
         self.connection = connection

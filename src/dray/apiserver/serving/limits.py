@@ -12,13 +12,15 @@ MAX_BODY_BYTES = 3 * 2**20
 MAX_LINE_BYTES = 2**16
 """Limit of the request line and of each header: selectors and tokens may be long."""
 MAX_HEADERS = 64
+READ_BYTES = 2**15
+"""What is read of a body ahead, for each connection."""
 KEPT_DESCRIPTORS = 128
 """Descriptors that connections leave for the store, for logs and for requests to nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserLimits:
-    """What one user may have at the same time."""
+    """The numbers that one user may have at the same time."""
 
     running: int
     """Requests that are worked on."""
@@ -30,7 +32,7 @@ class UserLimits:
     connections: int
 
 
-ANONYMOUS = UserLimits(running=4, waiting=256, watches=16, sessions=4, connections=512)
+ANONYMOUS = UserLimits(running=4, waiting=256, watches=16, sessions=4, connections=256)
 """All requests without credentials together."""
 ORDINARY = UserLimits(running=16, waiting=512, watches=1000, sessions=50, connections=1000)
 SYSTEM = UserLimits(running=64, waiting=2000, watches=5000, sessions=500, connections=4000)

@@ -23,7 +23,8 @@ from dray.apiserver.serving.limits import ServerLimits
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
-ACCEPTED_AT_ONCE = 16
+ACCEPTED_AT_ONCE = 4
+BETWEEN_SECONDS = 0.01
 """Other work gets its turn between groups of new connections: a handshake is expensive."""
 PAUSE_SECONDS = 0.5
 LOG_SECONDS = 60.0
@@ -60,7 +61,7 @@ class Connection:
 MakeProtocol = Callable[[Connection], asyncio.Protocol]
 
 
-class Connections:
+class ClientConnections:
     """All connections: new ones by address, the others by user."""
 
     def __init__(self, limits: ServerLimits, total: int) -> None:
@@ -159,7 +160,7 @@ def _discard(groups: dict[str, dict[Connection, None]], key: str, connection: Co
     return True
 
 
-class Listener:
+class ConnectionAcceptor:
     """Listening sockets, which pass connections to protocols once TLS is established."""
 
     def __init__(
@@ -167,7 +168,7 @@ class Listener:
         sockets: list[socket.socket],
         context: ssl.SSLContext,
         make_protocol: MakeProtocol,
-        connections: Connections,
+        connections: ClientConnections,
         limits: ServerLimits,
     ) -> None:
         self._sockets = sockets
@@ -217,14 +218,20 @@ class Listener:
                 return
             except OSError as error:
                 if error.errno in _EXHAUSTED:
-                    self._pause(listening, error)
+                    self._complain(error)
+                    self._pause(listening, PAUSE_SECONDS)
                     return
                 # The client has left before it was accepted.
                 continue
             self._take(accepted, str(address[0]))
+        self._pause(listening, BETWEEN_SECONDS)
 
-    def _pause(self, listening: socket.socket, error: OSError) -> None:
+    def _pause(self, listening: socket.socket, seconds: float) -> None:
         """Accept nothing for a while; clients wait in the backlog, and open requests go on."""
+        self._loop.remove_reader(listening.fileno())
+        self._later(seconds, lambda: self._resume(listening))
+
+    def _complain(self, error: OSError) -> None:
         now = time.monotonic()
         if not self._logged or now - self._logged > LOG_SECONDS:
             self._logged = now
@@ -233,8 +240,6 @@ class Listener:
                 len(self._connections),
                 error.strerror,
             )
-        self._loop.remove_reader(listening.fileno())
-        self._later(PAUSE_SECONDS, lambda: self._resume(listening))
 
     def _take(self, accepted: socket.socket, address: str) -> None:
         accepted.setblocking(False)
@@ -265,12 +270,12 @@ async def listening(
     port: int,
     context: ssl.SSLContext,
     make_protocol: MakeProtocol,
-    connections: Connections,
+    connections: ClientConnections,
     limits: ServerLimits,
 ) -> AsyncIterator[tuple[str, int]]:
     """Accept connections until the block is left; yield the address and the port."""
     sockets = await _bound(host, port)
-    listener = Listener(sockets, context, make_protocol, connections, limits)
+    listener = ConnectionAcceptor(sockets, context, make_protocol, connections, limits)
     listener.start()
     try:
         name = sockets[0].getsockname()
@@ -297,7 +302,7 @@ async def _bound(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def new_connections(limits: ServerLimits) -> Connections:
+def new_connections(limits: ServerLimits) -> ClientConnections:
     """Return the connections of a server, as many as the limit of open files allows."""
     descriptors = serving_limits.raise_descriptor_limit()
-    return Connections(limits, serving_limits.connection_limit(limits, descriptors))
+    return ClientConnections(limits, serving_limits.connection_limit(limits, descriptors))

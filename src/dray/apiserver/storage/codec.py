@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
+from dray.api import errors
 from dray.api.formats import gojson
 from dray.api.kinds import GroupVersionKind
 from dray.api.types.meta import JsonObject
-from dray.store.store import Entry
+from dray.store.store import MAX_TRANSACTION_BYTES, Entry
 
 _HEAD = b'{"metadata":{"resourceVersion":"'
 _HEAD_LENGTH = len(_HEAD)
@@ -24,7 +25,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def to_stored(document: JsonObject) -> bytes:
-    """Return the bytes to store, without type and revision."""
+    """Return the bytes to store, without type and revision. Raises 413 for too many."""
     metadata = {"resourceVersion": ""}
     metadata.update(document["metadata"])
     metadata["resourceVersion"] = ""
@@ -33,7 +34,10 @@ def to_stored(document: JsonObject) -> bytes:
         for key, value in document.items()
         if key not in ("kind", "apiVersion", "metadata")
     }
-    return encode({"metadata": metadata, **rest})
+    stored = encode({"metadata": metadata, **rest})
+    if len(stored) > MAX_TRANSACTION_BYTES:
+        raise errors.request_entity_too_large(f"limit is {MAX_TRANSACTION_BYTES}")
+    return stored
 
 
 def item(entry: Entry) -> bytes:

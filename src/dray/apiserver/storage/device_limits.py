@@ -9,11 +9,11 @@ from dray.api.features import Features
 from dray.api.formats import quantity
 from dray.api.ids import DeviceId, PoolId
 from dray.api.types import dra
-from dray.apiserver.storage.device_usage import DeviceUsage, Use
+from dray.apiserver.storage.device_usage import DeviceUsage, DeviceUse
 
 
 class Overuse(NamedTuple):
-    """Why an allocation does not fit, and the keys of the claims that have what it needs."""
+    """A reason against an allocation, and the keys of the claims that have what it needs."""
 
     what: str
     holders: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class _Drawing(NamedTuple):
 
 
 def find_overuse(
-    usage: DeviceUsage, features: Features, claim: str, uses: tuple[Use, ...]
+    usage: DeviceUsage, features: Features, claim: str, uses: tuple[DeviceUse, ...]
 ) -> Overuse | None:
     """Return the first reason against an allocation, or None. `claim` is the key of its claim."""
     search = _Search(usage, claim, uses)
@@ -43,7 +43,7 @@ def find_overuse(
 class _Search:
     """One allocation against the uses of all other claims."""
 
-    def __init__(self, usage: DeviceUsage, claim: str, uses: tuple[Use, ...]) -> None:
+    def __init__(self, usage: DeviceUsage, claim: str, uses: tuple[DeviceUse, ...]) -> None:
         self._usage, self._claim, self._uses = usage, claim, uses
         self._own = dict.fromkeys(use.device for use in uses)
 
@@ -58,7 +58,7 @@ class _Search:
                 yield from self._share(device, own, others)
 
     def _share(
-        self, device: DeviceId, own: list[Use], others: Mapping[str, tuple[Use, ...]]
+        self, device: DeviceId, own: list[DeviceUse], others: Mapping[str, tuple[DeviceUse, ...]]
     ) -> Iterator[Overuse]:
         published = self._usage.published.device(device)
         if published is None:

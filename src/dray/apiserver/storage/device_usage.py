@@ -1,4 +1,4 @@
-"""What claims use of devices that several of them may use: shares and counters.
+"""Usage of devices by claims: shares of them, and counters that they have in common.
 
 Claims are the only record of it. Each shared device and each counter set has a key besides, its
 usage key, which every allocation that uses it up writes in its own transaction. An allocation that
@@ -11,6 +11,7 @@ claims.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -24,10 +25,20 @@ from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.follower import StoreFollower
 from dray.apiserver.storage.lookup import Reader
 from dray.apiserver.storage.published_pools import PublishedPools
-from dray.store.store import ABSENT, Entry, Store
+from dray.store.store import (
+    ABSENT,
+    Delete,
+    Entry,
+    GuardFailed,
+    ReadOnly,
+    Store,
+    Transaction,
+    Unavailable,
+)
 
 PREFIX = f"/{kinds.RESOURCE_CLAIM.group}/"
 USAGE = f"{PREFIX}device-usage/"
+REMOVED_AT_ONCE = 32
 _CLAIMS = store_keys.prefix(kinds.RESOURCE_CLAIM)
 _SLICES = store_keys.prefix(kinds.RESOURCE_SLICE)
 
@@ -60,7 +71,7 @@ class _Claim(Wire, frozen=True):
 _READER = Reader(_Claim)
 
 
-class Use(NamedTuple):
+class DeviceUse(NamedTuple):
     """A device, or a share of it, that a claim has."""
 
     device: DeviceId
@@ -69,10 +80,10 @@ class Use(NamedTuple):
 
 
 class CachedClaim(NamedTuple):
-    """What a claim uses as of a revision."""
+    """The devices that a claim uses as of a revision."""
 
     revision: int
-    uses: tuple[Use, ...]
+    uses: tuple[DeviceUse, ...]
 
 
 def device_key(id: DeviceId) -> str:
@@ -83,7 +94,12 @@ def counters_key(pool: PoolId, name: str) -> str:
     return f"{USAGE}{pool}/counters/{name}"
 
 
-def uses_of(document: JsonObject | None) -> tuple[Use, ...]:
+def _pool_of(usage_key: str) -> PoolId:
+    driver, _, pool = usage_key.removeprefix(USAGE).rsplit("/", 2)[0].partition("/")
+    return PoolId(driver, pool)
+
+
+def uses_of(document: JsonObject | None) -> tuple[DeviceUse, ...]:
     """Return what a claim uses; admin access uses nothing."""
     status = (document or {}).get("status") or {}
     if not status.get("allocation"):
@@ -91,11 +107,11 @@ def uses_of(document: JsonObject | None) -> tuple[Use, ...]:
     return _uses(_READER.convert({"status": {"allocation": status["allocation"]}}))
 
 
-def _uses(claim: _Claim) -> tuple[Use, ...]:
+def _uses(claim: _Claim) -> tuple[DeviceUse, ...]:
     if claim.status.allocation is None:
         return ()
     return tuple(
-        Use(
+        DeviceUse(
             DeviceId(result.driver, result.pool, result.device),
             result.share_id is not None,
             result.consumed_capacity,
@@ -109,10 +125,11 @@ class DeviceUsage:
     """The slices, the uses of all claims, and the revisions of the usage keys."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self.published = PublishedPools()
         self.follower = StoreFollower(store, PREFIX, self)
         self._claims: dict[str, CachedClaim] = {}
-        self._users: dict[PoolId, dict[str, dict[str, tuple[Use, ...]]]] = {}
+        self._users: dict[PoolId, dict[str, dict[str, tuple[DeviceUse, ...]]]] = {}
         """By pool, device and key of the claim."""
         self._revisions: dict[str, int] = {}
 
@@ -148,6 +165,24 @@ class DeviceUsage:
             if not in_pool:
                 del self._users[device.pool_id]
 
+    async def remove_unused(self) -> None:
+        """Remove the usage keys of pools that no claim uses; pools come and go with their nodes.
+
+        The guard says that nothing was allocated there since. For a server that still knows the
+        key, its absence means the same: all that it has not seen is released again. Keys that
+        cannot be removed now stay until the next start.
+        """
+        unused = [
+            Delete(key, revision)
+            for key, revision in self._revisions.items()
+            if _pool_of(key) not in self._users
+        ]
+        for start in range(0, len(unused), REMOVED_AT_ONCE):
+            with contextlib.suppress(GuardFailed, ReadOnly, Unavailable):
+                await self._store.commit(
+                    Transaction(tuple(unused[start : start + REMOVED_AT_ONCE]))
+                )
+
     def revision(self, usage_key: str) -> int:
         return self._revisions.get(usage_key, ABSENT)
 
@@ -156,7 +191,7 @@ class DeviceUsage:
         claim = self._claims.get(key)
         return claim.revision if claim else ABSENT
 
-    def users(self, device: DeviceId, except_claim: str) -> dict[str, tuple[Use, ...]]:
+    def users(self, device: DeviceId, except_claim: str) -> dict[str, tuple[DeviceUse, ...]]:
         """Return what other claims have of a device, by their keys."""
         users = self._users.get(device.pool_id, {}).get(device.device, {})
         return {key: uses for key, uses in users.items() if key != except_claim}
@@ -169,7 +204,7 @@ class DeviceUsage:
                 yield DeviceId(*pool, name), others
 
 
-def _by_device(uses: tuple[Use, ...]) -> Iterator[tuple[DeviceId, tuple[Use, ...]]]:
+def _by_device(uses: tuple[DeviceUse, ...]) -> Iterator[tuple[DeviceId, tuple[DeviceUse, ...]]]:
     if len(uses) == 1:
         yield uses[0].device, uses
         return

@@ -1,4 +1,4 @@
-"""What the slices publish about devices that can be used up: capacity, and counters.
+"""Devices as slices publish them: the capacity and counters that allocations use up.
 
 Of a device that slices of several generations publish, the newest counts, also while the newest
 generation of its pool is incomplete: a device does not lose its counters while it is published
@@ -31,7 +31,7 @@ class _Header(Wire, frozen=True):
     spec: _HeaderSpec = _HeaderSpec()
 
 
-class PublishedDevice(Wire, frozen=True):
+class ConsumableDevice(Wire, frozen=True):
     """The fields of a device that say what an allocation uses up."""
 
     name: str = ""
@@ -41,7 +41,7 @@ class PublishedDevice(Wire, frozen=True):
 
 
 class _Spec(Wire, frozen=True):
-    devices: tuple[PublishedDevice, ...] = ()
+    devices: tuple[ConsumableDevice, ...] = ()
     shared_counters: tuple[dra.CounterSet, ...] = ()
 
 
@@ -62,11 +62,11 @@ class _Slice:
         self.pool = PoolId(spec.driver, spec.pool.name)
         self.generation = spec.pool.generation
         self._entry: Entry | None = entry
-        self._devices: Mapping[str, PublishedDevice] = {}
+        self._devices: Mapping[str, ConsumableDevice] = {}
         self._counters: Mapping[str, Mapping[str, dra.Counter]] = {}
 
     @property
-    def devices(self) -> Mapping[str, PublishedDevice]:
+    def devices(self) -> Mapping[str, ConsumableDevice]:
         self._decode()
         return self._devices
 
@@ -87,7 +87,7 @@ class _Slice:
 class Published(NamedTuple):
     """A device, and a guard that its slice has not changed."""
 
-    device: PublishedDevice
+    device: ConsumableDevice
     guard: Guard
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dray.api import errors, remote_command
+from dray.api.formats import gonumbers
 from dray.api.http_messages import Request, Response
 from dray.api.ids import GroupKind
 from dray.api.types.meta import JsonObject
@@ -142,11 +143,9 @@ def _log_problems(request: Request) -> fields.Errors:
 def _number(request: Request, name: str) -> int | None:
     text = request.parameter(name)
     try:
-        return int(text) if text else None
-    except ValueError as error:
-        raise errors.bad_request(
-            f'strconv.ParseInt: parsing "{text}": invalid syntax ({name})'
-        ) from error
+        return gonumbers.int64(text) if text else None
+    except gonumbers.NumberError as error:
+        raise errors.bad_request(f"{error} ({name})") from error
 
 
 def _path(what: str, call: Call, place: ContainerLocation) -> str:

@@ -12,13 +12,13 @@ import yaml
 
 from dray.api import errors, http_messages, kinds
 from dray.api.conversion import versions
-from dray.api.formats import gotext
+from dray.api.formats import gonumbers, gotext
 from dray.api.http_messages import Request, Response
 from dray.api.ids import GroupKind
 from dray.api.kinds import GroupVersionKind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.printing import tables
-from dray.apiserver.request import negotiation, selection
+from dray.apiserver.request import negotiation, offloading, selection
 from dray.apiserver.request.call import Call
 from dray.apiserver.request.negotiation import Form, Shape
 from dray.apiserver.request.selection import StoredObjectSelector
@@ -32,6 +32,7 @@ CONTINUE_TOO_OLD = (
     "inconsistent list - objects that were created, modified, or deleted between the time the "
     "first chunk was returned and now may show up in the list."
 )
+MAX_BLOCK_YAML_BYTES = 64 * 2**10
 PAGE_ENTRIES = 1000
 """The number of entries per read if a selector may exclude most of them."""
 
@@ -108,7 +109,11 @@ def table(
 
 def encoded(form: Form, document: JsonObject, status: int, headers: dict[str, str]) -> Response:
     if form.media_type == http_messages.YAML:
-        body = yaml.safe_dump(document, sort_keys=False).encode()
+        body = codec.encode(document)
+        # JSON is YAML, too: a large document is not written anew, which takes a hundred times as
+        # long.
+        if len(body) <= MAX_BLOCK_YAML_BYTES:
+            body = yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False).encode()
         return Response(status, {"content-type": http_messages.YAML, **headers}, body)
     return json_response(codec.encode(document), status, headers)
 
@@ -164,6 +169,11 @@ async def list_(call: Call, store: Store) -> Response:
     if listing.revision < options.minimum:
         raise errors.too_large_resource_version(options.minimum, listing.revision)
     metadata = list_metadata(listing, prefix)
+    is_large = len(listing.entries) > offloading.MANY_ENTRIES
+    return await offloading.call(is_large, _respond_list, call, listing, metadata)
+
+
+def _respond_list(call: Call, listing: Listing, metadata: JsonObject) -> Response:
     form = call.form
     if form == negotiation.PLAIN and has_storage_fields(call.gvk):
         return json_response(encode_list(call, metadata, map(codec.item, listing.entries)))
@@ -228,14 +238,28 @@ async def gather(
     revision = options.revision
     async for entries, at, has_more in _pages(store, prefix, after, options):
         revision = at
-        for number, entry in enumerate(entries):
-            if selector.matches(codec.from_stored(entry, gvk)):
-                selected.append(entry)
-            if options.limit and len(selected) == options.limit:
-                more = has_more or number + 1 < len(entries)
-                return Listing(selected, at, entry.key if more else "")
+        is_large = len(entries) > offloading.MANY_ENTRIES
+        wanted = options.limit - len(selected) if options.limit else 0
+        found, read = await offloading.call(is_large, _select, entries, gvk, selector, wanted)
+        selected += found
+        if options.limit and len(selected) == options.limit:
+            more = has_more or read < len(entries)
+            return Listing(selected, at, entries[read - 1].key if more else "")
     assert revision is not None
     return Listing(selected, revision)
+
+
+def _select(
+    entries: list[Entry], gvk: GroupVersionKind, selector: StoredObjectSelector, limit: int
+) -> tuple[list[Entry], int]:
+    """Return the matching entries, at most `limit` unless it is 0, and how many were read."""
+    selected: list[Entry] = []
+    for number, entry in enumerate(entries):
+        if selector.matches(codec.from_stored(entry, gvk)):
+            selected.append(entry)
+            if len(selected) == limit:
+                return selected, number + 1
+    return selected, len(entries)
 
 
 async def _pages(
@@ -307,22 +331,21 @@ def parse_resource_version(text: str) -> int:
     """Return the revision, 0 for an empty text. Raises 400, worded as Go does."""
     if not text:
         return 0
-    if not text.isascii() or not text.isdigit():
+    try:
+        return gonumbers.uint64(text)
+    except gonumbers.NumberError as error:
         raise errors.bad_request(
-            f'invalid resource version: resourceVersion: Invalid value: "{text}": '
-            f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        )
-    return int(text)
+            f'invalid resource version: resourceVersion: Invalid value: "{text[:256]}": {error}'
+        ) from error
 
 
 def integer(request: Request, name: str) -> int:
     """Return a numeric parameter, 0 if it is absent. Raises 400, worded as Go does."""
     text = request.parameter(name)
     try:
-        return int(text) if text else 0
-    except ValueError as error:
-        message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
-        raise errors.bad_request(message) from error
+        return gonumbers.int64(text) if text else 0
+    except gonumbers.NumberError as error:
+        raise errors.bad_request(str(error)) from error
 
 
 class _ContinueToken(msgspec.Struct):
@@ -341,6 +364,7 @@ def parse_continue(text: str) -> tuple[str, int]:
     try:
         decoded = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         token = msgspec.json.decode(decoded, type=_ContinueToken)
+        gonumbers.int64(str(token.rv))
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
         raise errors.bad_request(
             f"invalid continue token: continue key is not valid: {error}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -34,6 +34,10 @@ BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT_SECONDS = 2700.0
 CACHED_LINES = 4096
 CACHED_BYTES = 16 * 2**20
+CHUNK_EVENTS = 500
+CHUNK_SHAPED_EVENTS = 20
+"""Fewer: a table row or another version of an object takes longer to make."""
+CHUNK_BYTES = 256 * 2**10
 
 
 class WatchOptions(NamedTuple):
@@ -138,7 +142,8 @@ class Watcher:
             )
             # The watch goes on from the revision of the list: nothing is lost in between.
             revision = listing.revision
-            yield self._lines(WatchedEvent(ADDED, entry) for entry in listing.entries)
+            for chunk in self._chunks([WatchedEvent(ADDED, entry) for entry in listing.entries]):
+                yield chunk
             if self._options.send_initial_events:
                 yield self._bookmark(revision, INITIAL_EVENTS_END)
         with await objects.watch(self._prefix, revision) as events:
@@ -160,10 +165,8 @@ class Watcher:
                 continue
             if not batch:
                 return
-            # All events that are ready in one chunk: one write to the socket instead of hundreds.
-            lines = self._lines(filter(None, map(self._change, batch)))
-            if lines:
-                yield lines
+            for chunk in self._chunks(list(filter(None, map(self._change, batch)))):
+                yield chunk
 
     def _change(self, event: Event) -> WatchedEvent | None:
         """Return the event for this watcher, or None if its selector matches neither state.
@@ -192,6 +195,23 @@ class Watcher:
         if entry is None:
             return False
         return self._selector.matches(self._read_fields(entry.value))
+
+    def _chunks(self, changes: list[WatchedEvent]) -> Iterator[bytes]:
+        """Return the lines of events, many in one chunk: one write instead of hundreds.
+
+        A chunk is not large: it stays in memory until a slow client has read it.
+        """
+        limit = CHUNK_EVENTS if self._call.form == negotiation.PLAIN else CHUNK_SHAPED_EVENTS
+        chunk: list[WatchedEvent] = []
+        size = 0
+        for change in changes:
+            chunk.append(change)
+            size += len(change.entry.value)
+            if len(chunk) >= limit or size >= CHUNK_BYTES:
+                yield self._lines(chunk)
+                chunk, size = [], 0
+        if chunk:
+            yield self._lines(chunk)
 
     def _lines(self, changes: Iterable[WatchedEvent]) -> bytes:
         if self._call.form == negotiation.PLAIN:

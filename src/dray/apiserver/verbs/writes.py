@@ -24,7 +24,13 @@ from dray.apiserver.access.rbac import Authorize
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionChain, AdmissionRequest
 from dray.apiserver.patching import managed_fields, patches
-from dray.apiserver.request import bodies, validation, warning_headers, write_options
+from dray.apiserver.request import (
+    bodies,
+    offloading,
+    validation,
+    warning_headers,
+    write_options,
+)
 from dray.apiserver.request.bodies import BodyHooks
 from dray.apiserver.request.call import Call
 from dray.apiserver.request.write_options import WriteOptions
@@ -80,9 +86,10 @@ class Writer:
     async def create(self, call: Call) -> Response:
         options = write_options.parse(call.request, "CreateOptions")
         hooks = self._hooks(call)
-        body = read_body(call, call.gvk, options, hooks)
+        is_large = has_large_body(call)
+        body = await offloading.call(is_large, read_body, call, call.gvk, options, hooks)
         warnings = [*body.warnings, *hooks.creation_warnings(body.document)]
-        document = self.to_storage(call, body.document)
+        document = await offloading.call(is_large, self.to_storage, call, body.document)
         written = await self.create_document(PendingWrite(call, options, warnings), document)
         return answered(call, written, warnings, 201)
 
@@ -123,10 +130,13 @@ class Writer:
         metadata["uid"] = self.new_uid()
         metadata["creationTimestamp"] = gotime.write(call.now)
         name = metadata.get("name") or ""
-        document = self.canonical(call, document)
+        is_large = has_large_body(call)
+        document = await offloading.call(is_large, self.canonical, call, document)
         if not write.owns_fields:
             # Before admission: fields that rules add below are not managed by the client.
-            managed_fields.track(call, None, document, write.options)
+            await offloading.call(
+                is_large, managed_fields.track, call, None, document, write.options
+            )
         admission = AdmissionRequest(
             operation=admission_chain.CREATE,
             kind=call.kind,
@@ -144,7 +154,11 @@ class Writer:
         await self.chain.mutate(admission)
         kind_strategies.prepare_create(call.kind, document, self.features)
         causes = await self.chain.field_errors(admission)
-        causes += validation.on_create(call.kind, document, self.features, call.info.version)
+        causes += await offloading.call(
+            is_large,
+            validation.on_create,
+            *(call.kind, document, self.features, call.info.version),
+        )
         self._raise(call, name, causes)
         key = store_keys.key(call.kind, name, call.namespace)
         tokens = device_holds.of(call.kind, document, self.features)
@@ -205,7 +219,10 @@ class Writer:
 
     async def update(self, call: Call) -> Response:
         options = write_options.parse(call.request, "UpdateOptions")
-        body = read_body(call, call.gvk, options, self._hooks(call))
+        is_large = has_large_body(call)
+        body = await offloading.call(
+            is_large, read_body, call, call.gvk, options, self._hooks(call)
+        )
         document = in_storage_version(body.document)
         write_checks.check_name(call, document)
         write_checks.check_namespace(call, document)
@@ -232,12 +249,15 @@ class Writer:
         options = write_options.parse(call.request, "PatchOptions")
         warnings: list[str] = []
         hooks = self._hooks(call)
-        patch = patches.parse(call, media_type, options, warnings, hooks)
+        is_large = has_large_body(call)
+        patch = await offloading.call(
+            is_large, patches.parse, call, media_type, options, warnings, hooks
+        )
         write = PendingWrite(call, options, warnings, patch.owns_fields)
 
         async def apply(old: JsonObject) -> JsonObject:
             shown = versions.from_storage(old, call.gvk.api_version)
-            patched = patch(shown)
+            patched = await offloading.call(is_large, patch, shown)
             write_checks.check_identity(call, patched, old)
             return in_storage_version(patched)
 
@@ -247,7 +267,7 @@ class Writer:
             if media_type != http_messages.APPLY_PATCH or call.info.subresource:
                 raise
             write_checks.check_may_create(call, self.authorize)
-            applied = patch(None)
+            applied = await offloading.call(is_large, patch, None)
             warnings += hooks.creation_warnings(applied)
             written = await self.create_document(write, self.to_storage(call, applied))
             return answered(call, written, warnings, 201)
@@ -262,7 +282,8 @@ class Writer:
         call = write.call
         for _ in range(UPDATE_ATTEMPTS):
             entry, old = await reads.stored_object(call, self.store)
-            new = self._own_copy(write, await change(old), old)
+            is_large = has_large_body(call) or len(entry.value) > offloading.LARGE_BYTES
+            new = await offloading.call(is_large, self._own_copy, write, await change(old), old)
             write_checks.check_preconditions(call, new, old)
             new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
             with contextlib.suppress(GuardFailed):
@@ -291,15 +312,18 @@ class Writer:
             view=write.view,
             notes=call.notes,
         )
+        is_large = has_large_body(call) or len(entry.value) > offloading.LARGE_BYTES
         await self.chain.mutate(admission)
-        new = self._prepared(call, new, old)
+        new = await offloading.call(is_large, self._prepared, call, new, old)
         if not write.owns_fields:
-            managed_fields.track(call, old, new, write.options)
+            await offloading.call(is_large, managed_fields.track, call, old, new, write.options)
         admission.new = new
         causes = await self.chain.field_errors(admission)
         is_status = call.info.subresource == "status"
         check = validation.on_status_update if is_status else validation.on_update
-        causes += check(call.kind, new, old, self.features, call.info.version)
+        causes += await offloading.call(
+            is_large, check, call.kind, new, old, self.features, call.info.version
+        )
         self._raise(call, call.info.name, causes)
         async with self.chain.commit_lock(admission):
             return await self._replace(write, admission, entry, new)
@@ -419,6 +443,10 @@ def _timeless(metadata: JsonObject) -> JsonObject:
     entries = metadata.get("managedFields") or ()
     managers = [{key: entry[key] for key in entry if key != "time"} for entry in entries]
     return {**metadata, "managedFields": managers, "resourceVersion": ""}
+
+
+def has_large_body(call: Call) -> bool:
+    return len(call.request.body) > offloading.LARGE_BYTES
 
 
 def read_body(

@@ -12,12 +12,14 @@ from dray.api import features, kinds
 from dray.apiserver import server, standalone
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.certificates import Authority
+from dray.apiserver.access.renewal import RenewedPair
 from dray.apiserver.access.server_keys import KeyFiles, ServerKeys
 from dray.apiserver.https_server import Server
 from dray.apiserver.server import Settings
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground, key_options, store_option
 from dray.cli.components.store_option import StoreChoice
+from dray.cli.output import durations
 from dray.client import kubeconfig
 from dray.store import compaction
 
@@ -31,6 +33,14 @@ audit_log_option = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Append a line for every request: who, what, how it ended.",
+)
+event_ttl_option = click.option(
+    "--event-ttl",
+    default="1h",
+    show_default=True,
+    callback=durations.parse,
+    metavar="DURATION",
+    help="How long Events stay after they were last seen; 0 is forever.",
 )
 
 
@@ -53,6 +63,7 @@ audit_log_option = click.option(
 )
 @key_options.options
 @audit_log_option
+@event_ttl_option
 def apiserver(
     store: StoreChoice,
     listen: str,
@@ -61,6 +72,7 @@ def apiserver(
     runtime_config: str,
     key_files: KeyFiles,
     audit_log: Path | None,
+    event_ttl: float,
 ) -> None:
     """Serve the Kubernetes API over HTTPS until told to end.
 
@@ -72,10 +84,10 @@ def apiserver(
         features=features.parse(feature_gates),
         disabled=disabled_versions(runtime_config),
         audit_log=audit_log,
+        event_seconds=event_ttl,
     )
     host, port = foreground.parse_listen(listen, "--listen", DEFAULT_LISTEN)
-    directory = Path(data).expanduser()
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = foreground.private_directory(data)
     keys = key_options.load(directory, key_files)
     foreground.run(
         foreground.until_signalled(lambda: _serve(directory, store, (host, port), settings, keys))
@@ -132,7 +144,7 @@ async def listen(
     """Serve at an address until the stack closes. Returns a URL that clients can connect to."""
     host, port = address
     names = dict.fromkeys((host, standalone.LOOPBACK, "localhost", socket.gethostname()))
-    pair = authority.server_pair(names)
+    pair = RenewedPair(lambda: authority.server_pair(names))
     listening = api_server.listening(host, port, pair, authority.certificate)
     url = await foreground.listen(stack, listening, f"{host}:{port}", advice)
     for everywhere in ("//0.0.0.0:", "//[::]:"):

@@ -9,11 +9,16 @@ from pathlib import Path
 import click
 
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
-from dray.cli.components import store_option
+from dray.cli.components import foreground, store_option
 from dray.cli.components.apiserver import DEFAULT_DATA
 from dray.store import backup as backups
 from dray.store import sqlite_file, sqlite_history
 from dray.store import store as stored
+
+HOLDS_SECRETS = (
+    "It contains every Secret of the cluster as plain text: keep it as you keep passwords. "
+    "The keys of certificates and tokens are not in it; they are files of the data directory."
+)
 
 _data = click.option(
     "--data", default=DEFAULT_DATA, show_default=True, metavar="DIR", help="The data directory."
@@ -41,6 +46,7 @@ def backup(file: Path, data: str, store: str, overwrite: bool) -> None:
     ):
         backups.write(past.copy, file)
     click.echo(f"Wrote {file} ({file.stat().st_size} bytes). Put it back with: dray restore {file}")
+    click.echo(HOLDS_SECRETS, err=True)
 
 
 @click.command("restore", cls=DrayCommand)
@@ -53,7 +59,10 @@ def restore(file: Path, data: str, store: str, yes: bool) -> None:
     path = store_option.sqlite_path(store, Path(data).expanduser())
     if path.exists() and not yes:
         click.confirm(f"Replace {path}, and with it all that it holds?", abort=True)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if store:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    else:
+        foreground.private_directory(data)
     with _refusals(path):
         revision = backups.restore(file, path)
     click.echo(f"Restored {path}; it goes on at revision {revision}.")

@@ -9,11 +9,13 @@ import signal
 import socket
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
+import click
 import uvloop
 
-from dray import telemetry
+from dray import private_directories, telemetry
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.session.connection import Target
 from dray.client.api_client import Client
@@ -40,6 +42,18 @@ async def until_signalled(work: Callable[[], Awaitable[None]]) -> None:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+def private_directory(text: str) -> Path:
+    """Return the data directory of an option, which only this user can open from here on."""
+    path = Path(text).expanduser()
+    try:
+        private_directories.prepare(
+            path, lambda warning: click.echo(f"Warning: {warning}", err=True)
+        )
+    except private_directories.DirectoryRefused as error:
+        raise CommandError(str(error), error.advice) from error
+    return path
 
 
 def parse_listen(text: str, option: str, example: str) -> tuple[str, int]:

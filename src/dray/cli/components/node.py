@@ -16,8 +16,10 @@ from dray import telemetry
 from dray.api import features
 from dray.api.features import Features
 from dray.apiserver.access.certificates import Authority
+from dray.apiserver.access.renewal import RenewedPair
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
+from dray.cli.inputs import pod_options
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 from dray.client.api_client import ObjectSelection
@@ -50,6 +52,7 @@ class Settings:
     folders: AgentDirectories
     gates: Features
     allows_host: bool
+    pod_max_pids: int
     client_authority: bytes
     clients: tuple[str, ...]
     metrics_listen: str
@@ -78,6 +81,7 @@ class Settings:
     is_flag=True,
     help="Let containers see this computer: hostPath volumes and --runtime process.",
 )
+@pod_options.max_pids
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
 @metrics_endpoint.option
 def node(
@@ -93,6 +97,7 @@ def node(
     clients: tuple[str, ...],
     runtime: str,
     allow_host_access: bool,
+    pod_max_pids: int,
     feature_gates: str,
     metrics_listen: str,
 ) -> None:
@@ -102,8 +107,7 @@ def node(
     put their sockets into --registry.
     """
     control_plane = target.connect()
-    folder = Path(data).expanduser()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = foreground.private_directory(data)
     pod_resources = folder / "pod-resources" / "kubelet.sock"
     settings = Settings(
         name=name,
@@ -113,6 +117,7 @@ def node(
         folders=AgentDirectories(folder, Path(registry), Path(cdi), pod_resources),
         gates=features.parse(feature_gates),
         allows_host=allow_host_access,
+        pod_max_pids=pod_max_pids,
         client_authority=_client_authority(client_ca, control_plane),
         clients=clients or API_SERVERS,
         metrics_listen=metrics_listen,
@@ -130,7 +135,10 @@ def _chosen(runtime: str, allows_host: bool) -> Choice:
     except RuntimeUnusable as error:
         raise CommandError(f"--runtime {runtime}: {error}.") from error
     if choice.runtime is None:
-        raise CommandError(f"no runtime works here: {choice.why}.", "Install bubblewrap or podman.")
+        raise CommandError(
+            f"no runtime works here: {choice.why}.",
+            "Allow user namespaces (Linux 5.12 or newer), or install podman.",
+        )
     return choice
 
 
@@ -161,15 +169,26 @@ def _own_address(server: str) -> str:
         return str(probe.getsockname()[0])
 
 
+def _host_and_port(server: str) -> tuple[str, int] | None:
+    """Return the address in the URL of an API server, or None where there is none."""
+    url = urlsplit(server)
+    return (url.hostname, url.port or 443) if url.hostname else None
+
+
 async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
     name, folders = settings.name, settings.folders
-    pair = Authority.load_or_create(folders.state / "tls").server_pair((settings.address, name))
-    identity = Identity(pair.certificate, pair.key, settings.client_authority, settings.clients)
+    authority = Authority.load_or_create(folders.state / "tls")
+    served = RenewedPair(lambda: authority.server_pair((settings.address, name)))
+    identity = Identity(served, settings.client_authority, settings.clients)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(foreground.client_of(target, FIELD_MANAGER))
         starter = await stack.enter_async_context(Starter())
         runtime_config = RuntimeConfig(
-            runtime=runtime, starter=starter, allows_host=settings.allows_host
+            runtime=runtime,
+            starter=starter,
+            allows_host=settings.allows_host,
+            api_server=_host_and_port(target.connect().server),
+            pod_max_pids=settings.pod_max_pids,
         )
         registry = telemetry.Registry()
         agent = Agent(
@@ -180,7 +199,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         advice = "Choose another port with --port; 0 takes any that is free."
         wanted = f"{settings.address}:{settings.port}"
         port = await foreground.listen(stack, listening, wanted, advice)
-        agent_address = AgentAddress(settings.address, port, pair.certificate)
+        agent_address = AgentAddress(settings.address, port, served.certificate)
         registration = Registration(
             client,
             [host_info.node(name, settings.labels)],
@@ -200,5 +219,6 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         await stack.enter_async_context(metrics)
         click.echo(f"Node {name} answers on {settings.address}:{port}.")
         async with asyncio.TaskGroup() as group:
+            group.create_task(served.run(agent_address.publish))
             for part in (registration.run, status_updater.run, agent.run):
                 group.create_task(part())

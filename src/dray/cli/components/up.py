@@ -22,6 +22,7 @@ from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import apiserver, foreground, instance, key_options, store_option
 from dray.cli.components.instance import UpInstance
 from dray.cli.components.store_option import StoreChoice
+from dray.cli.inputs import pod_options
 from dray.cli.output import durations
 from dray.client import kubeconfig
 from dray.client.kubeconfig import ClusterConnection
@@ -74,10 +75,12 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
     is_flag=True,
     help="Let containers see this computer: hostPath volumes and --runtime process.",
 )
+@pod_options.max_pids
 @click.option("--keep-pods", is_flag=True, help="Leave containers running, for the next `dray up`.")
 @click.option("--merge-kubeconfig", is_flag=True, help="Also make it the context of your kubectl.")
 @key_options.options
 @apiserver.audit_log_option
+@apiserver.event_ttl_option
 @click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
 def up(
     fleet: str,
@@ -89,10 +92,12 @@ def up(
     history_seconds: float,
     runtime: str,
     allow_host_access: bool,
+    pod_max_pids: int,
     keep_pods: bool,
     merge_kubeconfig: bool,
     key_files: KeyFiles,
     audit_log: Path | None,
+    event_ttl: float,
     verbose: bool,
 ) -> None:
     """Run a cluster until told to end: API server, scheduler, controllers and nodes.
@@ -107,17 +112,19 @@ def up(
     started = time.perf_counter()
     has_local_node = not fleet and runtime != simulated.NAME and nvml.is_here()
     plan = ClusterPlan(
-        Settings(features=features.parse(feature_gates), audit_log=audit_log),
+        Settings(
+            features=features.parse(feature_gates), audit_log=audit_log, event_seconds=event_ttl
+        ),
         fleet=None if has_local_node else _loaded(fleet or QUICKSTART, nodes),
         has_local_node=has_local_node,
         runtime=runtime,
         allows_host=allow_host_access,
+        pod_max_pids=pod_max_pids,
         keeps_pods=keep_pods,
         identity=foreground.identity() if store.is_shared else "",
     )
     address = foreground.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
-    directory = Path(data).expanduser()
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = foreground.private_directory(data)
     keys = key_options.load(directory, key_files)
 
     def announce(url: str, cluster: RunningCluster) -> None:

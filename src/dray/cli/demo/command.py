@@ -76,7 +76,7 @@ def _one_gpu(screen: Terminal, runs_containers: bool) -> None:
         screen.show(watch, "allocated,reserved")
     screen.run("dray wait --for=condition=Ready pod/train", expect="condition met")
     if not runs_containers:
-        screen.say("Containers run in name only here: bubblewrap is missing or may not be used.")
+        screen.say("Containers run in name only here: this system allows no user namespaces.")
         return
     screen.say("The container sees the GPU of its claim and no other:")
     listed = screen.run_until("dray logs train", "UUID: ")

@@ -38,8 +38,11 @@ LOGGED_LINES: Final = 3
 PIPE_TARGET: Final = "/tmp/nvidia-mps"
 READ_WRITE: Final = ("rw", "nosuid", "nodev", "bind")
 SHARED_MEMORY_SIZE: Final = "size=1g"
-_START = 'mount --bind "$1" /dev/shm && exec "$2" -d'
-"""The service has a /dev/shm of its own, which its clients get instead of theirs."""
+_START = 'mount --bind "$1" /dev/shm && exec "$2" -d -multiuser-server'
+"""The service has a /dev/shm of its own, which its clients get instead of theirs. One server
+serves all clients: containers run as a user of the host without rights, the service as root."""
+PIPE_MODE: Final = 0o1777
+"""Clients put sockets of their own there, and cannot remove those of the service."""
 
 
 class Commands(Protocol):
@@ -189,6 +192,7 @@ class SharingState:
         pipe, log_folder, memory = self._folders(request.uuid)
         for folder in (pipe, log_folder, memory):
             folder.mkdir(parents=True, exist_ok=True)
+        pipe.chmod(PIPE_MODE)
         if request.is_whole:
             self._hardware.set_exclusive(request.gpu, True)
         self._run(["mount", "-t", "tmpfs", "-o", SHARED_MEMORY_SIZE, "shm", str(memory)])

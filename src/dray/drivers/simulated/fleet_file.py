@@ -105,6 +105,6 @@ class FleetBlueprint(FleetFilePart, frozen=True):
 def read(text: str, type_: type[T], source: str) -> T:
     """Parse a YAML document. Raises FleetError with the file and field."""
     try:
-        return msgspec.convert(bounded_yaml.load(text, bounded_yaml.FILE) or {}, type_)
+        return msgspec.convert(bounded_yaml.load(text, bounded_yaml.FLEET_FILE) or {}, type_)
     except (bounded_yaml.YamlError, msgspec.ValidationError) as error:
         raise FleetError(f"{source}: {error}") from error

@@ -23,8 +23,8 @@ import msgspec
 
 import dray
 from dray import durable_files
-from dray.node import host_paths
-from dray.node.containers import pod_sandboxes, processes, shim
+from dray.node import host_paths, mounts
+from dray.node.containers import pod_sandboxes, processes, shim, system_calls
 from dray.node.containers.processes import Process
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Exit:
     reason: str = ""
 
 
-class Mount(msgspec.Struct, frozen=True, rename="camel"):
+class SandboxMount(msgspec.Struct, frozen=True, rename="camel"):
     """A file or folder of the host in the root of a container."""
 
     source: str
@@ -75,12 +75,14 @@ class SandboxPlan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The seccomp filter in base64; empty for none."""
     has_read_only_root: bool = False
     has_host_network: bool = False
+    api_server: tuple[str, int] | None = None
+    """The address that the pod reaches by a port of its loopback."""
     working_directory: str = "/"
     links: list[tuple[str, str]] = []
     """Symbolic links of the root: their texts and their paths."""
     folders: list[tuple[str, str]] = []
     """Empty folders: their paths and modes."""
-    mounts: list[Mount] = []
+    mounts: list[SandboxMount] = []
     """Outer ones first."""
 
 
@@ -217,9 +219,20 @@ def last_attempt(folder: Path) -> ContainerAttempt | None:
 def remove(folder: Path) -> None:
     """Remove a folder; what cannot be removed is left, with a line in the log."""
     try:
+        _unmount_below(folder)
         host_paths.remove_tree(folder)
     except OSError as error:
         log.warning("%s cannot be removed: %s", folder, error)
+
+
+def _unmount_below(folder: Path) -> None:
+    """Unmount volumes in memory. Raises OSError."""
+    if os.geteuid() != 0:
+        return
+    above = folder.resolve()
+    for mounted in mounts.read(mounts.MOUNTS.read_text("utf-8", "surrogateescape")):
+        if mounted.type == "tmpfs" and above in mounted.target.parents:
+            system_calls.unmount(str(mounted.target))
 
 
 class Starter:
@@ -266,6 +279,29 @@ class Starter:
             self._requests.close()
             self._requests = None
 
+    def _request(self, kind: bytes, folder: Path, descriptor: int) -> None:
+        self.prepare()
+        assert self._requests is not None
+        socket.send_fds(self._requests, [kind + b" " + os.fsencode(folder)], [descriptor])
+
+    async def socket_of_pod(self, folder: Path) -> socket.socket:
+        """Return a new TCP socket in the network of the pod with this folder.
+
+        Raises ConnectionError where the pod has no network of its own.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with ours:
+            with theirs:
+                self._request(shim.SOCKET, folder, theirs.fileno())
+            ours.setblocking(False)
+            await processes.ready(ours.fileno())
+            _, descriptors, _, _ = socket.recv_fds(ours, 16, 1)
+        if not descriptors:
+            raise ConnectionError("the network of the pod is not there")
+        found = socket.socket(fileno=descriptors[0])
+        found.setblocking(False)
+        return found
+
     async def start(self, folder: Path, number: int, command: Command) -> ContainerAttempt:
         """Start a container; return when it runs, or has failed to.
 
@@ -282,11 +318,9 @@ class Starter:
         )
         if command.stdin and not attempt.input.exists():
             os.mkfifo(attempt.input, 0o600)
-        self.prepare()
         read_end, write_end = os.pipe()
         try:
-            assert self._requests is not None
-            socket.send_fds(self._requests, [str(attempt.folder).encode()], [write_end])
+            self._request(shim.START, attempt.folder, write_end)
             os.close(write_end)
             started = asyncio.ensure_future(_started(attempt, read_end))
             try:

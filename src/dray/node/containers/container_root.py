@@ -22,7 +22,7 @@ _DEVICE_LINKS: Final = {
     "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }
-READ_ONLY_IN_PROC: Final = ("bus", "fs", "irq", "sys", "sysrq-trigger")
+READ_ONLY_IN_PROC: Final = ("bus", "fs", "irq", "pressure", "sys", "sysrq-trigger")
 MASKED_IN_PROC: Final = (
     *("acpi", "asound", "interrupts", "kcore", "keys", "latency_stats", "sched_debug", "scsi"),
     *("timer_list", "timer_stats"),
@@ -139,7 +139,8 @@ class ContainerRoot:
             descriptor = self._target(target, is_folder)
             calls.attach_mount(tree, descriptor)
         except OSError as error:
-            raise OSError(error.errno, f"mount at {target}: {os.strerror(error.errno)}") from error
+            text = os.strerror(error.errno or 0)
+            raise OSError(error.errno, f"mount at {target}: {text}") from error
         os.close(descriptor)
         os.close(tree)
 

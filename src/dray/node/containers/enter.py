@@ -65,6 +65,8 @@ def _namespaces(process: dict[str, Any]) -> dict[str, int]:
     others = tuple(name for name in launch.NAMESPACES if name not in user)
     names = (*others, *user) if os.geteuid() == 0 else (*user, *others)
     pid, born = int(process["pid"]), process["born"]
+    if not process.get("namespaces"):
+        raise ProcessLookupError(errno.ESRCH, "it does not run yet")
     found = {}
     for name in names:
         path = f"/proc/{pid}/fd/{process['namespaces'][name]}"

@@ -23,6 +23,8 @@ from dray.node.containers.container_root import ContainerRoot
 from dray.node.containers.pod_sandboxes import PodSandbox
 
 CANNOT_START_CODE: Final = 128
+NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
+"""The exit codes of a shell."""
 NAMESPACES: Final = ("user", "net", "ipc", "uts", "cgroup", "pid", "mnt")
 """The namespaces of a container, by their names in /proc."""
 MADE: Final = b"made"
@@ -128,9 +130,7 @@ def _prepare_process(streams: tuple[int, int, int], kept: tuple[int, ...]) -> No
     """Leave nothing of the parent in this process but what it needs."""
     calls.forbid_tracing()
     os.setsid()
-    for number in range(1, signal.NSIG):
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
+    pod_sandboxes.reset_signals()
     # Above the standard streams first: one of them may have a number that another will get.
     copies = [fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, 3) for stream in streams]
     for number, copy in enumerate(copies):
@@ -183,6 +183,7 @@ def run(
 ) -> NoReturn:
     """Give up what the container does not have, and execute a program. Reports an error."""
     plan = command["sandbox"]
+    code = CANNOT_START_CODE
     try:
         os.setsid()
         if tty:
@@ -196,8 +197,9 @@ def run(
         _execute(argv, env)
     except (OSError, ValueError) as error:
         _say(peer, error)
+        code = NOT_FOUND_CODE if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE_CODE
     finally:
-        os._exit(CANNOT_START_CODE)
+        os._exit(code)
 
 
 def _execute(argv: list[str], env: dict[str, str]) -> None:
@@ -217,7 +219,7 @@ def _execute(argv: list[str], env: dict[str, str]) -> None:
         except OSError as error:
             last = error
     assert last is not None
-    raise OSError(last.errno, f"{program}: {os.strerror(last.errno)}") from last
+    raise OSError(last.errno, f"{program}: {os.strerror(last.errno or 0)}") from last
 
 
 def _reap(program: int) -> int:

@@ -17,10 +17,13 @@ import socket
 import struct
 from typing import Any, Final
 
+from dray.node.containers import relays
 from dray.node.containers import system_calls as calls
 
 FILE: Final = "sandbox.json"
 LOCK: Final = "sandbox.lock"
+API_SERVER_PORT: Final = 6443
+"""The port on the loopback of a pod that leads to the API server."""
 SHARED: Final = ("net", "ipc", "uts")
 """The namespaces besides that of users, by their names in /proc."""
 _GONE: Final = -2.0
@@ -28,6 +31,10 @@ _GONE_TEXT: Final = "the sandbox of the pod does not run"
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 _IFREQ: Final = "16sh22x"
 _NAME_BYTES: Final = 63
+_CHANGED_SIGNALS: Final = (
+    *(signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGHUP),
+    *(signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2),
+)
 
 
 class PodSandbox:
@@ -108,6 +115,21 @@ def ensure(folder: str, plan: dict[str, Any]) -> PodSandbox:
         os.close(lock)
 
 
+def send_socket(folder: str, descriptor: int) -> None:
+    """Send a new TCP socket of a pod's network over a Unix socket; nothing where that fails.
+
+    The process joins the namespaces of the pod for good.
+    """
+    with socket.socket(fileno=descriptor) as peer, contextlib.suppress(OSError):
+        if (pod := find(folder)) is None:
+            return
+        found = pod.namespaces("user", "net")
+        for name in ("user", "net"):
+            calls.join_namespace(found[name])
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as made:
+            socket.send_fds(peer, [b"socket"], [made.fileno()])
+
+
 def create(plan: dict[str, Any], *, ends_with_parent: bool = False) -> PodSandbox:
     """Start a process in new namespaces; `plan` is that of its first container."""
     ours, theirs = socket.socketpair()
@@ -124,27 +146,61 @@ def create(plan: dict[str, Any], *, ends_with_parent: bool = False) -> PodSandbo
             _answer(ours)
             _map_users(process, plan)
             ours.sendall(b"mapped\n")
-            _answer(ours)
+            listeners = _answer(ours)
         except OSError:
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
             raise
-    return PodSandbox(process, born(process))
+    made = PodSandbox(process, born(process))
+    for listener in listeners:
+        _start_relay(listener, plan, made)
+        os.close(listener)
+    return made
 
 
-def _answer(peer: socket.socket) -> None:
-    """Wait for the word of the new process. Raises OSError with the text of its error."""
-    said = peer.recv(4096).decode("utf-8", "replace")
+def _answer(peer: socket.socket) -> list[int]:
+    """Wait for the word of the new process, and return the descriptors that it sends.
+
+    Raises OSError with the text of its error.
+    """
+    message, descriptors, _, _ = socket.recv_fds(peer, 4096, 1)
+    said = message.decode("utf-8", "replace")
     if said != "done":
         raise OSError(0, f"namespaces of the pod: {said or 'the process ended'}")
+    return descriptors
+
+
+def _start_relay(listener: int, plan: dict[str, Any], pod: PodSandbox) -> None:
+    """Start the process that passes connections on to the API server, as a user without rights."""
+    if os.fork() != 0:
+        return
+    try:
+        ending = os.pidfd_open(pod.pid)
+        keep_only(listener, ending)
+        _silence()
+        os.setsid()
+        if os.geteuid() == 0:
+            user, group = plan["owner"]
+            os.setgroups([])
+            os.setresgid(group, group, group)
+            os.setresuid(user, user, user)
+        calls.forbid_new_privileges()
+        host, port = plan["apiServer"]
+        relays.run(socket.socket(fileno=listener), (host, port), ending)
+    finally:
+        os._exit(1)
+
+
+def _silence() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream)
 
 
 def _hold(peer: socket.socket, plan: dict[str, Any], ends_with_parent: bool) -> None:
     """Make the namespaces, and hold them until killed. Runs in the new process."""
     try:
-        for number in range(1, signal.NSIG):
-            with contextlib.suppress(OSError, ValueError):
-                signal.signal(number, signal.SIG_DFL)
+        reset_signals()
         os.setsid()
         calls.unshare(calls.CLONE_NEWUSER)
         peer.sendall(b"done")
@@ -159,16 +215,18 @@ def _hold(peer: socket.socket, plan: dict[str, Any], ends_with_parent: bool) -> 
         calls.unshare(calls.CLONE_NEWNET | calls.CLONE_NEWIPC | calls.CLONE_NEWUTS)
         socket.sethostname(plan["hostname"].encode()[:_NAME_BYTES].decode("utf-8", "ignore"))
         _raise_loopback()
+        listener = relays.listen(API_SERVER_PORT) if plan.get("apiServer") else None
         _forbid_user_namespaces()
     except OSError as error:
         peer.sendall(str(error.strerror).encode())
         return
-    keep_only(peer.fileno())
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in range(3):
-        os.dup2(nothing, stream)
-    peer.sendall(b"done")
+    sent = [listener.fileno()] if listener is not None else []
+    keep_only(peer.fileno(), *sent)
+    _silence()
+    socket.send_fds(peer, [b"done"], sent)
     peer.close()
+    if listener is not None:
+        listener.close()
     os.chdir("/")
     calls.set_capabilities(())
     while True:
@@ -200,6 +258,12 @@ def _forbid_user_namespaces() -> None:
         # containers forbids the same.
         if error.errno != errno.EROFS:
             raise
+
+
+def reset_signals() -> None:
+    """Undo what Python and the shim have changed about signals."""
+    for number in _CHANGED_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def keep_only(*kept: int) -> None:

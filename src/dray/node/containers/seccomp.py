@@ -3,7 +3,7 @@
 It allows and refuses what the container runtimes do for `RuntimeDefault` and a container without
 added capabilities, and what a container could gain a namespace, a mount or a kernel interface with
 is refused. A call that the tables do not know counts as missing (ENOSYS), so that programs fall
-back to an older one. The filter is a program in classic BPF for `prctl` and bubblewrap.
+back to an older one. The filter is a program in classic BPF for `prctl`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The shim: owns one container, its log and its exit code on disk, and outlives the agent.
 
 The program waits on its standard input, a socket, for folders that hold `command.json`, and forks a
-shim for each: an interpreter per container would cost more than the container. A shim writes
+shim for each (an interpreter per container would cost more than the container). A shim writes
 `output.log` and, when the container has ended, `exit.json`, and writes "started" to the descriptor
 that came with the folder. SIGTERM is passed on to the container's
 processes, SIGUSR1 kills them, SIGUSR2 gives the terminal the size in `size.json`. Imports nothing
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import json
 import os
 import selectors
@@ -23,13 +24,14 @@ import termios
 import time
 from typing import Any
 
-from dray.node.containers import launch, pod_sandboxes
+from dray.node.containers import launch, oom_kills, pod_sandboxes
 from dray.node.containers.launch import Started
 
 COMMAND, PROCESS, EXIT = "command.json", "process.json", "exit.json"
 OUTPUT, ROTATED = "output.log", "output.log.1"
 INPUT, SIZE = "input", "size.json"
 STARTED = b"started\n"
+START, SOCKET = b"start", b"socket"
 NOT_STARTED_CODE = launch.CANNOT_START_CODE
 NOT_STARTED_REASON = "StartError"
 MAX_LINE_BYTES = 16 * 1024
@@ -41,11 +43,18 @@ INPUT_DESCRIPTOR = 0
 
 def main() -> None:
     """Serve the socket that is the standard input."""
+    # A collection would write to pages that all shims share with this process.
+    gc.disable()
+    gc.freeze()
     serve(socket.socket(fileno=INPUT_DESCRIPTOR))
 
 
 def serve(requests: socket.socket) -> None:
-    """Fork a shim for each folder that is received, until the agent closes the socket."""
+    """Fork a process for each request, until the agent closes the socket.
+
+    "start" and the folder of a container's start: a shim. "socket" and the folder of a pod: a
+    process that sends a socket of the pod's network back.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, MAX_PATH_BYTES, 1)
@@ -55,7 +64,11 @@ def serve(requests: socket.socket) -> None:
             requests.close()
             os.setsid()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            own(message.decode(), descriptors[0])
+            kind, _, folder = message.partition(b" ")
+            if kind == SOCKET:
+                pod_sandboxes.send_socket(os.fsdecode(folder), descriptors[0])
+            else:
+                own(os.fsdecode(folder), descriptors[0])
             os._exit(0)
         for descriptor in descriptors:
             os.close(descriptor)
@@ -107,7 +120,8 @@ class Shim:
         code = process.wait()
         if self._failed:
             return NOT_STARTED_CODE, NOT_STARTED_REASON
-        return (128 - code, "") if code < 0 else (code, "")
+        has_lost_one = code and oom_kills.count(self._command.get("cgroups", ()))
+        return (128 - code if code < 0 else code), (oom_kills.REASON if has_lost_one else "")
 
     def _start(self) -> Started:
         """Start the command with its streams. Raises OSError."""
@@ -168,6 +182,17 @@ class Shim:
         file = self._command.get("startedFile")
         while file and process.poll() is None and not os.path.exists(file):
             time.sleep(LOOK_SECONDS)
+        if file:
+            self._find_namespaces(file)
+
+    def _find_namespaces(self, file: str) -> None:
+        """Write down the first process of a container that its runtime started, by its id in a
+        file. Its namespaces are found by that, as those of a pod are."""
+        with contextlib.suppress(OSError, ValueError):
+            with open(file, encoding="ascii") as written:
+                found = int(written.read())
+            known = {"pid": found, "born": pod_sandboxes.born(found)}
+            _write(os.path.join(self._folder, pod_sandboxes.FILE), known)
 
     def _terminate(self, outer: int) -> None:
         """Send SIGTERM to the container's own processes, not to those of the sandbox."""

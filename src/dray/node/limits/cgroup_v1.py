@@ -15,7 +15,7 @@ from dray.node.limits.hierarchy import (
     shares,
     write,
 )
-from dray.node.limits.mounts import MountedFileSystem
+from dray.node.mounts import MountedFileSystem
 from dray.node.runtimes.interface import ResourceLimits
 
 CONTROLLERS: Final = ("cpu", "memory", "pids")
@@ -34,10 +34,6 @@ class CgroupV1(Hierarchy):
     def roots(self) -> tuple[Path, ...]:
         # Controllers may be mounted together, at one folder.
         return tuple(dict.fromkeys((self.cpu, self.memory, self.pids)))
-
-    @property
-    def parent(self) -> str:
-        return ""
 
     def set_limits(self, group: str, limits: ResourceLimits) -> None:
         self._limit_cpu(self.cpu / group, limits)

@@ -25,7 +25,7 @@ from dray.node.limits.hierarchy import (
     shares,
     write,
 )
-from dray.node.limits.mounts import MountedFileSystem
+from dray.node.mounts import MountedFileSystem
 from dray.node.runtimes.interface import ResourceLimits
 
 CONTROLLERS: Final = ("cpu", "memory", "pids")
@@ -39,19 +39,13 @@ _SUBTREE: Final = "cgroup.subtree_control"
 
 @dataclass(frozen=True)
 class CgroupV2(Hierarchy):
-    """The mounted tree, and the folder in it that holds the groups."""
+    """The folder that holds the groups."""
 
-    mount: Path
     base: Path
 
     @property
     def roots(self) -> tuple[Path, ...]:
         return (self.base,)
-
-    @property
-    def parent(self) -> str:
-        below = self.base.relative_to(self.mount)
-        return "" if below == Path() else f"/{below}"
 
     def make(self, group: str, limits: ResourceLimits) -> None:
         _enable_controllers((self.base / group).parent)
@@ -99,7 +93,7 @@ def find(mounts: list[MountedFileSystem], own_groups: str) -> CgroupV2:
         except OSError as error:
             failures.append(f"{base}: {error.strerror}")
         else:
-            return CgroupV2(mounted, base)
+            return CgroupV2(base)
     raise LimitsUnusable(f"cgroup v2: {'; '.join(failures) or 'no group is delegated to dray'}")
 
 

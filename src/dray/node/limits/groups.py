@@ -9,24 +9,23 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import logging
 import os
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from dray.api.types.pods import Pod
+from dray.node import mounts
 from dray.node.containers.container_attempts import Command
-from dray.node.limits import cgroup_v1, cgroup_v2, mounts, resources, rlimits
+from dray.node.limits import cgroup_v1, cgroup_v2, resources, rlimits
 from dray.node.limits.cgroup_v2 import CgroupV2
 from dray.node.limits.hierarchy import Hierarchy, LimitsUnusable
 from dray.node.runtimes.interface import ContainerConfigError, ResourceLimits
 
-log = logging.getLogger(__name__)
+T = TypeVar("T", int, float)
 
 DEFAULT_POD_MAX_PIDS: Final = 4096
 NOT_ENFORCED: Final = "LimitsNotEnforced"
@@ -45,8 +44,6 @@ class LimitedContainer:
 
     cgroups: tuple[str, ...] = ()
     """The folders that its first process joins."""
-    pod_group: str = ""
-    """The pod's group, as container engines name it."""
     rlimits: dict[str, int] = dataclasses.field(default_factory=dict)
     warning: str = ""
     """The limits that are not enforced, for an event of the pod; may be empty."""
@@ -57,7 +54,7 @@ class LimitedContainer:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ContainerLimits:
     """Limits the containers of one agent; `state` is the agent's own directory."""
 
     state: Path
@@ -83,10 +80,7 @@ class Limits:
                 f"container {container}: its limits cannot be set: "
                 f"{error.filename or group}: {error.strerror or error}"
             ) from error
-        return LimitedContainer(
-            tuple(str(folder) for folder in self.hierarchy.folders(group)),
-            f"{self.hierarchy.parent}/{in_pod}",
-        )
+        return LimitedContainer(tuple(str(folder) for folder in self.hierarchy.folders(group)))
 
     async def remove_container(self, uid: str, container: str, number: int) -> None:
         """Remove the group of a start that has ended, and kill what it left behind."""
@@ -100,14 +94,21 @@ class Limits:
             await self.hierarchy.remove(self._pod_group(uid))
             self._remove_if_empty(self.hierarchy)
 
-    async def remove_all_but(self, uids: Collection[str]) -> None:
-        """Remove what an earlier agent left behind of pods that are gone."""
+    def pods(self) -> set[str]:
+        """Return the uids of the pods that have groups, also those of an earlier agent."""
         if self.hierarchy is None:
-            return
-        for name in sorted(self.hierarchy.children(self._group)):
-            if name.removeprefix(_POD) not in uids:
-                await self.hierarchy.remove(f"{self._group}/{name}")
-        self._remove_if_empty(self.hierarchy)
+            return set()
+        return {name.removeprefix(_POD) for name in self.hierarchy.children(self._group)}
+
+    def within_pod(self, pod: Pod, limits: ResourceLimits) -> ResourceLimits:
+        """Return the limits of a container where its pod as a whole cannot be limited."""
+        whole = resources.pod_limits(pod, self.pod_max_pids)
+        return ResourceLimits(
+            cpus=_least(limits.cpus, whole.cpus),
+            cpu_request=limits.cpu_request,
+            memory_bytes=_least(limits.memory_bytes, whole.memory_bytes),
+            pids=_least(limits.pids, whole.pids),
+        )
 
     @functools.cached_property
     def _group(self) -> str:
@@ -152,13 +153,13 @@ class Limits:
                 return
 
 
-def open_limits(state: Path, pod_max_pids: int = DEFAULT_POD_MAX_PIDS) -> Limits:
+def open_limits(state: Path, pod_max_pids: int = DEFAULT_POD_MAX_PIDS) -> ContainerLimits:
     """Return the limits of an agent, by what this process may do on this machine.
 
     Where a group is delegated to the process, it moves to a group below that one.
     """
     hierarchy, reason = _hierarchy()
-    return Limits(state, hierarchy, reason, pod_max_pids)
+    return ContainerLimits(state, hierarchy, reason, pod_max_pids)
 
 
 @functools.cache
@@ -175,6 +176,10 @@ def _hierarchy() -> tuple[Hierarchy | None, str]:
     except LimitsUnusable as error:
         failures.append(str(error))
     return None, "; ".join(failures)
+
+
+def _least(*limits: T | None) -> T | None:
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _checked(name: str) -> str:

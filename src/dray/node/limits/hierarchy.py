@@ -46,11 +46,6 @@ class Hierarchy(abc.ABC):
     def set_limits(self, group: str, limits: ResourceLimits) -> None:
         """Write limits to a group. Raises OSError."""
 
-    @property
-    @abc.abstractmethod
-    def parent(self) -> str:
-        """The path that container engines put before the name of a group."""
-
     def make(self, group: str, limits: ResourceLimits) -> None:
         """Make a group and the groups that contain it, and limit it. Raises OSError."""
         for folder in self.folders(group):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Final
 
 from dray.api.types.containers import Container
@@ -12,6 +13,7 @@ from dray.node.pods.context import PodWorkerContext
 from dray.node.pods.probes import Actions, Prober
 
 HOOK_SECONDS: Final = 300.0
+LOOPBACK: Final = "127.0.0.1"
 
 
 class ContainerLifecycle:
@@ -23,7 +25,12 @@ class ContainerLifecycle:
         self._context = context
         self._container = container
         self._attempt = attempt
-        self._actions = Actions(container, context.node.address, self._execute)
+        self._actions = Actions(
+            container,
+            LOOPBACK if context.has_own_network else context.node.address,
+            self._execute,
+            self._open_socket if context.has_own_network else None,
+        )
 
     async def watch(self) -> None:
         """Run the postStart hook, then the probes until cancelled.
@@ -55,6 +62,12 @@ class ContainerLifecycle:
         self._attempt.terminate()
         grace_seconds = self._context.grace_seconds
         asyncio.get_running_loop().call_later(grace_seconds, self._attempt.kill)
+
+    async def _open_socket(self) -> socket.socket:
+        node = self._context.node
+        shared = node.runtime.shares_network
+        folder = self._context.folder if shared else self._attempt.folder
+        return await node.starter.socket_of_pod(folder)
 
     async def _execute(self, argv: tuple[str, ...]) -> int:
         return await _run_to_end(self._context.node.runtime.exec_command(self._attempt, argv))

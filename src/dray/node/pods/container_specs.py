@@ -12,6 +12,7 @@ from dray.driverkit import cdi
 from dray.driverkit.cdi import CdiError, DeviceNode, Edits
 from dray.node.devices import preparation
 from dray.node.host_paths import SafeFolder, UnsafePath
+from dray.node.limits import resources
 from dray.node.pods.context import NodeContext, PodState
 from dray.node.runtimes.interface import Bind, ContainerConfigError, ContainerSpec
 from dray.node.specs import environment, security_profiles, volumes
@@ -45,7 +46,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         command,
         args,
         env,
-        container.working_dir,
+        _working_directory(container),
         hostname,
         _binds(node, state, container, env, edits),
         tuple(_device_nodes(edits)),
@@ -53,6 +54,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,
+        limits=resources.resource_limits(container),
         security=security,
         host_user_id=state.host_user_id,
         has_host_network=pod.spec.host_network,
@@ -68,13 +70,10 @@ def _binds(
 ) -> tuple[Bind, ...]:
     """Return every mount of a container. What its volumes cover of /etc is the volume's."""
     of_volumes = volumes.binds(container, state.volumes, env)
-    of_devices = tuple(_mounts(edits))
+    volumes.make_mount_points(state.volumes, of_volumes)
     covered = tuple(bind.target for bind in of_volumes)
     etc = [bind for bind in _etc(node, state.pod) if not _is_in(bind.target, covered)]
-    targets = [bind.target for bind in (*of_volumes, *of_devices)]
-    targets += [device.path for device in _device_nodes(edits)]
-    volumes.make_mount_points(state.volumes, of_volumes, targets)
-    return (*etc, *of_volumes, *of_devices)
+    return (*etc, *of_volumes, *_mounts(edits))
 
 
 def _is_in(target: str, folders: Iterable[str]) -> bool:
@@ -86,7 +85,11 @@ def _etc(node: NodeContext, pod: Pod) -> Iterable[Bind]:
     if node.runtime.has_own_etc:
         return
     uid = pod.metadata.uid
-    with SafeFolder.open(node.folder) as pods, pods.enter(f"{uid}/etc", mode=0o755) as folder:
+    with (
+        SafeFolder.open(node.folder) as pods,
+        pods.enter(uid, mode=0o700) as of_pod,
+        of_pod.enter("etc", mode=0o755) as folder,
+    ):
         for file, content in _etc_files(pod, node.address).items():
             if folder.status(file) is None:
                 folder.write(file, content.encode(), mode=0o644)
@@ -103,6 +106,14 @@ def _etc_files(pod: Pod, address: str) -> Mapping[str, str]:
         "group": "root:x:0:\nnogroup:x:65534:\n",
         "nsswitch.conf": "hosts: files dns\n",
     }
+
+
+def _working_directory(container: Container) -> str:
+    try:
+        return volumes.container_path(container.working_dir) if container.working_dir else ""
+    except UnsafePath as error:
+        where = f"container {container.name}: workingDir"
+        raise ContainerConfigError(f"{where}: {error}") from error
 
 
 def _hostname(pod: Pod) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Final
 
 from dray.api import errors
@@ -10,6 +11,7 @@ from dray.api.types.containers import Container
 from dray.driverkit.cdi import CdiError
 from dray.node.containers import container_attempts
 from dray.node.containers.container_attempts import Command, ContainerAttempt, Exit
+from dray.node.limits import groups
 from dray.node.pods import container_specs
 from dray.node.pods.container_lifecycle import ContainerLifecycle
 from dray.node.pods.context import MAX_RETRY_SECONDS, RETRY_SECONDS, PodWorkerContext
@@ -66,6 +68,8 @@ class ContainerSupervisor:
             probing.cancel()
         if ended.reason == container_attempts.LOST_REASON:
             self._context.node.runtime.discard(attempt)
+        limits, uid = self._context.node.limits, self._context.uid
+        await limits.remove_container(uid, self._container.name, attempt.number)
         state.notify_changed()
         return ended
 
@@ -105,10 +109,17 @@ class ContainerSupervisor:
 
     async def _command(self, number: int) -> Command:
         node, state, container = self._context.node, self._context.state, self._container
-        spec = await container_specs.build(node, state, container)
+        built = await container_specs.build(node, state, container)
+        spec = dataclasses.replace(built, api_server=node.runtime_config.api_server)
         await node.runtime.pull(container.image, container.image_pull_policy)
-        folder = self._context.container_folder(container.name) / str(number)
-        return node.runtime.command(spec, str(folder))
+        folder = str(self._context.container_folder(container.name) / str(number))
+        if node.runtime.limits_containers:
+            limits = node.limits.within_pod(state.pod, spec.limits)
+            return node.runtime.command(dataclasses.replace(spec, limits=limits), folder)
+        limited = node.limits.prepare(state.pod, container.name, number, spec.limits)
+        if limited.warning:
+            self._context.record_warning(groups.NOT_ENFORCED, limited.warning)
+        return limited.applied(node.runtime.command(spec, folder))
 
     def _report_waiting(self, reason: str, message: str) -> None:
         self._observed.waits(reason, message)

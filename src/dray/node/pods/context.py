@@ -21,6 +21,8 @@ from dray.node.devices import claim_access
 from dray.node.devices.drivers import DriverDevice, DriverError, Drivers
 from dray.node.devices.health import HealthStatus
 from dray.node.devices.preparation import ClaimsOfPod, Preparation
+from dray.node.limits import groups
+from dray.node.limits.groups import ContainerLimits
 from dray.node.pods.pod_status import Containers, ObservedContainer, PodFailure
 from dray.node.runtimes.interface import ContainerConfigError, Runtime
 from dray.node.specs.volumes import PreparedVolume
@@ -41,6 +43,10 @@ class RuntimeConfig:
     starter: Starter
     allows_host: bool = False
     """Whether pods may mount directories of the host."""
+    api_server: tuple[str, int] | None = None
+    """The address of the API server, which pods with a network of their own can reach."""
+    pod_max_pids: int = groups.DEFAULT_POD_MAX_PIDS
+    """The processes that each pod may have; zero for no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +65,7 @@ class NodeContext:
     health_of: Callable[[DriverDevice], HealthStatus]
     now: Callable[[], datetime.datetime]
     runtime_config: RuntimeConfig
+    limits: ContainerLimits
 
     @property
     def runtime(self) -> Runtime:
@@ -130,6 +137,11 @@ class PodWorkerContext:
             return from_deletion
         from_spec = self.pod.spec.termination_grace_period_seconds
         return DEFAULT_GRACE_SECONDS if from_spec is None else from_spec
+
+    @property
+    def has_own_network(self) -> bool:
+        """Whether the network of the pod is not the host's."""
+        return self.node.runtime.has_own_network and not self.pod.spec.host_network
 
     def container_folder(self, container: str) -> Path:
         return self.folder / "containers" / container

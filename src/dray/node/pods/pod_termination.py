@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dray.api.semantics import pod_resources
 from dray.api.types.containers import Container
+from dray.node.containers import pod_sandboxes
 from dray.node.containers.container_attempts import ContainerAttempt
 from dray.node.pods.container_lifecycle import ContainerLifecycle
 from dray.node.pods.context import PodWorkerContext
@@ -31,6 +32,7 @@ class PodTermination:
         await self._stop_all((*others, *spec.containers), grace_seconds)
         for sidecar in reversed(sidecars):
             await self._stop_all((sidecar,), grace_seconds)
+        pod_sandboxes.end(str(self._context.folder))
 
     async def _stop_all(self, containers: Iterable[Container], grace_seconds: float) -> None:
         running = []

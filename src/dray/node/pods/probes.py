@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from dray.node.runtimes.interface import ContainerConfigError
 
 Execute = Callable[[tuple[str, ...]], Awaitable[int]]
 """Runs a command inside the container and returns its exit code."""
+OpenSocket = Callable[[], Awaitable[socket.socket]]
 _FAILURES = (TimeoutError, OSError, LookupError, ContainerConfigError, aiohttp.ClientError)
 
 
@@ -25,7 +27,10 @@ class Actions:
 
     container: containers.Container
     address: str
+    """Where the container listens, for an action that names no host."""
     execute: Execute
+    open_socket: OpenSocket | None = None
+    """Makes sockets in the network of the pod; None where that is the host's."""
 
     async def succeeds(self, action: Probe | LifecycleHandler, timeout_seconds: float) -> bool:
         """Return whether an action succeeds in time; one that cannot be taken has failed."""
@@ -51,16 +56,35 @@ class Actions:
         url = f"{(action.scheme or 'http').lower()}://{host}:{port}{action.path or '/'}"
         headers = {header.name: header.value for header in action.http_headers}
         async with (
-            aiohttp.ClientSession() as session,
+            self._connector() as connector,
+            aiohttp.ClientSession(connector=connector) as session,
             session.get(url, headers=headers, ssl=False, allow_redirects=False) as answer,
         ):
             return 200 <= answer.status < 400
 
     async def _connect(self, action: containers.TCPSocketAction) -> bool:
         host, port = action.host or self.address, self._port(action.port)
-        _, writer = await asyncio.open_connection(host, port)
-        writer.close()
+        if self.open_socket is None:
+            _, writer = await asyncio.open_connection(host, port)
+            writer.close()
+            return True
+        with await self.open_socket() as connection:
+            await asyncio.get_running_loop().sock_connect(connection, (host, port))
         return True
+
+    @contextlib.asynccontextmanager
+    async def _connector(self) -> AsyncIterator[aiohttp.TCPConnector | None]:
+        """Yield what connects from inside the pod, also to a host that the action names.
+
+        A pod must not learn by its probes what listens on the node.
+        """
+        if self.open_socket is None:
+            yield None
+            return
+        with await self.open_socket() as made:
+            yield aiohttp.TCPConnector(
+                family=socket.AF_INET, socket_factory=lambda _: made.dup(), force_close=True
+            )
 
     def _port(self, port: int | str) -> int:
         if isinstance(port, int):

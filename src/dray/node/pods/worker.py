@@ -15,9 +15,10 @@ from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.semantics import pod_resources
 from dray.api.types.pods import Pod
-from dray.node.containers import container_attempts
+from dray.node.containers import container_attempts, pod_sandboxes
 from dray.node.containers.container_attempts import Exit
 from dray.node.devices.preparation import ClaimsOfPod
+from dray.node.pods import volume_usage
 from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.container_supervisor import ALWAYS, NEVER, ON_FAILURE, ContainerSupervisor
 from dray.node.pods.context import NodeContext, PodState, PodWorkerContext
@@ -29,6 +30,10 @@ from dray.node.pods.status_reporter import PodStatusReporter
 DEADLINE: Final = PodFailure(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
 )
+NETWORK_CAUTION: Final = (
+    "The containers of the pod share a network of their own, which has a loopback interface alone"
+)
+MAX_NOTE_CHARACTERS: Final = 512
 
 
 class PodWorker:
@@ -67,6 +72,13 @@ class PodWorker:
         """Stop the pod, which is already gone from the API."""
         self._deleted.set()
 
+    def report_fault(self, error: BaseException) -> None:
+        """Record an error that nobody expected; the pod is run again after a pause."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        note = f"the node agent failed to run the pod: {type(error).__name__}: {error}"
+        self._context.record_warning("FailedSync", note[:MAX_NOTE_CHARACTERS])
+
     async def run(self) -> None:
         """Run the pod, wait for its deletion, and confirm that."""
         async with asyncio.TaskGroup() as group:
@@ -74,6 +86,8 @@ class PodWorker:
             if not self._state.is_over:
                 await self._live_until_ended(group)
                 await self.stop()
+            else:
+                await self._context.node.limits.remove_pod(self._context.uid)
             await self._preparation.unprepare()
             reporting.cancel()
         # Reported last: the devices of a pod that is over may be allocated to the next.
@@ -81,18 +95,20 @@ class PodWorker:
         await self._reporter.report()
         await self._deleted.wait()
         await self._context.retry(self._confirm_deletion, "FailedDelete")
-        container_attempts.remove(self._context.folder)
+        # Of a pod that was over when the agent started; otherwise it has ended with the containers.
+        pod_sandboxes.end(str(self._context.folder))
+        # A container may have left millions of files; the other pods do not wait for them.
+        await asyncio.to_thread(container_attempts.remove, self._context.folder)
 
     async def stop(self, at_most_seconds: float | None = None) -> None:
         """Stop the containers within the pod's grace period, or a shorter time."""
         await self._termination.stop(at_most_seconds)
+        await self._context.node.limits.remove_pod(self._context.uid)
 
     async def _live_until_ended(self, group: asyncio.TaskGroup) -> None:
-        """Until the pod is deleted, its time is over, or its containers have ended."""
-        tasks = {
-            group.create_task(work)
-            for work in (self._live(), self._deleted.wait(), self._until_deadline())
-        }
+        """Until the pod is deleted, evicted, its time is over, or its containers have ended."""
+        ends = (self._deleted.wait(), self._until_deadline(), self._until_evicted())
+        tasks = {group.create_task(work) for work in (self._live(), *ends)}
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
@@ -116,10 +132,18 @@ class PodWorker:
                 return
             await asyncio.sleep(left.total_seconds())
 
+    async def _until_evicted(self) -> None:
+        """Wait until a volume of the pod is larger than it may be."""
+        folder = self._context.folder / "volumes"
+        self._state.failure = await volume_usage.until_exceeded(self.pod, folder)
+        self._context.record_warning(*self._state.failure)
+
     async def _live(self) -> None:
         """Run the pod up to the end of its last container that is not a sidecar."""
         if caution := self._context.node.runtime.caution:
             self._context.record_event("ImageIgnored", caution)
+        if self._context.has_own_network:
+            self._context.record_event("NetworkIsolated", NETWORK_CAUTION)
         await self._preparation.prepare()
         async with asyncio.TaskGroup() as group:
             sidecars: list[asyncio.Task[Exit]] = []

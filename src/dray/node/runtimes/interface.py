@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dray.driverkit.cdi import DeviceNode
 from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
@@ -58,7 +57,7 @@ class SecurityProfile:
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """What a container may use; None means no limit of its own."""
+    """The resources that a container may use; None means no limit of its own."""
 
     cpus: float | None = None
     cpu_request: float | None = None
@@ -85,10 +84,10 @@ class ContainerSpec:
     stdin_once: bool = False
     tty: bool = False
     security: SecurityProfile = SecurityProfile()
-    host_user_id: int | None = None
-    """The user of the host that an admin chose for the pod's namespace, where one was chosen."""
     limits: ResourceLimits = ResourceLimits()
     has_host_network: bool = False
+    api_server: tuple[str, int] | None = None
+    """The address of the API server, for pods with a network of their own."""
     host_user_id: int | None = None
     """The user of the host that stands for root of the pod, where an admin has set one for the
     namespace; None for the choice of the node."""
@@ -126,15 +125,26 @@ class Runtime(abc.ABC):
     """Whether it runs the image; otherwise the programs of the host run."""
     has_own_etc = True
     """Whether containers have an /etc without one being made for them."""
+    has_own_network = False
+    """Whether pods have a network of their own, unless they want the host's."""
+    shares_network = True
+    """Whether the containers of a pod share that network; otherwise each has its own."""
     caution = ""
     """A warning for the user, recorded in one event of each pod; may be empty."""
 
-    uses_host_user_id = False
-    """Whether the user that an admin chose for a namespace matters to it."""
+    @property
+    def uses_host_user_id(self) -> bool:
+        """Whether the user that an admin chose for a namespace matters to it."""
+        return False
 
     def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
         """Return the ids that a pod's containers have on the host; None for those of the agent."""
         return None
+
+    @property
+    def limits_containers(self) -> bool:
+        """Whether it enforces a container's limits itself; otherwise the shim does."""
+        return False
 
     @property
     def default_environment(self) -> dict[str, str]:
@@ -161,10 +171,6 @@ class Runtime(abc.ABC):
 
         Raises LookupError if the container does not run.
         """
-
-    def end_pod(self, folder: Path) -> None:
-        """End what containers of the pod with this folder have shared. Called after the last."""
-        return None
 
     def discard(self, attempt: ContainerAttempt) -> None:
         """Remove what may be left of a container whose shim was lost."""

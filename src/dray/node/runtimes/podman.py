@@ -8,41 +8,69 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import os
-import resource
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
 from dray.node.containers.processes import Process
-from dray.node.runtimes.interface import ContainerSpec, ImageError, Runtime, RuntimeUnusable
+from dray.node.runtimes import podman_arguments
+from dray.node.runtimes.interface import (
+    ContainerSpec,
+    HostIds,
+    ImageError,
+    Runtime,
+    RuntimeUnusable,
+)
 
 NAME: Final = "podman"
 RUNTIMES: Final = ("", "crun", "runc")
 """OCI runtimes to try; the first is podman's own choice."""
 ALWAYS, NEVER = "Always", "Never"
 PID_FILE: Final = "podman.pid"
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where podman and its helpers are looked for, whatever the agent's own PATH."""
+PASSED_ON: Final = (
+    *("HOME", "USER", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR"),
+    *("DBUS_SESSION_BUS_ADDRESS", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF"),
+    *("CONTAINERS_REGISTRIES_CONF", "REGISTRY_AUTH_FILE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+)
+"""Variables of the agent that locate podman's images and registries; containers get none."""
+_CGROUP_V2: Final = Path("/sys/fs/cgroup/cgroup.controllers")
 _PROBE_SECONDS: Final = 30.0
 
 
 class Podman(Runtime):
     name = NAME
     has_images = True
+    has_own_network = True
+    shares_network = False
+
+    @property
+    def limits_containers(self) -> bool:
+        """Whether podman has control groups; an ordinary user has none of version 1."""
+        return os.geteuid() == 0 or _CGROUP_V2.exists()
+
+    def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
+        if os.geteuid() != 0:
+            return None
+        first = podman_arguments.FIRST_HOST_ID
+        return HostIds(first, first, podman_arguments.HOST_IDS)
 
     def try_out(self) -> None:
         _ = self._program
 
     async def pull(self, image: str, policy: str) -> None:
-        if policy != ALWAYS and await self._ran("image", "exists", image) == (0, ""):
+        podman_arguments.check_image(image)
+        if policy != ALWAYS and await self._ran("image", "exists", "--", image) == (0, ""):
             return
         if policy == NEVER:
             text = f'Container image "{image}" is not present with pull policy of Never'
             raise ImageError("ErrImageNeverPull", text)
-        code, said = await self._ran("pull", "--quiet", image)
+        code, said = await self._ran("pull", "--quiet", "--", image)
         if code:
             raise ImageError("ErrImagePull", f'failed to pull image "{image}": {said}')
 
@@ -50,16 +78,14 @@ class Podman(Runtime):
         name = "dray-" + "-".join(Path(folder).parts[-4:]).replace("-containers-", "-")
         started = str(Path(folder) / PID_FILE)
         argv = [*self._program, "run", "--rm", "--name", name, "--pidfile", started]
-        argv += ["--log-driver", "none", "--network", "host", "--hostname", spec.hostname[:63]]
-        argv += [*_limits(), *_inside(spec)]
+        argv += podman_arguments.of(spec, folder)
         return Command(
             argv,
-            # podman's own environment locates its images.
-            dict(os.environ),
+            _environment(),
             stdin=spec.stdin,
             stdin_once=spec.stdin_once,
             tty=spec.tty,
-            kill=[*self._program, "kill", "--signal", "KILL", name],
+            kill=[*self._program, "kill", "--signal", "KILL", "--", name],
             started_file=started,
             facts={"name": name},
         )
@@ -69,23 +95,25 @@ class Podman(Runtime):
     ) -> Command:
         switches = [*(["--interactive"] if stdin else []), *(["--tty"] if tty else [])]
         name = attempt.command()["facts"]["name"]
-        return Command([*self._program, "exec", *switches, name, *argv], dict(os.environ))
+        return Command([*self._program, "exec", *switches, "--", name, *argv], _environment())
 
     def discard(self, attempt: ContainerAttempt) -> None:
         name = attempt.command()["facts"]["name"]
-        argv = [*self._program, "rm", "--force", "--ignore", name]
-        subprocess.run(argv, capture_output=True, check=False)
+        argv = [*self._program, "rm", "--force", "--ignore", "--", name]
+        subprocess.run(argv, capture_output=True, check=False, env=_environment())
 
     @functools.cached_property
     def _program(self) -> list[str]:
         """podman with an OCI runtime that works here. Raises Unusable."""
-        if shutil.which("podman") is None:
-            raise RuntimeUnusable("podman is not installed")
+        found = shutil.which("podman", path=PATH)
+        if found is None:
+            raise RuntimeUnusable(f"podman is not installed in {PATH}")
         said = ""
         for below in RUNTIMES:
-            if below and shutil.which(below) is None:
+            runtime = shutil.which(below, path=PATH) if below else ""
+            if runtime is None:
                 continue
-            program = ["podman", *(["--runtime", below] if below else [])]
+            program = [found, *(["--runtime", runtime] if runtime else [])]
             said = _tried(program)
             if not said:
                 return program
@@ -98,6 +126,8 @@ class Podman(Runtime):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            env=_environment(),
+            cwd="/",
         )
         assert process.child.stderr is not None
         try:
@@ -110,11 +140,20 @@ class Podman(Runtime):
         return code, _last_line(said) if code else ""
 
 
+def _environment() -> dict[str, str]:
+    """Return podman's own environment: nothing of a container's acts on it."""
+    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return {"PATH": PATH, **kept}
+
+
 def _tried(program: list[str]) -> str:
     """Run a program of the host with podman, and return the error text; empty for success."""
-    argv = [*program, "run", "--rm", "--network", "host", *_limits(), "--rootfs", "/:O", "true"]
+    argv = [*program, "run", "--rm", "--network", "none", *podman_arguments.ulimits()]
+    argv += ["--rootfs", "/:O", "true"]
     try:
-        ran = subprocess.run(argv, capture_output=True, timeout=_PROBE_SECONDS, check=False)
+        ran = subprocess.run(
+            argv, capture_output=True, timeout=_PROBE_SECONDS, check=False, env=_environment()
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return _last_line(ran.stderr) if ran.returncode else ""
@@ -123,35 +162,3 @@ def _tried(program: list[str]) -> str:
 def _last_line(said: bytes) -> str:
     """Return the last line of podman's errors."""
     return (said.decode("utf-8", "replace").strip().splitlines() or [""])[-1]
-
-
-def _limits() -> Iterator[str]:
-    """Return the limits of the agent, with the number of processes that the system can count."""
-    most = int(Path("/proc/sys/kernel/pid_max").read_text("ascii"))
-    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    _, processes = resource.getrlimit(resource.RLIMIT_NPROC)
-    if processes == resource.RLIM_INFINITY or processes > most:
-        processes = most
-    for name, limit in (("nofile", files), ("nproc", processes)):
-        yield from ("--ulimit", f"{name}={limit}:{limit}")
-
-
-def _inside(spec: ContainerSpec) -> Iterator[str]:
-    """Yield the arguments for streams, environment, files and devices, then the image."""
-    if spec.stdin:
-        yield "--interactive"
-    if spec.tty:
-        yield "--tty"
-    for name, value in spec.env.items():
-        yield from ("--env", f"{name}={value}")
-    for bind in spec.binds:
-        source = os.path.join(bind.source, bind.beneath)
-        yield from ("--volume", f"{source}:{bind.target}:{'ro' if bind.read_only else 'rw'}")
-    for node in spec.device_nodes:
-        permissions = node.permissions or "rwm"
-        yield from ("--device", f"{node.host_path or node.path}:{node.path}:{permissions}")
-    if spec.working_directory:
-        yield from ("--workdir", spec.working_directory)
-    if spec.command:
-        yield from ("--entrypoint", json.dumps(spec.command))
-    yield from (spec.image, *spec.args)

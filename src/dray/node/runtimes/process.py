@@ -10,7 +10,13 @@ import os
 from typing import Final
 
 from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
-from dray.node.runtimes.interface import ContainerConfigError, ContainerSpec, Runtime, in_terminal
+from dray.node.runtimes.interface import (
+    ContainerConfigError,
+    ContainerSpec,
+    Runtime,
+    SecurityProfile,
+    in_terminal,
+)
 
 NAME: Final = "process"
 
@@ -29,6 +35,7 @@ class PlainProcess(Runtime):
         return {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 
     def command(self, spec: ContainerSpec, folder: str) -> Command:
+        _check_rights(spec.security)
         for bind in spec.binds:
             if bind.source != bind.target:
                 raise ContainerConfigError(
@@ -49,3 +56,19 @@ class PlainProcess(Runtime):
     ) -> Command:
         started = attempt.command()
         return Command(in_terminal(argv, tty), started["env"], started["cwd"])
+
+
+def _check_rights(security: SecurityProfile) -> None:
+    """Raise ContainerConfigError for rights that differ from those of the agent."""
+    wanted = {
+        "runAsUser": security.uid not in (0, os.geteuid()),
+        "runAsGroup": security.gid not in (0, os.getegid()),
+        "supplementalGroups": bool(security.groups),
+        "readOnlyRootFilesystem": security.has_read_only_root,
+        "capabilities": bool(security.capabilities),
+    }
+    if refused := [name for name, is_set in wanted.items() if is_set]:
+        raise ContainerConfigError(
+            f"securityContext.{refused[0]}: the process runtime cannot honour it; "
+            "run the node with --runtime sandbox or podman"
+        )

@@ -21,12 +21,12 @@ from typing import Final
 
 import msgspec
 
-from dray.node.containers import container_attempts, pod_sandboxes, seccomp, shim, system_calls
+from dray.node.containers import container_attempts, seccomp, shim, system_calls
 from dray.node.containers.container_attempts import (
     Argv,
     Command,
     ContainerAttempt,
-    Mount,
+    SandboxMount,
     SandboxPlan,
 )
 from dray.node.runtimes import host_users
@@ -34,6 +34,7 @@ from dray.node.runtimes.interface import (
     Bind,
     ContainerConfigError,
     ContainerSpec,
+    HostIds,
     Runtime,
     RuntimeUnusable,
 )
@@ -58,11 +59,24 @@ class Sandbox(Runtime):
 
     name = NAME
     has_own_etc = False
+    has_own_network = True
     caution = "The sandbox has no images: containers run the programs of the node"
 
     @property
     def default_environment(self) -> dict[str, str]:
         return {"PATH": PATH, "HOME": "/root"}
+
+    @property
+    def uses_host_user_id(self) -> bool:
+        return os.geteuid() == 0
+
+    def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
+        # An ordinary user maps itself: what it makes belongs to root of the pod already.
+        if os.geteuid() != 0:
+            return None
+        users = host_users.mapping(host_user_id)
+        (_, user, users_count), (_, group, groups_count) = users.uids[0], users.gids[0]
+        return HostIds(user, group, min(users_count, groups_count))
 
     def try_out(self) -> None:
         if said := _tried():
@@ -91,9 +105,6 @@ class Sandbox(Runtime):
         enter = container_attempts.interpreter("dray.node.containers.enter")
         kind = "tty" if tty else "pipes"
         return Command([*enter, str(attempt.folder), kind, *argv])
-
-    def end_pod(self, folder: Path) -> None:
-        pod_sandboxes.end(str(folder))
 
 
 @functools.cache
@@ -149,6 +160,7 @@ def _plan(spec: ContainerSpec, pod: str) -> SandboxPlan:
         filter=_filter() if security.is_confined else "",
         has_read_only_root=security.has_read_only_root,
         has_host_network=spec.has_host_network,
+        api_server=spec.api_server,
         working_directory=folder,
         links=[(os.readlink(path), path) for path in _SYSTEM if os.path.islink(path)],
         folders=list(_EMPTY),
@@ -161,26 +173,26 @@ def _filter() -> str:
     return base64.b64encode(seccomp.default_filter(platform.machine())).decode("ascii")
 
 
-def _system_files() -> Iterator[Mount]:
+def _system_files() -> Iterator[SandboxMount]:
     for folder in _SHOWN:
         if os.path.isdir(folder) and not os.path.islink(folder):
-            yield Mount(folder, folder)
+            yield SandboxMount(folder, folder)
     for path in _FROM_ETC:
         if os.path.exists(path):
-            yield Mount(path, path)
+            yield SandboxMount(path, path)
 
 
-def _device_nodes(spec: ContainerSpec) -> Iterator[Mount]:
+def _device_nodes(spec: ContainerSpec) -> Iterator[SandboxMount]:
     for node in spec.device_nodes:
         source = node.host_path or node.path
-        yield Mount(source, _target(node.path), read_only=False, is_device=True)
+        yield SandboxMount(source, _target(node.path), read_only=False, is_device=True)
 
 
-def _binds(spec: ContainerSpec) -> Iterator[Mount]:
+def _binds(spec: ContainerSpec) -> Iterator[SandboxMount]:
     """Mount outer folders first, so that what is mounted inside them stays visible."""
     for bind in sorted(spec.binds, key=lambda bind: len(Path(bind.target).parts)):
         if not _is_shown_anyway(bind):
-            yield Mount(bind.source, _target(bind.target), bind.read_only, bind.beneath)
+            yield SandboxMount(bind.source, _target(bind.target), bind.read_only, bind.beneath)
 
 
 def _target(path: str) -> str:

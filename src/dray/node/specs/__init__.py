@@ -1,1 +1,1 @@
-"""What a container is given: its environment, volumes and rights."""
+"""Inputs of a container: its environment, volumes and rights."""

@@ -14,6 +14,7 @@ from dray.api.types.pods import Pod
 from dray.client.api_client import Client
 from dray.node.runtimes.interface import ContainerConfigError
 from dray.node.specs import value_sources
+from dray.node.specs.value_sources import ReadOnce
 
 MAX_STRING_BYTES: Final = 131071
 """One argument, or one variable with its name: 32 pages with the NUL at the end."""
@@ -28,13 +29,14 @@ async def build(client: Client, pod: Pod, container: Container) -> dict[str, str
     Raises ContainerConfigError for a variable that no process can be given.
     """
     made: dict[str, str] = {}
+    objects = ReadOnce(client, pod.metadata.namespace)
     for index, source in enumerate(container.env_from):
-        for name, found in (await _from_all(client, pod, source)).items():
+        for name, found in (await _from_all(objects, source)).items():
             made[name] = _checked(name, found, f"{_place(container)}.envFrom[{index}]")
     total = sum(_size(name, value) for name, value in made.items())
     for index, variable in enumerate(container.env):
         where = f"{_place(container)}.env[{index}]"
-        value = await _value(client, pod, container, variable, made)
+        value = await _value(objects, pod, container, variable, made)
         if value is None:
             continue
         replaced = made.get(variable.name)
@@ -137,14 +139,14 @@ def _place(container: Container) -> str:
     return f"container {container.name}"
 
 
-async def _from_all(client: Client, pod: Pod, source: EnvFromSource) -> dict[str, str]:
+async def _from_all(objects: ReadOnce, source: EnvFromSource) -> dict[str, str]:
     chosen = source.config_map_ref or source.secret_ref
-    found = await value_sources.values(client, pod.metadata.namespace, chosen) if chosen else {}
+    found = await objects.values(chosen) if chosen else {}
     return {source.prefix + key: value.decode("utf-8", "replace") for key, value in found.items()}
 
 
 async def _value(
-    client: Client, pod: Pod, container: Container, variable: EnvVar, env: Mapping[str, str]
+    objects: ReadOnce, pod: Pod, container: Container, variable: EnvVar, env: Mapping[str, str]
 ) -> str | None:
     """Return the value of a variable, or None where an optional key is missing."""
     source = variable.value_from
@@ -159,13 +161,12 @@ async def _value(
         raise ContainerConfigError(
             f"environment variable {variable.name}: no source that is supported"
         )
-    namespace = pod.metadata.namespace
-    found = await value_sources.values(client, namespace, reference)
+    found = await objects.values(reference)
     if reference.key in found:
         return found[reference.key].decode("utf-8", "replace")
     if reference.optional:
         return None
     kind = "ConfigMap" if source.config_map_key_ref else "Secret"
     raise ContainerConfigError(
-        f"couldn't find key {reference.key} in {kind} {namespace}/{reference.name}"
+        f"couldn't find key {reference.key} in {kind} {pod.metadata.namespace}/{reference.name}"
     )

@@ -47,8 +47,10 @@ def profile_of(
     )
     uid = _first(context.run_as_user, of_pod.run_as_user, 0)
     if _first(context.run_as_non_root, of_pod.run_as_non_root, False) and uid == 0:
+        where = "spec" if context.run_as_non_root is None else path
         raise ContainerConfigError(
-            f"{path}.{_CONTEXT}.runAsNonRoot: the container would run as root; set runAsUser"
+            f"{where}.{_CONTEXT}.runAsNonRoot: container {container.name} would run as root; "
+            "set runAsUser"
         )
     if has_images and of_pod.supplemental_groups_policy == "Strict":
         raise ContainerConfigError(

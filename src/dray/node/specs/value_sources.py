@@ -38,6 +38,21 @@ ConfigMapInVolume = volumes.ConfigMapVolumeSource | volumes.ConfigMapProjection
 Source = SecretInEnv | SecretInVolume | ConfigMapInEnv | ConfigMapInVolume
 
 
+class ReadOnce:
+    """Reads each object once, however many variables name it: a container may have thousands."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+        self._known: dict[tuple[bool, str, bool], dict[str, bytes]] = {}
+
+    async def values(self, source: SecretInEnv | ConfigMapInEnv) -> dict[str, bytes]:
+        """Return what the function `values` does, which raises the same errors."""
+        key = (isinstance(source, SecretInEnv), source.name, bool(source.optional))
+        if key not in self._known:
+            self._known[key] = await values(self._client, self._namespace, source)
+        return self._known[key]
+
+
 async def values(client: Client, namespace: str, source: Source) -> dict[str, bytes]:
     """Return the values of the ConfigMap or Secret that a source names.
 

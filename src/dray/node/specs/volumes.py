@@ -21,7 +21,7 @@ from dray.client.api_client import Client
 from dray.node import host_paths
 from dray.node.host_paths import Owner, SafeFolder, UnsafePath
 from dray.node.runtimes.interface import Bind, ContainerConfigError, HostIds
-from dray.node.specs import environment
+from dray.node.specs import environment, memory_volumes
 from dray.node.specs.volume_files import VolumeFiles
 
 FOLDER_MODE: Final = 0o755
@@ -73,10 +73,18 @@ class Volumes:
     async def _prepare(self, pod: Pod, volume: Volume, group: int | None) -> PreparedVolume:
         if volume.host_path is not None:
             return PreparedVolume(self._host_path(volume.name, volume.host_path))
+        medium = volume.empty_dir.medium if volume.empty_dir is not None else ""
+        if medium not in ("", "Memory"):
+            raise ContainerConfigError(
+                f"volume {volume.name}: emptyDir.medium {medium} is not supported"
+            )
         owner = _owner(self.ids, group)
         beneath = f"{pod.metadata.uid}/volumes/{volume.name}"
         is_empty = volume.empty_dir is not None
         files = {} if is_empty else await VolumeFiles(self.client, pod).of(volume)
+        if volume.empty_dir is not None:
+            with SafeFolder.open(self.folder) as pods, pods.enter(beneath, mode=0o700):
+                memory_volumes.mount(self.folder / beneath, volume.empty_dir)
         with SafeFolder.open(self.folder) as pods, pods.enter(beneath, mode=0o700) as folder:
             folder.set_rights(_folder_mode(volume, group), owner)
             for path, file in files.items():
@@ -119,19 +127,16 @@ def binds(
     return made
 
 
-def make_mount_points(
-    volumes: Mapping[str, PreparedVolume], mounts: Iterable[Bind], targets: Iterable[str]
-) -> None:
-    """Make the folders in volumes on which something else is mounted.
+def make_mount_points(volumes: Mapping[str, PreparedVolume], mounts: Iterable[Bind]) -> None:
+    """Make the folders on which volumes are mounted inside volumes that are mounted read-only.
 
-    Raises ContainerConfigError inside a volume that containers can change: they could put a link
-    there, and so mount it elsewhere.
+    Nobody could make them later. Raises ContainerConfigError.
     """
     by_path = {str(volume.path): volume for volume in volumes.values()}
-    wanted = list(targets)
-    for outer in mounts:
-        for inner in wanted:
-            if inner.startswith(f"{outer.target}/"):
+    listed = list(mounts)
+    for outer in listed:
+        for inner in listed:
+            if outer.read_only and inner.target.startswith(f"{outer.target}/"):
                 _make_mount_point(outer, inner, by_path[outer.source])
 
 
@@ -171,17 +176,12 @@ def _make_sub_path(volume: PreparedVolume, beneath: str) -> None:
             raise UnsafePath(f"sub path {beneath} is a link; links are not followed")
 
 
-def _make_mount_point(outer: Bind, inner: str, volume: PreparedVolume) -> None:
-    if not volume.is_read_only:
-        raise ContainerConfigError(
-            f"{inner} is to be mounted inside the volume at {outer.target}, which containers can "
-            "change: mount one of the two elsewhere"
-        )
-    path = posixpath.join(outer.beneath, inner[len(outer.target) + 1 :])
+def _make_mount_point(outer: Bind, inner: Bind, volume: PreparedVolume) -> None:
+    path = posixpath.join(outer.beneath, inner.target[len(outer.target) + 1 :])
     try:
         _make_sub_path(volume, path)
     except (UnsafePath, OSError) as error:
-        raise ContainerConfigError(f"{inner} cannot be mounted: {error}") from error
+        raise ContainerConfigError(f"mountPath {inner.target}: {error}") from error
 
 
 def _folder_mode(volume: Volume, group: int | None) -> int:

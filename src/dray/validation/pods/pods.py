@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from dray.api import well_known
+from dray.api.formats import gonumbers
 from dray.api.types import containers, meta, pods
 from dray.validation import equality, fields, identifiers, lists, metadata
 from dray.validation.pods import containers as container_rules
@@ -64,7 +65,8 @@ def annotations_of_pod(
 def _is_int32(text: str) -> bool:
     if not _DELETION_COST_FORM.fullmatch(text):
         return False
-    return -_INT32_LIMIT <= int(text) < _INT32_LIMIT
+    number = gonumbers.int64_or_none(text)
+    return number is not None and -_INT32_LIMIT <= number < _INT32_LIMIT
 
 
 def _only_for_pods(spec: pods.PodSpec) -> fields.Errors:

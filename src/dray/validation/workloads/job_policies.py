@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from dray.api.formats import gotext
+from dray.api.formats import gonumbers, gotext
 from dray.api.types import workloads
 from dray.validation import fields, identifiers, metadata
 
@@ -175,9 +175,10 @@ def _interval(text: str, completions: int) -> tuple[int, int]:
 def _index(text: str, completions: int) -> int:
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"cannot convert string to integer for index: {gotext.quote(text)}")
-    if int(text) >= completions:
+    index = gonumbers.int64_or_none(text)
+    if index is None or index >= completions:
         raise ValueError(f"too large index: {gotext.quote(text)}")
-    return int(text)
+    return index
 
 
 def _not_increasing(previous: int, current: int) -> ValueError:

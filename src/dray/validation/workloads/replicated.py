@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dray.api.formats import names
+from dray.api.formats import gonumbers, names
 from dray.api.selectors import label_selectors
 from dray.api.types import meta, pods, workloads
 from dray.validation import fields, metadata, selector_rules
@@ -225,7 +225,10 @@ def number(value: int | str) -> int:
     """Return a number or the number of a percentage, 0 for other texts."""
     if isinstance(value, int):
         return value
-    return 0 if names.percent_errors(value) else int(value.removesuffix("%"))
+    if names.percent_errors(value):
+        return 0
+    percent = gonumbers.int64_or_none(value.removesuffix("%"))
+    return 2**63 - 1 if percent is None else percent
 
 
 def at_most_all(value: int | str, path: fields.Path) -> fields.Errors:

@@ -49,6 +49,12 @@ def test_requests(given: dict[str, Any], expected: dict[str, Any]) -> None:
     assert claim_request({"firstAvailable": [given]}) == {"firstAvailable": [expected]}
 
 
+def test_null_in_a_list_of_objects_is_an_empty_object_with_defaults() -> None:
+    service = filled("v1", "Service", spec={"ports": [None, {"port": 80}]})
+    assert service["spec"]["ports"][0] == {"protocol": "TCP", "targetPort": None}
+    assert service["spec"]["ports"][1]["protocol"] == "TCP"
+
+
 def test_a_request_of_neither_kind_is_left_for_validation() -> None:
     assert claim_request({"name": "a"}) == {"name": "a"}
 

@@ -51,7 +51,7 @@ def test_what_ends_early_or_nests_too_deep_is_refused(data: bytes, message: str)
 
 
 def test_what_only_go_accepts_is_read() -> None:
-    assert gojson.decode(b'["\xff", "\\ud800"]') == ["\ufffd", "\ud800"]
+    assert gojson.decode(b'["\xff", "\\ud800"]') == ["\ufffd", "\ufffd"]
 
 
 texts = st.sampled_from(["a", "b", 'q"', "\\", '\\"', "é", "\n", "u0022"])
@@ -107,3 +107,15 @@ def test_repeated_keys_are_found_at_any_depth(value: Any, ascii_only: bool) -> N
 def test_go_escapes_what_could_be_markup() -> None:
     text = '{"a":"<b> & \u2028é€"}'.encode()
     assert gojson.escaped(text) == b'{"a":"\\u003cb\\u003e \\u0026 \\u2028' + 'é€"}'.encode()
+
+
+def test_halves_of_surrogate_pairs_are_replaced() -> None:
+    text = rb'["\ud83d\ude00", "\ud800\ud83d\ude00", "\udc00", "\\ud800", {"\uD800": 1}]'
+    assert gojson.decode(text) == ["😀", "\ufffd😀", "\ufffd", "\\ud800", {"\ufffd": 1}]
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"9" * 5_000, b"1e" + b"9" * 5_000])
+def test_numbers_that_no_float_holds_are_refused(number: bytes) -> None:
+    for text in (number, b'{"a": 1, "a": %b}' % number):
+        with pytest.raises(gojson.JsonSyntaxError):
+            gojson.decode(text)

@@ -218,6 +218,10 @@ def question(text: str) -> Attributes:
         ("watch pods default/mine", None),
         ("patch pods/status default/mine", None),
         ("create pods/binding default/mine", NOT_SAID),
+        ("get namespaces default", None),
+        ("get namespaces other", RELATED),
+        ("list namespaces", ONE_BY_ONE),
+        ("update namespaces default", ONE_BY_ONE),
         ("get nodes n1", None),
         ("get nodes n2", f"node 'n1' cannot read 'n2', {OWN_NODE}"),
         ("list nodes", f"node 'n1' cannot read all nodes, {OWN_NODE}"),
@@ -250,8 +254,9 @@ def test_a_mirror_pod_gives_its_node_no_rights() -> None:
     body["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
     server.create(world.PODS, body)
     world.run(server.authorizer.load())
-    read = Attributes("get", "", "configmaps", "", "default", "x")
-    assert not server.authorizer.authorize(NODE, read).allowed
+    for resource, name in (("configmaps", "x"), ("namespaces", "default")):
+        read = Attributes("get", "", resource, "", "default", name)
+        assert not server.authorizer.authorize(NODE, read).allowed
 
 
 def test_rights_end_with_the_pod() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
 
+from dray import clock
 from dray.apiserver.access import certificates
 from dray.apiserver.access.certificates import Authority, KeyFileError
 from dray.apiserver.access.service_account_tokens import TokenSigner, service_account_claims
@@ -80,3 +84,42 @@ def test_token_keys_of_another_kind_are_refused(tmp_path: Path) -> None:
         TokenSigner.from_files(written(tmp_path / "rsa.key", pem))
     with pytest.raises(KeyFileError, match="without a password"):
         TokenSigner.from_files(written(tmp_path / "locked.key", locked))
+
+
+def test_an_authority_that_is_about_to_end_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    Authority.load_or_create(tmp_path)
+    assert not caplog.records
+    nearly_ten_years = datetime.timedelta(days=3600)
+    monkeypatch.setattr(certificates, "utc_now", lambda: clock.utc_now() + nearly_ten_years)
+    Authority.load_or_create(tmp_path)
+    assert "the certificate authority ends on 20" in caplog.text
+    monkeypatch.setattr(certificates, "utc_now", lambda: clock.utc_now() + 2 * nearly_ten_years)
+    with pytest.raises(KeyFileError, match="has expired on 20"):
+        Authority.from_files(tmp_path / "ca.crt", tmp_path / "ca.key")
+
+
+def test_an_authority_may_have_an_rsa_key(tmp_path: Path) -> None:
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a company")])
+    now = clock.utc_now()
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(days=400))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL
+    pem = key.private_bytes(encoding, form, serialization.NoEncryption())
+    authority = Authority.from_files(
+        written(tmp_path / "ca.crt", made.public_bytes(encoding)),
+        written(tmp_path / "ca.key", pem),
+    )
+    leaf = x509.load_pem_x509_certificate(authority.client_pair("alice").certificate)
+    leaf.verify_directly_issued_by(made)

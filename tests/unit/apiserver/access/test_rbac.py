@@ -9,7 +9,7 @@ import pytest
 
 from dray.api.http_messages import User
 from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding
-from dray.apiserver.access import bootstrap_policy, rule_coverage
+from dray.apiserver.access import bootstrap_policy, rbac, rule_coverage
 from dray.apiserver.access.rbac import Attributes, Policy
 
 ALICE = User("alice", frozenset({"team", "system:authenticated"}))

@@ -85,3 +85,38 @@ def test_malformed_patch(operations: Any) -> None:
 )
 def test_merge_patch(document: Any, patch: Any, expected: Any) -> None:
     assert json_patch.merge_patch(document, patch) == expected
+
+
+def test_too_many_operations() -> None:
+    with pytest.raises(json_patch.PatchTooLarge, match="maximum operations"):
+        json_patch.json_patch(DOCUMENT, [{}] * 10_001)
+
+
+def test_copies_may_add_only_so_much() -> None:
+    """Each doubles the document; in the words of Kubernetes' library."""
+    doubled = [{"op": "copy", "from": "", "path": f"/c{number}"} for number in range(40)]
+    with pytest.raises(json_patch.PatchFailed, match="accumulated size increase of copy is"):
+        json_patch.json_patch(DOCUMENT, doubled)
+    small = [{"op": "copy", "from": "/a/b/0", "path": "/d"}] * 10_000
+    assert json_patch.json_patch(DOCUMENT, small)["d"] == 1
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "add", "path": "/a/0", "value": 1},
+        {"op": "remove", "path": "/a/0"},
+        {"op": "move", "from": "/a/0", "path": "/a/-"},
+    ],
+)
+def test_the_front_of_a_long_list_may_change_only_so_often(operation: dict[str, Any]) -> None:
+    long = {"a": [0] * 100_000}
+    json_patch.json_patch(long, [operation] * 90)
+    with pytest.raises(json_patch.PatchFailed, match="move more than 10000000 items of lists"):
+        json_patch.json_patch(long, [operation] * 200)
+
+
+def test_the_end_of_a_long_list_may_change_as_often_as_one_likes() -> None:
+    long = {"a": [0] * 100_000}
+    append = {"op": "add", "path": "/a/-", "value": 1}
+    assert len(json_patch.json_patch(long, [append] * 10_000)["a"]) == 110_000

@@ -93,3 +93,17 @@ def test_maps_merge_and_null_removes() -> None:
     patch = {"metadata": {"labels": {"a": None, "c": "3"}}}
     result = strategic_merge.merge(document, patch, "core.v1.Pod")
     assert result["metadata"]["labels"] == {"b": "2", "c": "3"}
+
+
+def test_items_that_share_a_key_keep_their_places() -> None:
+    owners = [{"uid": "a", "name": "1"}, {"uid": "b"}, {"uid": "a", "name": "2"}]
+    patch = {"metadata": {"ownerReferences": [{"uid": "a", "name": "3"}, {"uid": "c"}]}}
+    document = {"metadata": {"ownerReferences": owners}}
+    merged = strategic_merge.merge(document, patch, "core.v1.ConfigMap")
+    found = merged["metadata"]["ownerReferences"]
+    assert sorted(found, key=str) == sorted(
+        [{"uid": "a", "name": "3"}, {"uid": "a", "name": "2"}, {"uid": "b"}, {"uid": "c"}], key=str
+    )
+    gone = {"metadata": {"ownerReferences": [{"uid": "a", "$patch": "delete"}]}}
+    left = strategic_merge.merge(document, gone, "core.v1.ConfigMap")
+    assert left["metadata"]["ownerReferences"] == [{"uid": "b"}]

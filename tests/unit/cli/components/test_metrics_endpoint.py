@@ -93,7 +93,7 @@ def test_a_leader_and_who_stands_by_are_ready(own: Cluster, component: str, metr
             assert metric not in other.ask("/metrics")[1]
 
 
-@pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
+@pytest.mark.skipif(not sandbox.is_usable(), reason="containers cannot be run here")
 def test_a_node_is_ready_when_it_is_registered(own: Cluster, tmp_path: Path) -> None:
     folders = [
         argument

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dray.node.limits import cgroup_v1, cgroup_v2, hierarchy, mounts
+from dray.node import mounts
+from dray.node.limits import cgroup_v1, cgroup_v2, hierarchy
 from dray.node.limits.cgroup_v1 import CgroupV1
 from dray.node.limits.cgroup_v2 import CgroupV2
 from dray.node.limits.hierarchy import LimitsUnusable
-from dray.node.limits.mounts import MountedFileSystem
+from dray.node.mounts import MountedFileSystem
 from dray.node.runtimes.interface import ResourceLimits
 
 ASKED = ResourceLimits(cpus=0.2, cpu_request=0.1, memory_bytes=100 * 2**20, pids=40)
@@ -45,7 +46,7 @@ def v2(folder: Path) -> list[MountedFileSystem]:
 def test_version_2_has_the_limits_of_a_kubelet(tmp_path: Path) -> None:
     group(tmp_path)
     group(tmp_path / "g", *V2_FILES, "memory.oom.group")
-    made = CgroupV2(tmp_path, tmp_path)
+    made = CgroupV2(tmp_path)
     made.make("g", ASKED)
     made.kill_together("g")
     assert content(tmp_path, "cgroup.subtree_control") == "+cpu +memory +pids"
@@ -63,7 +64,7 @@ def test_version_2_has_the_limits_of_a_kubelet(tmp_path: Path) -> None:
 def test_version_2_without_limits_and_without_swap(tmp_path: Path) -> None:
     group(tmp_path)
     group(tmp_path / "g", *(file for file in V2_FILES if file != "memory.swap.max"))
-    CgroupV2(tmp_path, tmp_path).make("g", ResourceLimits())
+    CgroupV2(tmp_path).make("g", ResourceLimits())
     assert content(tmp_path / "g", "memory.max") == "max"
     assert content(tmp_path / "g", "cpu.max") == "max 100000"
     assert content(tmp_path / "g", "cpu.weight") == "1"
@@ -118,8 +119,7 @@ def test_root_takes_the_top_of_version_2(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(cgroup_v2, "SYSTEMD", tmp_path)
     group(tmp_path)
     found = cgroup_v2.find(v2(tmp_path), "0::/system.slice/dray.service\n")
-    assert found == CgroupV2(tmp_path, tmp_path)
-    assert found.parent == ""
+    assert found == CgroupV2(tmp_path)
 
 
 def test_others_need_a_group_that_is_theirs(
@@ -144,8 +144,7 @@ def test_what_runs_in_a_delegated_group_moves_below(
     (own / "cgroup.procs").write_text("4242\n")
     leaf = group(own / cgroup_v2.LEAF)
     found = cgroup_v2.find(v2(tmp_path), "1:name=systemd:/x\n0::/own\n")
-    assert found == CgroupV2(tmp_path, own)
-    assert found.parent == "/own"
+    assert found == CgroupV2(own)
     assert content(leaf, "cgroup.procs") == "4242"
     assert content(own, "cgroup.subtree_control") == "+cpu +memory +pids"
     again = cgroup_v2.find(v2(tmp_path), f"0::/own/{cgroup_v2.LEAF}\n")

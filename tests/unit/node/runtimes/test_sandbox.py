@@ -1,4 +1,4 @@
-"""Real containers by bubblewrap, each under its shim."""
+"""Real containers in sandboxes, each under its shim."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dray.node.runtimes.interface import Bind, ContainerSpec
 from dray.node.runtimes.sandbox import Sandbox
 from tests.waiting import until
 
-pytestmark = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
+pytestmark = pytest.mark.skipif(not sandbox.is_usable(), reason="containers cannot be run here")
 
 SHELL_ENV = {"PATH": sandbox.PATH}
 

@@ -1,4 +1,4 @@
-"""The mounts that this process sees, as far as control groups need them."""
+"""The mounts that this process sees, by their folders."""
 
 from __future__ import annotations
 

@@ -1,0 +1,111 @@
+"""Specifications of containers: their mounts, devices, names and working directories."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dray.driverkit import cdi
+from dray.driverkit.cdi import CdiError, DeviceNode, Edits, Mount
+from dray.node.devices.drivers import DriverDevice
+from dray.node.devices.preparation import ClaimRecord
+from dray.node.pods import container_specs
+from dray.node.pods.context import PodState
+from dray.node.runtimes.interface import ContainerConfigError, ContainerSpec
+from dray.node.specs.volumes import PreparedVolume
+from tests.unit.node import fakes
+from tests.unit.node.fakes import FakeNode, FakeRuntime
+
+
+class NoImages(FakeRuntime):
+    has_images = has_own_etc = False
+
+
+def built(
+    folder: Path, edits: Edits | None = None, *, spec: Any = None, **container: Any
+) -> ContainerSpec:
+    async def build() -> ContainerSpec:
+        node = FakeNode(folder / "pods")
+        node.folder.mkdir()
+        node.runtime = NoImages()
+        cdi.write(folder / "cdi", "d.json", "d/claim", {"0": edits or Edits()})
+        context = dataclasses.replace(node.context, cdi_directories=(folder / "cdi",))
+        claims: Any = {"resources": {"claims": [{"name": "mine"}]}}
+        state = PodState(fakes.pod(fakes.container(**claims, **container), **(spec or {})))
+        devices = (DriverDevice("d", ("gpu",), "n1", "gpu-0", ("d/claim=0",)),)
+        state.prepared_claims = {"mine": ClaimRecord("ns", "c", "u", ("d",), ("u",), devices, True)}
+        (folder / "v").mkdir()
+        state.volumes = {"v": PreparedVolume(folder / "v")}
+        return await container_specs.build(context, state, state.pod.spec.containers[0])
+
+    return asyncio.run(build())
+
+
+def test_paths_of_devices_are_made_absolute(tmp_path: Path) -> None:
+    edits = Edits(
+        device_nodes=(DeviceNode("/dev//gpu0"), DeviceNode("dev/b", "/dev/c")),
+        mounts=(Mount("/host", "/opt/./lib/"),),
+    )
+    made = built(tmp_path, edits)
+    assert [(node.path, node.host_path) for node in made.device_nodes] == [
+        ("/dev/gpu0", "/dev//gpu0"),
+        ("/dev/b", "/dev/c"),
+    ]
+    assert made.binds[-1].target == "/opt/lib"
+    assert made.binds[-1].read_only
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        Edits(device_nodes=(DeviceNode("/dev/../x"),)),
+        Edits(mounts=(Mount("/host", "/a/../../b"),)),
+        Edits(mounts=(Mount("/host", "/a\0"),)),
+    ],
+)
+def test_paths_of_devices_that_no_container_has(tmp_path: Path, edits: Edits) -> None:
+    with pytest.raises(CdiError, match="a path that no container can have"):
+        built(tmp_path, edits)
+
+
+def test_a_volume_on_a_file_of_etc_takes_its_place(tmp_path: Path) -> None:
+    targets = [bind.target for bind in built(tmp_path).binds]
+    assert targets.count("/etc/hosts") == 1
+    assert "/etc/passwd" in targets
+
+
+@pytest.mark.parametrize("path", ["/etc", "/etc/hosts"])
+def test_a_volume_in_etc_takes_the_place_of_a_file(tmp_path: Path, path: str) -> None:
+    made = built(tmp_path, volumeMounts=[{"name": "v", "mountPath": path}])
+    found = [bind for bind in made.binds if bind.target == "/etc/hosts"]
+    assert [bind.source for bind in found] == [str(tmp_path / "v")] * (path == "/etc/hosts")
+
+
+def test_the_names_of_a_container(tmp_path: Path) -> None:
+    alias = {"ip": "10.0.0.9", "hostnames": ["db", "db.local"]}
+    built(tmp_path, spec={"hostname": "h", "hostAliases": [alias]})
+    etc = tmp_path / "pods" / "u" / "etc"
+    assert (etc / "hosts").read_text("utf-8") == (
+        "127.0.0.1 localhost\n10.0.0.1 h\n10.0.0.9 db db.local\n"
+    )
+    assert (etc / "hosts").stat().st_mode & 0o777 == 0o644
+    assert etc.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_working_directories(tmp_path: Path) -> None:
+    assert built(tmp_path, workingDir="a//b/").working_directory == "/a/b"
+
+
+@pytest.mark.parametrize("path", ["/a/../b", "/a\0"])
+def test_working_directories_that_are_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ContainerConfigError, match="container main: workingDir"):
+        built(tmp_path, workingDir=path)
+
+
+def test_the_network_of_the_host_needs_access_to_it(tmp_path: Path) -> None:
+    with pytest.raises(ContainerConfigError, match=r"spec\.hostNetwork: needs --allow-host"):
+        built(tmp_path, spec={"hostNetwork": True})
