@@ -19,7 +19,7 @@ POLICIES, BINDINGS = (
 )
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 USER = "alice"
-"""May create config maps and get pods."""
+"""May create config maps and policies, and get pods."""
 GENERATED = re.compile(r'"a-[a-z0-9]{5}"')
 WARNING = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
 
@@ -40,6 +40,7 @@ def objects(cases: list[Json]) -> Iterator[tuple[str, Json]]:
     rules = [
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"], "verbs": ["create"]},
     ]
     yield f"{RBAC}/clusterroles", {"metadata": {"name": USER}, "rules": rules}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": USER}

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from dray.api.http_messages import User
 from dray.apiserver.server import Settings
-from tests import waiting
+from tests import recorded, waiting
 from tests.unit.apiserver.admission.policies.objects import (
     BINDINGS,
     CONFIG_MAPS,
@@ -18,9 +19,34 @@ from tests.unit.apiserver.admission.policies.objects import (
     config_map,
     policy,
 )
+from tests.wire import policy_cases
 from tests.wire.serving import Api, with_api
 
 GROUP = "admissionregistration.k8s.io"
+RECORDED = recorded.CASES.lines("admission_policies.jsonl")
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return dray's answers to all recorded cases, by their names."""
+
+    async def play(api: Api) -> list[Any]:
+        async def send(
+            method: str, path: str, body: Any, user: str, content_type: str
+        ) -> tuple[int, str, Any]:
+            sender = User(user, frozenset({"system:authenticated"})) if user else None
+            answer = await api(method, path, body, user=sender, content_type=content_type)
+            return answer.status, answer.headers.get("warning", ""), answer.json
+
+        return await policy_cases.play(send, RECORDED)
+
+    answers = with_api(play, tmp_path_factory.mktemp("policies"))
+    return {case["name"]: given for case, given in zip(RECORDED, answers, strict=True)}
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=[case["name"] for case in RECORDED])
+def test_the_answers_are_those_of_kubernetes(case: Any, played: dict[str, Any]) -> None:
+    assert played[case["name"]] == case["answers"]
 
 
 async def enforce(api: Api, made: dict[str, Any], *actions: str) -> None:

@@ -123,7 +123,7 @@ def _actions(actions: Sequence[str], path: fields.Path) -> fields.Errors:
             "information in the API response and headers serves no purpose)",
         )
     if not seen:
-        yield fields.required(path, "at least one validation action is required")
+        yield fields.required(path)
 
 
 def _match_resources(match: api.MatchResources | None, path: fields.Path) -> fields.Errors:

@@ -277,7 +277,7 @@ def test_rules(rule: dict[str, Any], expected: list[str]) -> None:
         ({"policyName": ""}, ["spec.policyName: Required value"]),
         (
             {"validationActions": []},
-            ["spec.validationActions: Required value: at least one validation action is required"],
+            ["spec.validationActions: Required value"],
         ),
         (
             {"validationActions": ["Deny", "Warn", "Deny", "Log"]},

@@ -49,7 +49,6 @@ class AdmissionRequest:
     body_kind: GroupVersionKind | None = None
     """The kind of `new` where that is not the resource's own: the body of a subresource."""
     notes: RequestNotes = field(default_factory=RequestNotes)
-    is_name_generated: bool = False
     view: Callable[[JsonObject], JsonObject] | None = None
     """Returns the body of a subresource from the object that it changes, such as Scale."""
     is_decided: bool = False

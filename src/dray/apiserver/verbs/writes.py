@@ -110,7 +110,7 @@ class Writer:
                 candidate = codec.copied(document)
                 candidate["metadata"]["name"] = generate[:MAX_GENERATED_PREFIX] + self.new_suffix()
             try:
-                return await self._create_named(write, candidate, is_name_generated=bool(generate))
+                return await self._create_named(write, candidate)
             except errors.AlreadyExists as error:
                 if not generate:
                     raise
@@ -120,9 +120,7 @@ class Writer:
                     raise errors.generated_name_exists(resource, name) from error
         raise AssertionError("unreachable")
 
-    async def _create_named(
-        self, write: PendingWrite, document: JsonObject, *, is_name_generated: bool
-    ) -> Written:
+    async def _create_named(self, write: PendingWrite, document: JsonObject) -> Written:
         call = write.call
         metadata = document["metadata"]
         for key in kind_strategies.SYSTEM_METADATA:
@@ -149,7 +147,6 @@ class Writer:
             version=call.gvk.version,
             options=write.options.document("CreateOptions"),
             notes=call.notes,
-            is_name_generated=is_name_generated,
         )
         await self.chain.mutate(admission)
         kind_strategies.prepare_create(call.kind, document, self.features)

@@ -116,13 +116,9 @@ class RequestValues:
                 resource=admission.kind.plural,
                 subresource=admission.subresource,
                 namespace=self.namespace,
-                name=self._name,
+                name=self.admission.name,
             ),
         )
-
-    @property
-    def _name(self) -> str:
-        return "" if self.admission.is_name_generated else self.admission.name
 
     def _request(self, matched: MatchedResource) -> JsonObject:
         admission = self.admission
@@ -134,7 +130,7 @@ class RequestValues:
             "requestKind": _kind(admission.body_kind or original.gvk),
             "requestResource": _resource(original),
             "requestSubResource": admission.subresource,
-            "name": self._name,
+            "name": self.admission.name,
             "namespace": self.namespace,
             "operation": admission.operation,
             "userInfo": _user_info(admission.user),
