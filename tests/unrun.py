@@ -45,6 +45,12 @@ GROUPS: Final = (
         "install podman, runc and busybox-static",
         is_optional=True,
     ),
+    Group(
+        "networks of pods",
+        r"no programs for the network of pods|no /dev/net/tun",
+        "install passt, slirp4netns and iproute2, and load the module tun",
+        is_optional=True,
+    ),
     Group("etcd", r"no etcd on PATH", "install etcd-server"),
     Group(
         "kubectl",

@@ -143,7 +143,8 @@ def _large_pod(number: int) -> bytes:
 
 
 def _claim(number: int) -> bytes:
-    spec = _claim_spec(32)
+    # As much as a claim may have.
+    spec = _claim_spec(13)
     for index, request in enumerate(spec["devices"]["requests"]):
         terms = (f"device.attributes['x.example'].a{n} == '{number}'" for n in range(150))
         request["exactly"]["selectors"] = [
@@ -242,6 +243,7 @@ ATTACKS: Final = (
             content_type="application/apply-patch+yaml",
         ),
     ),
+    Attack("user", "get", _get(f"{PODS}/x0")),
     Attack("user", "watch", _get(f"{PODS}?watch=true&timeoutSeconds=1")),
     Attack("user", "openapi", _get("/openapi/v3/api/v1")),
     Attack("user", "slow-read", _slow_read),

@@ -18,8 +18,9 @@ import aiohttp
 import pytest
 
 from dray import metrics_http, telemetry
-from dray.api.http_messages import User
+from dray.api.http_messages import Response, User
 from dray.apiserver import standalone
+from dray.apiserver.request.call import Call
 from dray.apiserver.server import RunningServer, Settings
 from dray.apiserver.serving.limits import ServerLimits, UserLimits
 from dray.client import rest
@@ -86,9 +87,14 @@ async def _is_ok(session: aiohttp.ClientSession, path: str) -> bool:
         return answer.status == 200
 
 
-def serve(directory: Path, test: Callable[[Server], Awaitable[None]], **limits: Any) -> None:
+def serve(
+    directory: Path,
+    test: Callable[[Server], Awaitable[None]],
+    audit_log: Path | None = None,
+    **limits: Any,
+) -> None:
     async def run() -> None:
-        settings = Settings(limits=ServerLimits(**limits))
+        settings = Settings(limits=ServerLimits(**limits), audit_log=audit_log)
         async with asyncio.timeout(SECONDS), listening(directory, settings) as (where, opened):
             await test(Server(directory, where, opened))
 
@@ -253,6 +259,61 @@ def test_watches_of_one_user_are_limited(tmp_path: Path) -> None:
                     answer.close()
 
     serve(tmp_path, flood, ordinary=FEW)
+
+
+def test_sessions_of_one_user_are_limited(tmp_path: Path) -> None:
+    async def follow(_call: Call) -> Response:
+        async def lines() -> AsyncIterator[bytes]:
+            yield b"a line\n"
+            await asyncio.Event().wait()
+
+        return Response(200, {"content-type": "text/plain"}, stream=lines())
+
+    async def flood(server: Server) -> None:
+        for name in ("mallory", "alice"):
+            await server.allow(name)
+        subresources = dict(server.opened.app.subresources)
+        object.__setattr__(
+            server.opened.app, "subresources", {**subresources, ("GET", "pods", "log"): follow}
+        )
+        path = "/api/v1/namespaces/default/pods/p/log?follow=true"
+        async with (
+            server.session(server.user("mallory")) as session,
+            server.session(server.user("alice")) as other,
+        ):
+            first = await session.get(path)
+            refused = await session.get(path)
+            assert [first.status, refused.status] == [200, 429]
+            assert refused.headers["Retry-After"] == "1"
+            assert "too many open sessions" in await refused.text()
+            third = await other.get(path)
+            assert third.status == 200
+            first.close()
+            flow = server.opened.server.dispatcher.flow_of(User("mallory"))
+            await until(lambda: flow.sessions == 0)
+            fourth = await session.get(path)
+            assert fourth.status == 200
+            third.close()
+            fourth.close()
+
+    serve(tmp_path, flood, ordinary=FEW)
+
+
+def test_a_refused_request_is_audited_with_its_user(tmp_path: Path) -> None:
+    audit_log = tmp_path / "audit.log"
+
+    async def flood(server: Server) -> None:
+        await server.allow("mallory")
+        async with server.session(server.user("mallory")) as session:
+            answers = [await session.get(f"{CONFIG_MAPS}?watch=true") for _ in range(3)]
+            assert answers[-1].status == 429
+            for answer in answers:
+                answer.close()
+        lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
+        refused = [line for line in lines if line["responseStatus"]["code"] == 429]
+        assert [line["user"]["username"] for line in refused] == ["mallory"]
+
+    serve(tmp_path, flood, audit_log, ordinary=FEW)
 
 
 def test_a_client_that_does_not_read_a_long_list_is_disconnected(tmp_path: Path) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from dray.api.types.pods import Pod
 from dray.api.types.volumes import EmptyDirVolumeSource
 from dray.node.pods import volume_usage
 from dray.node.runtimes.interface import ContainerConfigError
 from dray.node.specs import memory_volumes
+from tests import waiting
 from tests.cluster.site import Site, container, needs_sandbox, pod, with_node
 
 WRITE = "dd if=/dev/zero of=/v/file bs=1048576 count=3 2>&1; stat -f -c %T /v; exec sleep 1000"
@@ -73,3 +78,35 @@ def test_a_medium_that_cannot_be_had_is_refused(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ContainerConfigError, match="needs a node agent that runs as root"):
         memory_volumes.mount(tmp_path, EmptyDirVolumeSource(medium="Memory"))
+
+
+def test_volumes_that_take_long_to_count_leave_threads_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting, may_end = threading.Event(), threading.Event()
+
+    def slow(_folder: Path) -> int:
+        counting.set()
+        may_end.wait()
+        return 0
+
+    monkeypatch.setattr(volume_usage, "PERIOD_SECONDS", 0.0)
+    monkeypatch.setattr(volume_usage, "_size", slow)
+    volumes = [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]
+    limited = msgspec.convert({"spec": {"volumes": volumes}}, Pod)
+
+    async def run() -> None:
+        pods = [
+            asyncio.create_task(volume_usage.until_exceeded(limited, tmp_path)) for _ in range(64)
+        ]
+        await waiting.until(counting.is_set, "the first count")
+        try:
+            async with asyncio.timeout(waiting.DEADLINE_SECONDS):
+                assert await asyncio.to_thread(lambda: True)
+        finally:
+            may_end.set()
+            for task in pods:
+                task.cancel()
+            await asyncio.wait(pods)
+
+    asyncio.run(run())

@@ -14,12 +14,15 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
+from dray.api.http_messages import Request
+from dray.apiserver import server
 from dray.apiserver.server import RunningServer, Settings
 from dray.apiserver.serving.limits import ServerLimits
 from dray.client import rest
 from dray.client.kubeconfig import ClusterConnection
+from dray.store import memory, watch
 from tests.waiting import until
-from tests.wire.serving import listening
+from tests.wire.serving import ADMIN, Api, listening
 
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -214,3 +217,31 @@ def test_curl_gets_readable_json(tmp_path: Path) -> None:
             assert json.loads(await answer.text()) == json.loads(text)
 
     serve(tmp_path, ask)
+
+
+def test_a_watch_that_falls_behind_ends_without_an_error(tmp_path: Path) -> None:
+    """Its client goes on from the last event, as with Kubernetes."""
+
+    async def run() -> None:
+        limits = watch.WatchLimits(buffered_events=3)
+        async with (
+            asyncio.timeout(SECONDS),
+            memory.open(limits) as store,
+            server.open_server(store, signer=server.signer_in(tmp_path)) as opened,
+        ):
+            api = Api(opened)
+            revision = (await api("GET", CONFIG_MAPS)).json["metadata"]["resourceVersion"]
+            query = (("watch", "true"), ("resourceVersion", revision))
+            answer = await opened.app.handle(Request("GET", CONFIG_MAPS, query), ADMIN)
+            assert answer.stream is not None
+            await api("POST", CONFIG_MAPS, {"metadata": {"name": "first"}})
+            chunks = [await anext(answer.stream)]
+            # None of these is read before all are written.
+            for number in range(8):
+                await api("POST", CONFIG_MAPS, {"metadata": {"name": f"c{number}"}})
+            chunks += [chunk async for chunk in answer.stream]
+            types = [json.loads(line)["type"] for line in b"".join(chunks).splitlines()]
+            assert set(types) == {"ADDED"}
+            assert len(types) < 8
+
+    asyncio.run(run())

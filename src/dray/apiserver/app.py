@@ -130,11 +130,11 @@ class App:
             response = _with_warnings(response, notes.warnings)
         return response if info.version in ("", "v1") else self._warned(info, response)
 
-    def note_refusal(self, request: Request, error: errors.StatusError) -> None:
-        """Record a request that was rejected before authorization."""
+    def note_refusal(self, request: Request, user: User, error: errors.StatusError) -> None:
+        """Record a request that was rejected before authorization, or not begun after it."""
         if self.audit_log is not None:
             info = request_info.parse(request)
-            self.audit_log.record(request, info, User(""), code=error.code, seconds=0.0)
+            self.audit_log.record(request, info, user, code=error.code, seconds=0.0)
 
     async def _authorized(
         self, request: Request, info: RequestInfo, user: User, notes: RequestNotes

@@ -99,7 +99,8 @@ def build_admission_chain(dependencies: RuleDependencies) -> AdmissionChain:
 
     def commit_lock(admission: AdmissionRequest) -> contextlib.AbstractAsyncContextManager[None]:
         # Quotas count whole objects, devices are in the status: no change concerns both.
-        concerned = devices if devices.concerns(admission) else quotas
+        is_about_devices = admission.subresource and devices.concerns(admission)
+        concerned = devices if is_about_devices else quotas
         return concerned.commit_lock(admission)
 
     return AdmissionChain(rules, commit_lock)

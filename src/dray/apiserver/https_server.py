@@ -22,13 +22,13 @@ from dray.apiserver.access.certificates import KeyPair
 from dray.apiserver.access.renewal import RenewedPair
 from dray.apiserver.request import offloading
 from dray.apiserver.serving import limits as serving_limits
-from dray.apiserver.serving import listener
 from dray.apiserver.serving.fairness import Dispatcher, Flow
-from dray.apiserver.serving.http_protocol import HttpProtocol, HttpServer
 from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
-from dray.apiserver.serving.listener import ClientConnections
 from dray.client import websockets
 from dray.client.websockets import MessageWebSocket
+from dray.connections import listener
+from dray.connections.http_protocol import HttpProtocol, HttpServer
+from dray.connections.listener import ClientConnections
 
 log = logging.getLogger(__name__)
 # A client that sends no valid HTTP gets an error response; the log is not for it.
@@ -38,8 +38,10 @@ PRETTY_AGENTS = ("curl/", "Wget/", "Mozilla/")
 UNLIMITED_PATHS = application.HEALTH_PATHS | {"/version"}
 PROBES = User("system:anonymous probes")
 """Health checks without credentials have limits of their own: others cannot use them up."""
+NOBODY = User("")
+"""The user of a request whose credentials are wrong."""
 SMALL_BODY_BYTES = 2**14
-CHUNK_BYTES = 2**18
+CHUNK_BYTES = 2**16
 LINGERING_SECONDS = 2.0
 
 
@@ -123,19 +125,24 @@ class Server:
         )
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        headers = {name.lower(): value for name, value in incoming.headers.items()}
+        user = NOBODY
         try:
-            user = self._acting(await self._authenticate(incoming), incoming)
+            user = self._acting(await self._authenticate(incoming), incoming, headers)
             flow = self._flow(incoming, user)
             self._count_connection(incoming, flow)
             await self.dispatcher.enter(flow)
+        except errors.Unauthorized as error:
+            await self.dispatcher.refuse()
+            return self._refused(incoming, user, error)
         except errors.StatusError as error:
-            return self._refused(incoming, error)
+            return self._refused(incoming, user, error)
         try:
-            response = await self._answered(incoming, user, flow)
+            response = await self._answered(incoming, headers, user, flow)
             if response.stream is None and response.upgrade is None:
                 return await self._sent(incoming, response, flow)
         except errors.StatusError as error:
-            return self._refused(incoming, error)
+            return self._refused(incoming, user, error)
         finally:
             self.dispatcher.leave(flow)
         try:
@@ -143,7 +150,7 @@ class Server:
                 return await self._converse(incoming, response.upgrade, flow)
             return await self._stream(incoming, response, flow)
         except errors.StatusError as error:
-            return self._refused(incoming, error)
+            return self._refused(incoming, user, error)
 
     def _flow(self, incoming: web.BaseRequest, user: User) -> Flow:
         is_probe = user.name == ANONYMOUS.name and incoming.rel_url.raw_path in UNLIMITED_PATHS
@@ -157,22 +164,28 @@ class Server:
             protocol.close()
             raise self.dispatcher.refusal("too many connections, please try again later")
 
-    def _refused(self, incoming: web.BaseRequest, error: errors.StatusError) -> web.Response:
-        request = _request(incoming)
-        self._app.note_refusal(request, error)
-        return _plain(_pretty(application.status_response(error), request.headers))
+    def _refused(
+        self, incoming: web.BaseRequest, user: User, error: errors.StatusError
+    ) -> web.Response:
+        headers = {name.lower(): value for name, value in incoming.headers.items()}
+        request = _request(incoming, headers)
+        self._app.note_refusal(request, user, error)
+        response = application.status_response(error)
+        return _plain(_indented(response) if _wants_pretty(request, response) else response)
 
-    async def _answered(self, incoming: web.BaseRequest, user: User, flow: Flow) -> Response:
-        request = _request(incoming, await self._body(incoming))
+    async def _answered(
+        self, incoming: web.BaseRequest, headers: Mapping[str, str], user: User, flow: Flow
+    ) -> Response:
+        request = _request(incoming, headers, await self._body(incoming))
         if not flow.is_exempt:
             offloading.charged_to.set(flow.charge)
         return await self.dispatcher.run(flow, self._formatted(request, user))
 
     async def _formatted(self, request: Request, user: User) -> Response:
         response = await self._app.handle(request, user)
-        is_large = len(response.body) > CHUNK_BYTES
-        pretty = request.parameter("pretty")
-        return await offloading.call(is_large, _pretty, response, request.headers, pretty)
+        if not _wants_pretty(request, response):
+            return response
+        return await offloading.call(len(response.body) > CHUNK_BYTES, _indented, response)
 
     async def _sent(
         self, incoming: web.BaseRequest, response: Response, flow: Flow
@@ -207,20 +220,25 @@ class Server:
             incoming.headers.get("Authorization", ""), certificate
         )
 
-    def _acting(self, user: User, incoming: web.BaseRequest) -> User:
-        headers = [
-            (name.lower(), value)
-            for name, value in incoming.headers.items()
-            if name.lower().startswith(impersonation.PREFIX)
-        ]
-        if not headers:
+    def _acting(self, user: User, incoming: web.BaseRequest, headers: Mapping[str, str]) -> User:
+        for name in headers:
+            if name.startswith(impersonation.PREFIX):
+                break
+        else:
             return user
-        return impersonation.impersonated_user(user, headers, self._app.authorize)
+        # Some of them may be repeated.
+        pairs = ((name.lower(), value) for name, value in incoming.headers.items())
+        named = [pair for pair in pairs if pair[0].startswith(impersonation.PREFIX)]
+        return impersonation.impersonated_user(user, named, self._app.authorize)
 
     async def _body(self, incoming: web.BaseRequest) -> bytes:
         if not incoming.can_read_body:
             return b""
         try:
+            content = incoming.content
+            # Most bodies are small and have arrived with the head.
+            if content.is_eof() and content.total_bytes <= SMALL_BODY_BYTES:
+                return content.read_nowait()
             async with asyncio.timeout(self._limits.slow_client_seconds):
                 return await incoming.read()
         except web.HTTPRequestEntityTooLarge as error:
@@ -332,11 +350,11 @@ def _hang_up(incoming: web.BaseRequest) -> None:
         incoming.transport.abort()
 
 
-def _request(incoming: web.BaseRequest, body: bytes = b"") -> Request:
-    headers = {name.lower(): value for name, value in incoming.headers.items()}
-    query = tuple(incoming.query.items())
+def _request(incoming: web.BaseRequest, headers: Mapping[str, str], body: bytes = b"") -> Request:
+    url = incoming.rel_url
+    query = tuple(incoming.query.items()) if url.raw_query_string else ()
     source = incoming.remote or ""
-    return Request(incoming.method, incoming.rel_url.raw_path, query, headers, body, source)
+    return Request(incoming.method, url.raw_path, query, headers, body, source)
 
 
 def _is_about(record: logging.LogRecord, kind: type[BaseException]) -> bool:
@@ -356,16 +374,18 @@ def _framed(response: Response) -> tuple[bytes, dict[str, str]]:
     return body, {"cache-control": "no-cache, private", **response.headers}
 
 
-def _pretty(response: Response, headers: Mapping[str, str], parameter: str = "") -> Response:
-    """Return the response, indented if it is for a person."""
+def _wants_pretty(request: Request, response: Response) -> bool:
+    """Return whether a response is JSON for a person."""
+    parameter = request.parameter("pretty") if request.query else ""
     if parameter:
         is_wanted = parameter not in ("false", "0")
     else:
-        is_wanted = headers.get("user-agent", "").startswith(PRETTY_AGENTS)
-    if not is_wanted or response.headers.get("content-type") != http_messages.JSON:
-        return response
-    if not response.body:
-        return response
+        is_wanted = request.headers.get("user-agent", "").startswith(PRETTY_AGENTS)
+    is_json = response.headers.get("content-type") == http_messages.JSON
+    return is_wanted and is_json and bool(response.body)
+
+
+def _indented(response: Response) -> Response:
     return msgspec.structs.replace(response, body=msgspec.json.format(response.body, indent=2))
 
 

@@ -35,8 +35,9 @@ from dray.drivers.simulated.publisher import SimulatedDriver
 from dray.node import registration
 from dray.node.limits import groups
 from dray.node.registration import Registration
-from dray.node.runtimes import selection, simulated
+from dray.node.runtimes import pod_networks, selection, simulated
 from dray.node.runtimes.interface import RuntimeUnusable
+from dray.node.runtimes.pod_networks import PodNetwork
 from dray.node.runtimes.selection import Choice
 from dray.node.simulated_agent import SimulatedAgent
 from dray.scheduler import explanations, scheduler
@@ -75,6 +76,10 @@ class ClusterPlan:
     """Whether containers may see the files of the local host, with hostPath and otherwise."""
     pod_max_pids: int = groups.DEFAULT_POD_MAX_PIDS
     """The processes that each pod may have; zero for no limit."""
+    pod_network: str = pod_networks.NONE
+    """The program that connects pods: one of `dray.node.runtimes.pod_networks.NAMES`."""
+    api_server: tuple[str, int] | None = None
+    """The address at which the pods of its nodes reach the API server, where it is known."""
     keeps_pods: bool = False
     """Whether containers run on when the cluster ends, for the next one to find."""
     identity: str = ""
@@ -87,6 +92,8 @@ class RunningCluster:
 
     opened: RunningServer
     registry: telemetry.Registry
+    network: PodNetwork
+    """What the pods of its nodes can reach; set the address of the API server there."""
     choice: Choice
     """The runtime of the fleet's containers, or None for simulated pods, and the reason."""
     nodes: SimulatedNodes | None = None
@@ -115,12 +122,13 @@ async def running(
     """Run a cluster over a store. Ready when yielded.
 
     `directory` keeps its containers, and its keys where none are given.
-    Raises Unusable for a runtime that does not work here.
+    Raises RuntimeUnusable and NetworkUnusable for what does not work here.
     """
     chosen = plan or ClusterPlan()
     registry = telemetry.Registry()
     keys = keys or ServerKeys.load(directory)
     found = _chosen_runtime(chosen)
+    network = PodNetwork(chosen.pod_network, api_server=chosen.api_server)
     async with server.open_server(
         store,
         signer=keys.signer,
@@ -129,7 +137,7 @@ async def running(
         identity=keys.server_identity,
     ) as opened:
         cluster = _with_nodes(
-            RunningCluster(opened, registry, found), directory, chosen, keys.authority
+            RunningCluster(opened, registry, network, found), directory, chosen, keys.authority
         )
         with gc_tuning.rare_collections():
             async with _supervised(_components(cluster, chosen)):
@@ -145,6 +153,7 @@ def _chosen_runtime(plan: ClusterPlan) -> Choice:
     found = selection.choose(plan.runtime, machines=machines, allows_host=plan.allows_host)
     if found.runtime is None and plan.has_local_node:
         raise RuntimeUnusable(found.why)
+    pod_networks.check(plan.pod_network, found.runtime)
     return found
 
 
@@ -169,6 +178,7 @@ def _with_nodes(
         now=utc_now,
         allows_host=plan.allows_host,
         pod_max_pids=plan.pod_max_pids,
+        network=cluster.network,
     )
     nodes = simulated_nodes.SimulatedNodes(environment)
     nodes.keeps_pods = plan.keeps_pods

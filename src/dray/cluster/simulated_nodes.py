@@ -13,7 +13,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +37,7 @@ from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.context import RuntimeConfig
 from dray.node.registration import Registration
 from dray.node.runtimes.interface import Runtime
+from dray.node.runtimes.pod_networks import PodNetwork
 
 ADDRESS: Final = "127.0.0.1"
 NODE_GROUPS: Final = frozenset({"system:nodes", "system:authenticated"})
@@ -60,6 +61,7 @@ class NodeEnvironment:
     now: Callable[[], datetime.datetime]
     allows_host: bool = False
     pod_max_pids: int = groups.DEFAULT_POD_MAX_PIDS
+    network: PodNetwork = field(default_factory=PodNetwork)
 
     def node_client(self, node: str) -> Client:
         """Return a client with the identity of a node."""
@@ -124,7 +126,10 @@ class SimulatedNodes:
                 starter=starter,
                 allows_host=environment.allows_host,
                 pod_max_pids=environment.pod_max_pids,
+                network=environment.network,
             )
+            if environment.runtime.takes_network_helper:
+                environment.network.prepare()
             renewing = asyncio.create_task(served.run(agent_address.publish))
             try:
                 yield runtime_config, agent_address

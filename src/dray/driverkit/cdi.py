@@ -148,7 +148,8 @@ def resolve(names: Iterable[str], directories: Iterable[Path]) -> Edits:
     return merge(found[name] for name in wanted)
 
 
-_Stamp = tuple[int, int, int]
+_Stamp = tuple[int, int, int, int]
+"""The inode, the time and the size of a file, and the user that it belongs to."""
 
 
 def _files(directories: Iterable[Path]) -> Iterator[tuple[str, _Stamp]]:
@@ -157,7 +158,8 @@ def _files(directories: Iterable[Path]) -> Iterator[tuple[str, _Stamp]]:
             if entry.name.endswith(tuple(_READERS)):
                 with contextlib.suppress(FileNotFoundError):
                     found = entry.stat()
-                    yield entry.path, (found.st_ino, found.st_mtime_ns, found.st_size)
+                    stamp = (found.st_ino, found.st_mtime_ns, found.st_size, found.st_uid)
+                    yield entry.path, stamp
 
 
 def _entries(directory: Path) -> Sequence[os.DirEntry[str]]:
@@ -167,8 +169,11 @@ def _entries(directory: Path) -> Sequence[os.DirEntry[str]]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _devices_in(path: str, _stamp: _Stamp) -> Mapping[str, Edits]:
+def _devices_in(path: str, stamp: _Stamp) -> Mapping[str, Edits]:
     """Read a spec file, cached per version of it: every container of a node reads all of them."""
+    *_, owner = stamp
+    if owner not in (0, os.geteuid()):
+        raise ValueError(f"it belongs to user {owner}, neither root nor the user of this process")
     spec = _READERS[os.path.splitext(path)[1]](Path(path).read_bytes())
     if not isinstance(spec, dict):
         raise ValueError("it is not an object")

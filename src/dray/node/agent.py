@@ -19,7 +19,7 @@ from dray.api.types.pods import Pod
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.events import Recorder
-from dray.node import metrics
+from dray.node import host_paths, metrics
 from dray.node.containers import container_attempts, pod_sandboxes
 from dray.node.devices import pod_resources_api
 from dray.node.devices.drivers import DriverError, Drivers
@@ -203,4 +203,4 @@ async def _end_pod(folder: Path) -> None:
             attempt.kill()
             await attempt.wait()
     pod_sandboxes.end(str(folder))
-    await asyncio.to_thread(container_attempts.remove, folder)
+    await host_paths.walk_aside(container_attempts.remove, folder)

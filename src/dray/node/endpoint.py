@@ -22,8 +22,13 @@ from aiohttp import web
 from dray.api import remote_command
 from dray.api.formats import gotime
 from dray.api.http_messages import MessageSocket
+from dray.client import websockets
 from dray.client.websockets import MessageWebSocket
 from dray.clock import utc_now
+from dray.connections import listener
+from dray.connections.http_protocol import HttpProtocol, HttpServer
+from dray.connections.limits import ConnectionLimits
+from dray.connections.listener import ClientConnections
 from dray.node.containers import logs, sessions
 from dray.node.containers.logs import LogOptions
 from dray.node.containers.sessions import Wanted
@@ -35,6 +40,11 @@ API_SERVERS: Final = (remote_command.API_SERVER_NAME,)
 SHUTDOWN_SECONDS: Final = 1.0
 MAX_LINE_BYTES: Final = 2**18
 """The limit of the request line, which has the arguments of a command."""
+MAX_HEADERS: Final = 64
+MAX_SESSIONS: Final = 500
+"""Commands, attachments and followed logs at the same time: each may have a process."""
+LIMITS: Final = ConnectionLimits(new_connections=64, connections=2 * MAX_SESSIONS)
+LINGERING_SECONDS: Final = 2.0
 
 Find = Callable[[str, str], ContainerAccess | None]
 """Finds the containers of a pod by its namespace and name; None where it is not here."""
@@ -76,28 +86,49 @@ class Identity:
 class Endpoint:
     """Serves the pods that `find` returns."""
 
-    def __init__(self, find: Find, identity: Identity) -> None:
+    def __init__(
+        self,
+        find: Find,
+        identity: Identity,
+        limits: ConnectionLimits = LIMITS,
+        max_sessions: int = MAX_SESSIONS,
+    ) -> None:
         self._find = find
         self._identity = identity
+        self._limits = limits
+        self._max_sessions = max_sessions
+        self._connections = ClientConnections(limits, limits.connections)
         self._open: set[asyncio.Task[Any]] = set()
 
     @contextlib.asynccontextmanager
     async def listening(self, address: str, port: int = 0) -> AsyncIterator[int]:
         """Serve until the block is left; yields the port."""
-        server = web.Server(
-            self._serve, handler_cancellation=True, access_log=None, logger=log,
-            max_line_size=MAX_LINE_BYTES, max_field_size=MAX_LINE_BYTES,
-        )  # fmt: skip
+        server = HttpServer(
+            self._serve,
+            self._connections,
+            handler_cancellation=True,
+            access_log=None,
+            logger=log,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
+            max_headers=MAX_HEADERS,
+            keepalive_timeout=self._limits.idle_seconds,
+            lingering_time=LINGERING_SECONDS,
+        )
         runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
+        context = self._identity.context()
+        accepting = listener.listening(
+            address, port, context, server.protocol, self._connections, self._limits
+        )
         try:
-            site = web.TCPSite(runner, address, port, ssl_context=self._identity.context())
-            await site.start()
-            yield int(runner.addresses[0][1])
+            async with accepting as (_host, bound_port):
+                yield bound_port
         finally:
             for task in tuple(self._open):
                 task.cancel()
             await runner.cleanup()
+            self._connections.abort_all()
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         refusal = self._refusal(request)
@@ -118,7 +149,12 @@ class Endpoint:
         certificate = transport.get_extra_info("peercert") if transport else None
         subject = itertools.chain.from_iterable((certificate or {}).get("subject", ()))
         name = dict(subject).get("commonName", "")
-        return "" if name in self._identity.clients else f"{name!r} may not ask this node"
+        if name not in self._identity.clients:
+            return f"{name!r} may not ask this node"
+        protocol = request.protocol
+        assert isinstance(protocol, HttpProtocol)
+        self._connections.assign(protocol.connection, name, None)
+        return ""
 
     async def _answered(
         self, answer: Operation, request: web.BaseRequest, namespace: str, pod: str, container: str
@@ -127,6 +163,9 @@ class Endpoint:
         if containers is None or not containers.has_container(container):
             text = f'container "{container}" of pod "{namespace}/{pod}" is not on this node'
             return web.Response(status=404, text=text)
+        if len(self._open) >= self._max_sessions:
+            text = "too many open sessions on this node, please try again later"
+            return web.Response(status=429, text=text, headers={"Retry-After": "1"})
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
@@ -144,7 +183,8 @@ class Endpoint:
         options = _log_options(query)
         attempt = containers.logged(container, previous=_is_true(query.get("previous", "")))
         if not _is_true(query.get("follow", "")):
-            return web.Response(body=logs.read(attempt.log, options), content_type="text/plain")
+            body = await logs.read_aside(attempt.log, options)
+            return web.Response(body=body, content_type="text/plain")
         answer = web.StreamResponse(headers={"content-type": "text/plain"})
         answer.enable_chunked_encoding()
         await answer.prepare(request)
@@ -179,7 +219,9 @@ class Endpoint:
 async def _conversation(
     request: web.BaseRequest, converse: Callable[[MessageSocket], Awaitable[None]]
 ) -> web.StreamResponse:
-    socket = web.WebSocketResponse(protocols=remote_command.PROTOCOLS, max_msg_size=0)
+    socket = web.WebSocketResponse(
+        protocols=remote_command.PROTOCOLS, max_msg_size=websockets.MAX_MESSAGE_BYTES
+    )
     if not socket.can_prepare(request).ok:
         spoken = " and ".join(remote_command.PROTOCOLS)
         raise ValueError(f"exec and attach need WebSockets ({spoken}): use kubectl 1.31 or newer")

@@ -6,17 +6,23 @@ a path is walked one name at a time from an open directory, and what was opened 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import functools
 import itertools
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, ParamSpec, Self, TypeVar
 
-__all__ = ["Owner", "SafeFolder", "UnsafePath", "parts", "remove_tree"]
+__all__ = ["Owner", "SafeFolder", "UnsafePath", "parts", "remove_tree", "walk_aside"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MAX_NAME_BYTES: Final = 255
 MAX_PATH_BYTES: Final = 4096
@@ -25,6 +31,8 @@ _TEMPORARY: Final = "..new"
 """No key of a ConfigMap or Secret and no path of an item begins with two dots."""
 _NAMES_AT_ONCE: Final = 10_000
 """A container may leave millions of files; their names are not all kept in memory."""
+_WALKERS: Final = ThreadPoolExecutor(2, "files")
+"""Not the threads of asyncio: those prepare devices, and search them for other pods."""
 
 Owner = tuple[int, int]
 """A user id and a group id of the host."""
@@ -117,8 +125,10 @@ class SafeFolder:
         with self.enter("/".join(folders), mode=folder_mode, owner=owner) as folder:
             _write(folder._descriptor, name, content, mode, owner)
 
-    def read(self, path: str, max_bytes: int) -> bytes:
-        """Return the beginning of a regular file; a pipe or device is not even waited for.
+    def read(self, path: str, max_bytes: int, *, from_end: bool = False) -> bytes:
+        """Return the beginning of a regular file, or its end.
+
+        A pipe or device is not even waited for.
 
         Raises UnsafePath for anything else than a file, and FileNotFoundError.
         """
@@ -128,8 +138,11 @@ class SafeFolder:
             with _refused_links(path, name):
                 descriptor = os.open(name, flags, dir_fd=folder._descriptor)
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
                 raise UnsafePath(f"{path} is not a regular file")
+            if from_end:
+                file.seek(max(found.st_size - max_bytes, 0))
             return file.read(max_bytes)
 
     def clear(self) -> None:
@@ -174,6 +187,12 @@ class SafeFolder:
             return SafeFolder(os.open(".", _FOLDER_FLAGS, dir_fd=path_only))
         finally:
             os.close(path_only)
+
+
+async def walk_aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that walks over the files of a pod, in a thread that is for that alone."""
+    called = functools.partial(function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_WALKERS, called)
 
 
 def remove_tree(path: Path) -> None:

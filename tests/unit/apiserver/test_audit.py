@@ -120,7 +120,7 @@ def test_a_request_without_a_known_user_is_logged(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
 
     async def converse(api: Api) -> None:
-        api.opened.app.note_refusal(Request("GET", SECRETS), errors.unauthorized())
+        api.opened.app.note_refusal(Request("GET", SECRETS), User(""), errors.unauthorized())
 
     with_api(converse, tmp_path, Settings(audit_log=path))
     (line,) = recorded(path)

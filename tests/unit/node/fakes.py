@@ -166,6 +166,8 @@ class FakeRuntime:
     default_environment: Mapping[str, str] = {}
     caution = ""
     has_own_network = False
+    mounts_files = False
+    takes_network_helper = False
     uses_host_user_id = False
 
     def host_ids(self, _pod_folder: str, _host_user_id: int | None) -> None:

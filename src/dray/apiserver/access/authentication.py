@@ -114,7 +114,12 @@ def _bound_to(private: PrivateClaims) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def user_of_certificate(certificate: Mapping[str, Any]) -> User:
     """Return the user: the common name, with the organizations as groups."""
-    pairs = [pair for part in certificate.get("subject", ()) for pair in part]
+    return _user_of_subject(certificate.get("subject", ()))
+
+
+@functools.lru_cache(maxsize=1024)
+def _user_of_subject(subject: tuple[tuple[tuple[str, str], ...], ...]) -> User:
+    pairs = [pair for part in subject for pair in part]
     names = [value for key, value in pairs if key == "commonName"]
     if not names:
         raise errors.unauthorized("Unauthorized")

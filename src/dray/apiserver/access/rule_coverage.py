@@ -20,6 +20,10 @@ MAX_PRODUCTS = 10_000
 MAX_LOOKED_UP = 64
 """Values of a part by which rules are looked up; for more, all rules are tried."""
 
+_ANY_NAME = ""
+"""The name of a rule without names. Marked, no name is the same: a rule may have an empty one."""
+_MARK = "="
+
 Part = frozenset[str]
 
 
@@ -45,7 +49,7 @@ def uncovered(owned: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> lis
     path_covers = _Covers([_path_cover(own) for own in rules if own.non_resource_urls])
     missing: list[PolicyRule] = []
     for rule in dict.fromkeys(granted):
-        names = rule.resource_names or ("",)
+        names = _marked(rule.resource_names) or (_ANY_NAME,)
         resources = (rule.verbs, rule.api_groups, rule.resources, names)
         missing += _as_rules(resources, _rest(resources, resource_covers), _resource_rule)
         paths = (rule.verbs, rule.non_resource_urls)
@@ -121,13 +125,17 @@ def _subtracted(product: _Product, covered: tuple[Part, ...]) -> Iterator[_Produ
 
 
 def _resource_cover(own: PolicyRule) -> Cover:
-    names = frozenset(own.resource_names)
+    names = frozenset(_marked(own.resource_names))
     return (
         _listed(own.verbs),
         _listed(own.api_groups),
         _resources(own.resources),
         _PartCover(lambda part: part & names, names) if names else _PartCover(lambda part: part),
     )
+
+
+def _marked(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_MARK + name for name in names)
 
 
 def _path_cover(own: PolicyRule) -> Cover:
@@ -204,7 +212,7 @@ def _resource_rule(parts: tuple[tuple[str, ...], ...]) -> PolicyRule:
         verbs=verbs,
         api_groups=groups,
         resources=resources,
-        resource_names=() if names == ("",) else names,
+        resource_names=tuple(name.removeprefix(_MARK) for name in names if name != _ANY_NAME),
     )
 
 

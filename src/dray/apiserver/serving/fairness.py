@@ -4,7 +4,7 @@ In the spirit of Kubernetes' API Priority and Fairness. Each user has a number o
 worked on and a queue for more; so nobody waits behind the requests of another. As all requests
 share one thread, the time of each step between two waits is measured too. A user whose steps are
 long gets one step at a time, taken in turn with other such users, and only while no other user's
-request is being worked on, or has been for a while.
+request is being worked on, or has been for a while. Many short steps are divided too (`rounds`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dray.api.http_messages import User
 from dray.apiserver.access.authentication import ANONYMOUS
 from dray.apiserver.access.rbac import MASTERS
 from dray.apiserver.serving.limits import ServerLimits, UserLimits
+from dray.apiserver.serving.rounds import Rounds, RoundShare
 
 NODES = "system:nodes"
 COMPONENTS = frozenset({"system:kube-scheduler", "system:kube-controller-manager"})
@@ -49,6 +50,7 @@ class Flow:
         "is_exempt",
         "limits",
         "name",
+        "round",
         "running",
         "sessions",
         "unsent_bytes",
@@ -61,6 +63,7 @@ class Flow:
         self.limits = limits
         self.is_exempt = is_exempt
         self.running = self.watches = self.sessions = self.unsent_bytes = 0
+        self.round = RoundShare(limits.round_seconds)
         self.waiting: deque[asyncio.Future[None]] = deque()
         self._long_seconds = 0.0
         self._at = 0.0
@@ -69,6 +72,11 @@ class Flow:
         if seconds > LONG_STEP_SECONDS:
             self._long_seconds = self._recent(now) + seconds
             self._at = now
+
+    @property
+    def was_heavy(self) -> bool:
+        """Whether the user may still be heavy; without a look at the clock."""
+        return self._long_seconds > HEAVY_SECONDS
 
     def is_heavy(self, now: float) -> bool:
         return self._long_seconds > HEAVY_SECONDS and self._recent(now) > HEAVY_SECONDS
@@ -141,6 +149,7 @@ class Dispatcher:
         self._limits = limits
         self._flows: dict[str, Flow] = {}
         self._turns = Turns(self._is_light_running)
+        self._rounds = Rounds()
         self.refused = 0
 
     def flow_of(self, user: User) -> Flow:
@@ -173,6 +182,12 @@ class Dispatcher:
             flow.running += 1
         else:
             await self._wait(flow)
+        if not flow.is_exempt:
+            try:
+                await self._rounds.enter(flow.round)
+            except BaseException:
+                self.leave(flow)
+                raise
 
     async def _wait(self, flow: Flow) -> None:
         if len(flow.waiting) >= flow.limits.waiting:
@@ -219,22 +234,27 @@ class Dispatcher:
         """Do the work of a request step by step, each in the user's turn."""
         if flow.is_exempt:
             return await work
-        return await _stepped(self._turns, flow, work)
+        return await _stepped(self._turns, self._rounds, flow, work)
+
+    async def refuse(self) -> None:
+        """Wait before wrong credentials are rejected: they count as no credentials."""
+        await self._rounds.enter(self.flow_of(ANONYMOUS).round)
 
 
 @types.coroutine
-def _stepped(turns: Turns, flow: Flow, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+def _stepped(
+    turns: Turns, rounds: Rounds, flow: Flow, work: Coroutine[Any, Any, T]
+) -> Generator[Any, Any, T]:
     value: Any = None
     failure: BaseException | None = None
     while True:
-        started = time.perf_counter()
-        takes_turn = flow.is_heavy(started)
+        takes_turn = flow.was_heavy and flow.is_heavy(time.perf_counter())
         if takes_turn:
             try:
                 yield from turns.take(flow).__await__()
             except BaseException as error:  # noqa: BLE001 - passed on to the work
                 takes_turn, failure = False, error
-            started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), time.thread_time()
         try:
             waits_for = work.send(value) if failure is None else work.throw(failure)
         except StopIteration as end:
@@ -242,7 +262,12 @@ def _stepped(turns: Turns, flow: Flow, work: Coroutine[Any, Any, T]) -> Generato
             return result
         finally:
             now = time.perf_counter()
-            flow.charge(now - started, now)
+            if now - started <= LONG_STEP_SECONDS:
+                rounds.charge(flow.round, now - started)
+            else:
+                rounds.charge(flow.round, LONG_STEP_SECONDS)
+                # Not for the time of others: on a busy machine, all users would be heavy.
+                flow.charge(time.thread_time() - cpu_started, now)
             if takes_turn:
                 turns.give_back()
         value = failure = None

@@ -135,7 +135,9 @@ class DeviceUsage:
 
     def put(self, entry: Entry) -> None:
         if entry.key.startswith(_CLAIMS):
-            claim = CachedClaim(entry.revision, _uses(_READER.read(entry)))
+            # Most claims are only just created, and decoding takes longest.
+            has_devices = b'"allocation"' in entry.value
+            claim = CachedClaim(entry.revision, _uses(_READER.read(entry)) if has_devices else ())
             self._forget(entry.key)
             self._claims[entry.key] = claim
             for device, uses in _by_device(claim.uses):

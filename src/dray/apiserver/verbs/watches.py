@@ -129,8 +129,10 @@ class Watcher:
             with store_keys.translated():
                 async for chunk in self._start_and_follow(objects, end):
                     yield chunk
-        except store.SlowWatcher as error:
-            yield _error_line(errors.too_many_requests(f"the watch was too slow: {error}", 1))
+        except store.SlowWatcher:
+            # The stream ends without an error, as in Kubernetes (cacher, forceClose): the client
+            # goes on from its last event.
+            return
         except errors.StatusError as error:
             yield _error_line(error)
 

@@ -129,12 +129,7 @@ class Writer:
         metadata["creationTimestamp"] = gotime.write(call.now)
         name = metadata.get("name") or ""
         is_large = has_large_body(call)
-        document = await offloading.call(is_large, self.canonical, call, document)
-        if not write.owns_fields:
-            # Before admission: fields that rules add below are not managed by the client.
-            await offloading.call(
-                is_large, managed_fields.track, call, None, document, write.options
-            )
+        document = await offloading.call(is_large, self._tracked, write, document)
         admission = AdmissionRequest(
             operation=admission_chain.CREATE,
             kind=call.kind,
@@ -161,6 +156,14 @@ class Writer:
         tokens = device_holds.of(call.kind, document, self.features)
         put = Put(key, codec.to_stored(document), ABSENT, tokens)
         return await self._admit(write, admission, document, put)
+
+    def _tracked(self, write: PendingWrite, document: JsonObject) -> JsonObject:
+        """Return a new object in canonical form, with its managed fields."""
+        document = self.canonical(write.call, document)
+        if not write.owns_fields:
+            # Before admission: fields that rules add are not managed by the client.
+            managed_fields.track(write.call, None, document, write.options)
+        return document
 
     async def _admit(
         self, write: PendingWrite, admission: AdmissionRequest, document: JsonObject, put: Put

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 import uvloop
@@ -23,9 +25,13 @@ from dray.client.rest import RestTransport
 
 T = TypeVar("T")
 
+OTHERS_WRITE = 0o022
+
 
 def run(work: Coroutine[Any, Any, None], log_level: int = logging.INFO) -> None:
     """Run `work` to its end on uvloop, with the log on stderr."""
+    # Nobody else may put sockets or files where dray looks for those of drivers.
+    os.umask(os.umask(OTHERS_WRITE) | OTHERS_WRITE)
     telemetry.configure_logging(log_level)
     uvloop.run(work)
 
@@ -62,6 +68,12 @@ def parse_listen(text: str, option: str, example: str) -> tuple[str, int]:
     if not colon or not port.isdecimal():
         raise WrongUsage(f"{option} {text}: write HOST:PORT, such as {example}")
     return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def host_and_port(url: str) -> tuple[str, int] | None:
+    """Return the address in the URL of an API server, or None where there is none."""
+    parts = urlsplit(url)
+    return (parts.hostname, parts.port or 443) if parts.hostname else None
 
 
 def identity() -> str:

@@ -33,8 +33,9 @@ from dray.node.endpoint import API_SERVERS, Endpoint, Identity
 from dray.node.node_status import AgentAddress, NodeStatusUpdater
 from dray.node.pods.context import RuntimeConfig
 from dray.node.registration import FIELD_MANAGER, Registration
-from dray.node.runtimes import selection, simulated
+from dray.node.runtimes import pod_networks, selection, simulated
 from dray.node.runtimes.interface import Runtime, RuntimeUnusable
+from dray.node.runtimes.pod_networks import NetworkUnusable, PodNetwork
 from dray.node.runtimes.selection import Choice
 
 DEFAULT_DATA = "~/.dray/node"
@@ -53,6 +54,7 @@ class Settings:
     gates: Features
     allows_host: bool
     pod_max_pids: int
+    pod_network: str
     client_authority: bytes
     clients: tuple[str, ...]
     metrics_listen: str
@@ -82,6 +84,7 @@ class Settings:
     help="Let containers see this computer: hostPath volumes and --runtime process.",
 )
 @pod_options.max_pids
+@pod_options.network
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
 @metrics_endpoint.option
 def node(
@@ -98,6 +101,7 @@ def node(
     runtime: str,
     allow_host_access: bool,
     pod_max_pids: int,
+    pod_network: str,
     feature_gates: str,
     metrics_listen: str,
 ) -> None:
@@ -118,11 +122,13 @@ def node(
         gates=features.parse(feature_gates),
         allows_host=allow_host_access,
         pod_max_pids=pod_max_pids,
+        pod_network=pod_network,
         client_authority=_client_authority(client_ca, control_plane),
         clients=clients or API_SERVERS,
         metrics_listen=metrics_listen,
     )
     chosen = _chosen(runtime, allow_host_access)
+    _check_network(pod_network, chosen)
     assert chosen.runtime is not None
     containers_in = chosen.runtime
     click.echo(f"Containers run in: {chosen.name} ({chosen.why}).")
@@ -140,6 +146,13 @@ def _chosen(runtime: str, allows_host: bool) -> Choice:
             "Allow user namespaces (Linux 5.12 or newer), or install podman.",
         )
     return choice
+
+
+def _check_network(name: str, chosen: Choice) -> None:
+    try:
+        pod_networks.check(name, chosen.runtime)
+    except NetworkUnusable as error:
+        raise CommandError(f"--pod-network {name}: {error}.") from error
 
 
 def _client_authority(path: str, connection: ClusterConnection) -> bytes:
@@ -169,12 +182,6 @@ def _own_address(server: str) -> str:
         return str(probe.getsockname()[0])
 
 
-def _host_and_port(server: str) -> tuple[str, int] | None:
-    """Return the address in the URL of an API server, or None where there is none."""
-    url = urlsplit(server)
-    return (url.hostname, url.port or 443) if url.hostname else None
-
-
 async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
     name, folders = settings.name, settings.folders
     authority = Authority.load_or_create(folders.state / "tls")
@@ -183,11 +190,14 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(foreground.client_of(target, FIELD_MANAGER))
         starter = await stack.enter_async_context(Starter())
+        api_server = foreground.host_and_port(target.connect().server)
+        network = PodNetwork(settings.pod_network, api_server=api_server)
+        network.prepare()
         runtime_config = RuntimeConfig(
             runtime=runtime,
             starter=starter,
             allows_host=settings.allows_host,
-            api_server=_host_and_port(target.connect().server),
+            network=network,
             pod_max_pids=settings.pod_max_pids,
         )
         registry = telemetry.Registry()

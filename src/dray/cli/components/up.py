@@ -34,6 +34,7 @@ from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated import fleet_file
 from dray.node.runtimes import selection, simulated
 from dray.node.runtimes.interface import RuntimeUnusable
+from dray.node.runtimes.pod_networks import NetworkUnusable
 from dray.node.runtimes.selection import Choice
 from dray.store import compaction
 
@@ -76,6 +77,7 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
     help="Let containers see this computer: hostPath volumes and --runtime process.",
 )
 @pod_options.max_pids
+@pod_options.network
 @click.option("--keep-pods", is_flag=True, help="Leave containers running, for the next `dray up`.")
 @click.option("--merge-kubeconfig", is_flag=True, help="Also make it the context of your kubectl.")
 @key_options.options
@@ -93,6 +95,7 @@ def up(
     runtime: str,
     allow_host_access: bool,
     pod_max_pids: int,
+    pod_network: str,
     keep_pods: bool,
     merge_kubeconfig: bool,
     key_files: KeyFiles,
@@ -111,6 +114,7 @@ def up(
     """
     started = time.perf_counter()
     has_local_node = not fleet and runtime != simulated.NAME and nvml.is_here()
+    address = foreground.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
     plan = ClusterPlan(
         Settings(
             features=features.parse(feature_gates), audit_log=audit_log, event_seconds=event_ttl
@@ -120,10 +124,11 @@ def up(
         runtime=runtime,
         allows_host=allow_host_access,
         pod_max_pids=pod_max_pids,
+        pod_network=pod_network,
+        api_server=_reachable(*address),
         keeps_pods=keep_pods,
         identity=foreground.identity() if store.is_shared else "",
     )
-    address = foreground.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
     directory = foreground.private_directory(data)
     keys = key_options.load(directory, key_files)
 
@@ -158,6 +163,12 @@ def _loaded(name: str, nodes: int | None) -> fleets.Fleet:
         raise WrongUsage(f"--fleet {name}: {error}") from error
 
 
+def _reachable(host: str, port: int) -> tuple[str, int] | None:
+    """Return the address of a server that will listen here; None for a port yet to be chosen."""
+    everywhere = host in ("0.0.0.0", "::")
+    return (standalone.LOOPBACK if everywhere else host, port) if port else None
+
+
 async def _run(
     directory: Path,
     store: StoreChoice,
@@ -176,9 +187,13 @@ async def _run(
             )
         except RuntimeUnusable as error:
             raise CommandError(f"--runtime {plan.runtime}: {error}.", RUNTIME_ADVICE) from error
+        except NetworkUnusable as error:
+            raise CommandError(f"--pod-network {plan.pod_network}: {error}.") from error
         _keep_pods_on_signal(cluster)
         server = cluster.opened.server
-        announce(await apiserver.listen(stack, server, keys.authority, listen, advice), cluster)
+        url = await apiserver.listen(stack, server, keys.authority, listen, advice)
+        cluster.network.api_server = foreground.host_and_port(url)
+        announce(url, cluster)
         await compaction.compact_regularly(state, history_seconds)
 
 

@@ -54,6 +54,14 @@ class SandboxMount(msgspec.Struct, frozen=True, rename="camel"):
     is_device: bool = False
 
 
+class NetworkHelper(msgspec.Struct, frozen=True, rename="camel"):
+    """The program that connects pods with the network of the node."""
+
+    kind: str
+    program: str
+    """Its absolute path."""
+
+
 class SandboxPlan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The namespaces, files and rights of a container that the shim puts into a sandbox."""
 
@@ -77,6 +85,8 @@ class SandboxPlan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     has_host_network: bool = False
     api_server: tuple[str, int] | None = None
     """The address that the pod reaches by a port of its loopback."""
+    network_helper: NetworkHelper | None = None
+    """None for a network with a loopback interface alone."""
     working_directory: str = "/"
     links: list[tuple[str, str]] = []
     """Symbolic links of the root: their texts and their paths."""
@@ -104,6 +114,8 @@ class Command(msgspec.Struct, frozen=True, rename="camel"):
     the processes that the kernel killed there for memory."""
     rlimits: dict[str, int] = {}
     """Limits of the first process by their names in Python's `resource`, such as RLIMIT_AS."""
+    open_files: int = processes.OPEN_FILES
+    """The soft limit of open files; the hard one is that of the agent."""
     sandbox: SandboxPlan | None = None
     """The sandbox that the shim makes for it; None where argv does that, or for none."""
     facts: dict[str, str] = {}

@@ -22,6 +22,7 @@ _FIRST_ARGUMENT: Final = 2
 
 def main() -> NoReturn:
     """Arguments: the folder of the container's start, `tty` or `pipes`, and the command line."""
+    calls.leave_interpreter()
     folder, kind, *argv = sys.argv[_FIRST_ARGUMENT:]
     try:
         command = _read(os.path.join(folder, shim.COMMAND))
@@ -65,18 +66,22 @@ def _namespaces(process: dict[str, Any]) -> dict[str, int]:
     others = tuple(name for name in launch.NAMESPACES if name not in user)
     names = (*others, *user) if os.geteuid() == 0 else (*user, *others)
     pid, born = int(process["pid"]), process["born"]
-    if not process.get("namespaces"):
-        raise ProcessLookupError(errno.ESRCH, "it does not run yet")
     found = {}
     for name in names:
-        path = f"/proc/{pid}/fd/{process['namespaces'][name]}"
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = _opened(f"/proc/{pid}/fd/{process['namespaces'][name]}")
         if not os.path.samestat(os.fstat(descriptor), os.stat(f"/proc/self/ns/{name}")):
             found[name] = descriptor
     # After the opening: the id may have been given to another process before.
     if pod_sandboxes.born(pid) != born:
         raise ProcessLookupError(errno.ESRCH, "it has ended")
     return found
+
+
+def _opened(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise ProcessLookupError(errno.ESRCH, "it does not run") from None
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
+import functools
 import os
 import resource
 import signal
 import socket
 import termios
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from dray.node.containers import pod_sandboxes
@@ -27,7 +29,7 @@ NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
 """The exit codes of a shell."""
 NAMESPACES: Final = ("user", "net", "ipc", "uts", "cgroup", "pid", "mnt")
 """The namespaces of a container, by their names in /proc."""
-MADE: Final = b"made"
+JOIN, MADE = b"join", b"made"
 MAX_TEXT_BYTES: Final = 4096
 
 
@@ -59,34 +61,58 @@ def start(
 
     Joins the user namespace of the pod where it needs that to make others. Raises OSError.
     """
-    found = pod.namespaces("user", *_joined(command["sandbox"]))
+    names = _joined(command["sandbox"])
     if os.geteuid() != 0:
-        calls.join_namespace(found.pop("user"), calls.CLONE_NEWUSER)
+        pod.complete()
+        (user,) = pod.namespaces("user").values()
+        calls.join_namespace(user, calls.CLONE_NEWUSER)
+        names = tuple(name for name in names if name != "user")
+    here = _namespace("pid")
     calls.unshare(calls.CLONE_NEWPID)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = os.fork()
     if process == 0:
         ours.close()
-        _be_first(command, folder, found, streams, theirs)
+        _be_first(command, folder, streams, theirs)
     theirs.close()
-    pod_sandboxes.close(found)
+    if os.geteuid() == 0:
+        # What is started later is no process of the container. Nothing is, by an ordinary user.
+        calls.join_namespace(here, calls.CLONE_NEWPID)
+    os.close(here)
     with ours:
-        said, inside, _, _ = socket.recv_fds(ours, MAX_TEXT_BYTES, len(NAMESPACES))
-        if said == MADE:
-            said = ours.recv(MAX_TEXT_BYTES)
+        said, inside = _follow(ours, pod, names)
     made = dict(zip(NAMESPACES, inside, strict=False))
     return Started(process), made, said.decode("utf-8", "replace")
 
 
+def _follow(
+    peer: socket.socket, pod: PodSandbox, names: tuple[str, ...]
+) -> tuple[bytes, list[int]]:
+    """Give the namespaces of the pod to the first process; return its error and its namespaces.
+
+    It makes the root of the container meanwhile, and ends where it gets none. Raises OSError.
+    """
+    pod.complete()
+    found = pod.namespaces(*names)
+    with contextlib.suppress(OSError):
+        # It may have failed already, and says why.
+        socket.send_fds(peer, [JOIN], list(found.values()))
+    pod_sandboxes.close(found)
+    said, inside, _, _ = socket.recv_fds(peer, MAX_TEXT_BYTES, len(NAMESPACES))
+    if said == MADE:
+        said = peer.recv(MAX_TEXT_BYTES)
+    return said, inside
+
+
 def _joined(plan: dict[str, Any]) -> tuple[str, ...]:
-    shared = pod_sandboxes.SHARED
+    """Return the names of the namespaces of the pod that a container joins, in this order."""
+    shared = ("user", *pod_sandboxes.SHARED)
     return tuple(name for name in shared if name != "net") if plan["hasHostNetwork"] else shared
 
 
 def _be_first(
     command: dict[str, Any],
     folder: str,
-    namespaces: dict[str, int],
     streams: tuple[int, int, int],
     peer: socket.socket,
 ) -> NoReturn:
@@ -94,27 +120,22 @@ def _be_first(
     plan = command["sandbox"]
     code = CANNOT_START_CODE
     try:
-        _prepare_process(streams, (peer.fileno(), *namespaces.values()))
+        _prepare_process(streams, peer.fileno())
         join_groups(command)
         calls.unshare(calls.CLONE_NEWNS | calls.CLONE_NEWCGROUP)
         ContainerRoot(folder, plan).enter()
-        for descriptor in namespaces.values():
-            calls.join_namespace(descriptor)
-            os.close(descriptor)
+        _join(peer)
         made = [_namespace(name) for name in NAMESPACES]
         socket.send_fds(peer, [MADE], made)
         for descriptor in made:
             os.close(descriptor)
         become_user(plan)
         calls.die_with_parent(signal.SIGKILL)
-        program = os.fork()
-        if program == 0:
-            run(command, command["argv"], command["env"], peer, tty=bool(command.get("tty")))
-        peer.close()
-        for stream in range(3):
-            os.close(stream)
+        program = _start_program(command, peer)
+        os.closerange(0, 3)
         calls.set_capabilities(())
         calls.forbid_new_privileges()
+        peer.close()
         code = _reap(program)
     except (OSError, ValueError) as error:
         _say(peer, error)
@@ -122,11 +143,35 @@ def _be_first(
         os._exit(code)
 
 
+def _start_program(command: dict[str, Any], peer: socket.socket) -> int:
+    """Start the program of the container as a child of its first process."""
+    tty = bool(command.get("tty"))
+    if not tty and not command.get("rlimits"):
+        # Without a copy of this process. The first process may have what the program has.
+        _give_up_rights(command["sandbox"])
+        spawn = functools.partial(os.posix_spawn, setsid=True)
+        return _execute(command["argv"], command["env"], spawn)
+    program = os.fork()
+    if program == 0:
+        run(command, command["argv"], command["env"], peer, tty=tty)
+    return program
+
+
+def _join(peer: socket.socket) -> None:
+    """Join the namespaces that the parent sends; end where it has ended, or has none."""
+    said, descriptors, _, _ = socket.recv_fds(peer, len(JOIN), len(NAMESPACES))
+    if said != JOIN:
+        os._exit(CANNOT_START_CODE)
+    for descriptor in descriptors:
+        calls.join_namespace(descriptor)
+        os.close(descriptor)
+
+
 def _namespace(name: str) -> int:
     return os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _prepare_process(streams: tuple[int, int, int], kept: tuple[int, ...]) -> None:
+def _prepare_process(streams: tuple[int, int, int], kept: int) -> None:
     """Leave nothing of the parent in this process but what it needs."""
     calls.forbid_tracing()
     os.setsid()
@@ -135,7 +180,7 @@ def _prepare_process(streams: tuple[int, int, int], kept: tuple[int, ...]) -> No
     copies = [fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, 3) for stream in streams]
     for number, copy in enumerate(copies):
         os.dup2(copy, number)
-    pod_sandboxes.keep_only(*kept)
+    pod_sandboxes.keep_only(kept)
     os.umask(0o022)
 
 
@@ -146,6 +191,10 @@ def confine(command: dict[str, Any]) -> None:
 
 
 def _set_limits(command: dict[str, Any]) -> None:
+    if wanted := command.get("openFiles"):
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        soft = min(wanted, hard) if hard != resource.RLIM_INFINITY else wanted
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     for name, limit in command.get("rlimits", {}).items():
         resource.setrlimit(getattr(resource, name), (limit, limit))
 
@@ -182,19 +231,14 @@ def run(
     tty: bool,
 ) -> NoReturn:
     """Give up what the container does not have, and execute a program. Reports an error."""
-    plan = command["sandbox"]
     code = CANNOT_START_CODE
     try:
         os.setsid()
         if tty:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         _set_limits(command)
-        os.chdir(plan["workingDirectory"])
-        calls.set_capabilities(tuple(plan["capabilities"]) if plan["uid"] == 0 else ())
-        calls.forbid_new_privileges()
-        if plan["filter"]:
-            calls.filter_system_calls(base64.b64decode(plan["filter"]))
-        _execute(argv, env)
+        _give_up_rights(command["sandbox"])
+        _execute(argv, env, os.execve)
     except (OSError, ValueError) as error:
         _say(peer, error)
         code = NOT_FOUND_CODE if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE_CODE
@@ -202,7 +246,18 @@ def run(
         os._exit(code)
 
 
-def _execute(argv: list[str], env: dict[str, str]) -> None:
+def _give_up_rights(plan: dict[str, Any]) -> None:
+    """Keep the rights of the container alone, in its working directory."""
+    os.chdir(plan["workingDirectory"])
+    calls.set_capabilities(tuple(plan["capabilities"]) if plan["uid"] == 0 else ())
+    calls.forbid_new_privileges()
+    if plan["filter"]:
+        calls.filter_system_calls(base64.b64decode(plan["filter"]))
+
+
+def _execute(
+    argv: list[str], env: dict[str, str], execute: Callable[[str, list[str], dict[str, str]], int]
+) -> int:
     """Execute a program, found by the container's own PATH. Raises OSError."""
     program = argv[0]
     if "/" in program:
@@ -213,7 +268,8 @@ def _execute(argv: list[str], env: dict[str, str]) -> None:
     last: OSError | None = None
     for candidate in candidates:
         try:
-            os.execve(candidate, argv, env)
+            os.stat(candidate)
+            return execute(candidate, argv, env)
         except (FileNotFoundError, NotADirectoryError) as error:
             last = last or error
         except OSError as error:

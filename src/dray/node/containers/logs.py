@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, NamedTuple
@@ -16,6 +17,11 @@ from typing import IO, Final, NamedTuple
 from dray.node.containers import shim
 
 LOOK_SECONDS: Final = 0.1
+MAX_READ_BYTES: Final = 2**17
+"""What is read of a followed log at once: longer than the longest line."""
+_THREAD: Final = ThreadPoolExecutor(1, "logs")
+"""A log may have half a million lines. So many are read aside, and of one log at a time: a reader
+needs neither the turns of others nor much memory."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,11 @@ def read(path: Path, options: LogOptions | None = None) -> bytes:
         return _Writer(chosen).shown(_written(path, file, chosen))
 
 
+async def read_aside(path: Path, options: LogOptions | None = None) -> bytes:
+    """Return the log so far; other work goes on meanwhile."""
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, read, path, options)
+
+
 async def follow(
     path: Path, has_ended: Callable[[], bool], options: LogOptions | None = None
 ) -> AsyncIterator[bytes]:
@@ -77,7 +88,9 @@ async def follow(
     chosen = options or LogOptions()
     writer = _Writer(chosen)
     with path.open("rb") as file:
-        yield writer.shown(_written(path, file, chosen))
+        yield await asyncio.get_running_loop().run_in_executor(
+            _THREAD, lambda: writer.shown(_written(path, file, chosen))
+        )
         async for records in _coming(path, file, has_ended):
             if writer.is_full:
                 return
@@ -95,14 +108,15 @@ async def records_from_now(
             yield records
 
 
-def _written(path: Path, file: IO[bytes], options: LogOptions) -> list[Record]:
+def _written(path: Path, file: IO[bytes], options: LogOptions) -> Iterable[Record]:
     """Return the records so far, of the rotated file too; leaves the file at its end."""
     rotated = path.with_name(shim.ROTATED)
     # The file itself may have been put aside since it was opened.
     before = rotated.read_bytes() if _is_another(rotated, file) else b""
-    records = list(_parsed(before + _whole_lines(file)))
+    parsed = _parsed(before + _whole_lines(file))
     if options.tail_lines is None:
-        return records
+        return parsed
+    records = list(parsed)
     return records[_tail_start(records, options.tail_lines) :]
 
 
@@ -126,8 +140,9 @@ async def _coming(
         while True:
             # Asked before reading: what is written last is read once more after the end.
             ended = has_ended()
-            if records := list(_parsed(_whole_lines(current))):
+            if records := list(_parsed(_whole_lines(current, MAX_READ_BYTES))):
                 yield records
+                await asyncio.sleep(0)
             elif _is_another(path, current):
                 current = _next(path, file, current)
             elif ended:
@@ -153,9 +168,9 @@ def _is_another(path: Path, file: IO[bytes]) -> bool:
         return False
 
 
-def _whole_lines(file: IO[bytes]) -> bytes:
+def _whole_lines(file: IO[bytes], max_bytes: int = -1) -> bytes:
     """Read up to the last end of a line; leave the rest for the next time."""
-    chunk = file.read()
+    chunk = file.read(max_bytes)
     end = chunk.rfind(b"\n") + 1
     file.seek(end - len(chunk), os.SEEK_CUR)
     return chunk[:end]

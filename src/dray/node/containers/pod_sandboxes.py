@@ -17,11 +17,10 @@ import socket
 import struct
 from typing import Any, Final
 
-from dray.node.containers import relays
+from dray.node.containers import network_helpers, relays
 from dray.node.containers import system_calls as calls
 
 FILE: Final = "sandbox.json"
-LOCK: Final = "sandbox.lock"
 API_SERVER_PORT: Final = 6443
 """The port on the loopback of a pod that leads to the API server."""
 SHARED: Final = ("net", "ipc", "uts")
@@ -31,6 +30,9 @@ _GONE_TEXT: Final = "the sandbox of the pod does not run"
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 _IFREQ: Final = "16sh22x"
 _NAME_BYTES: Final = 63
+_STAT_BYTES: Final = 4096
+_NEW: Final = calls.CLONE_NEWUSER | calls.CLONE_NEWNET | calls.CLONE_NEWIPC | calls.CLONE_NEWUTS
+_DONE, _MAPPED = b"done", b"mapped"
 _CHANGED_SIGNALS: Final = (
     *(signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGHUP),
     *(signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2),
@@ -64,6 +66,9 @@ class PodSandbox:
             raise ProcessLookupError(errno.ESRCH, _GONE_TEXT)
         return found
 
+    def complete(self) -> None:
+        """Wait until a new one can be joined, and write down what it is. Raises OSError."""
+
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             descriptor = os.pidfd_open(self.pid)
@@ -72,6 +77,54 @@ class PodSandbox:
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             finally:
                 os.close(descriptor)
+
+
+class NewPodSandbox(PodSandbox):
+    """A sandbox that this process makes; the lock of its pod is held until it is complete."""
+
+    def __init__(self, pid: int, peer: socket.socket, plan: dict[str, Any], lock: int) -> None:
+        super().__init__(pid, born(pid))
+        self._peer = peer
+        self._plan = plan
+        self._lock = lock
+        self._is_complete = False
+
+    def complete(self) -> None:
+        if self._is_complete:
+            return
+        try:
+            listeners = _answer(self._peer)
+            _map_users(self.pid, self._plan)
+            self._write_down()
+            # The process ends unless it hears this: none is left that nobody wrote down.
+            self._peer.sendall(_MAPPED)
+            _answer(self._peer)
+        except OSError:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            raise
+        finally:
+            self._peer.close()
+            if self._lock >= 0:
+                # Not by closing it alone: the children may have it still.
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+                os.close(self._lock)
+        self._is_complete = True
+        for listener in listeners:
+            _start_relay(listener, self._plan, self)
+            os.close(listener)
+        if self._plan.get("networkHelper") and not self._plan["hasHostNetwork"]:
+            _connect(self._plan, self)
+
+    def _write_down(self) -> None:
+        """Write who holds the namespaces, for the next containers of the pod and for the agent."""
+        if folder := self._plan["pod"]:
+            path = os.path.join(folder, FILE)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            descriptor = os.open(path + ".new", flags, 0o600)
+            os.write(descriptor, json.dumps({"pid": self.pid, "born": self._started}).encode())
+            os.close(descriptor)
+            os.replace(path + ".new", path)
 
 
 def close(descriptors: dict[str, int]) -> None:
@@ -96,23 +149,21 @@ def end(folder: str) -> None:
         found.kill()
 
 
-def ensure(folder: str, plan: dict[str, Any]) -> PodSandbox:
-    """Return the sandbox of a pod, a new one where there is none. Raises OSError."""
-    lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        # The containers of a pod start together, each under its own shim.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (found := find(folder)) is not None:
-            return found
-        made = create(plan)
-        path = os.path.join(folder, FILE)
-        descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"pid": made.pid, "born": born(made.pid)}, file)
-        os.replace(path + ".new", path)
-        return made
-    finally:
-        os.close(lock)
+def ensure(plan: dict[str, Any]) -> PodSandbox:
+    """Return the sandbox of a pod, a new one to be completed where there is none.
+
+    `plan` is that of a container. One without a pod has a sandbox of its own. Raises OSError.
+    """
+    if not plan["pod"]:
+        return _create(plan)
+    # The containers of a pod start together, each under its own shim.
+    lock = os.open(plan["pod"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    found = find(plan["pod"])
+    if found is None:
+        return _create(plan, lock)
+    os.close(lock)
+    return found
 
 
 def send_socket(folder: str, descriptor: int) -> None:
@@ -130,32 +181,18 @@ def send_socket(folder: str, descriptor: int) -> None:
             socket.send_fds(peer, [b"socket"], [made.fileno()])
 
 
-def create(plan: dict[str, Any], *, ends_with_parent: bool = False) -> PodSandbox:
-    """Start a process in new namespaces; `plan` is that of its first container."""
+def _create(plan: dict[str, Any], lock: int = -1) -> NewPodSandbox:
+    """Start a process that makes namespaces; one without a pod ends with its parent."""
     ours, theirs = socket.socketpair()
     process = os.fork()
     if process == 0:
         try:
             ours.close()
-            _hold(theirs, plan, ends_with_parent)
+            _hold(theirs, plan)
         finally:
             os._exit(1)
-    with ours:
-        theirs.close()
-        try:
-            _answer(ours)
-            _map_users(process, plan)
-            ours.sendall(b"mapped\n")
-            listeners = _answer(ours)
-        except OSError:
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-            raise
-    made = PodSandbox(process, born(process))
-    for listener in listeners:
-        _start_relay(listener, plan, made)
-        os.close(listener)
-    return made
+    theirs.close()
+    return NewPodSandbox(process, ours, plan, lock)
 
 
 def _answer(peer: socket.socket) -> list[int]:
@@ -164,8 +201,8 @@ def _answer(peer: socket.socket) -> list[int]:
     Raises OSError with the text of its error.
     """
     message, descriptors, _, _ = socket.recv_fds(peer, 4096, 1)
-    said = message.decode("utf-8", "replace")
-    if said != "done":
+    if message != _DONE:
+        said = message.decode("utf-8", "replace")
         raise OSError(0, f"namespaces of the pod: {said or 'the process ended'}")
     return descriptors
 
@@ -191,44 +228,68 @@ def _start_relay(listener: int, plan: dict[str, Any], pod: PodSandbox) -> None:
         os._exit(1)
 
 
+def _connect(plan: dict[str, Any], pod: PodSandbox) -> None:
+    """Connect the pod with the network of the node. Ends the pod and raises OSError otherwise."""
+    found = pod.namespaces("user", "net")
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        try:
+            ending = os.pidfd_open(pod.pid)
+            keep_only(theirs.fileno(), ending, *found.values())
+            _silence()
+            reset_signals()
+            os.setsid()
+            network_helpers.run(plan, found, ending, theirs)
+        finally:
+            os._exit(1)
+    theirs.close()
+    close(found)
+    with ours:
+        said = ours.recv(4096)
+    if said != network_helpers.READY:
+        pod.kill()
+        text = said.decode("utf-8", "replace") or "the process ended"
+        raise OSError(0, f"network of the pod: {plan['networkHelper']['kind']}: {text}")
+
+
 def _silence() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nothing, stream)
 
 
-def _hold(peer: socket.socket, plan: dict[str, Any], ends_with_parent: bool) -> None:
+def _hold(peer: socket.socket, plan: dict[str, Any]) -> None:
     """Make the namespaces, and hold them until killed. Runs in the new process."""
     try:
         reset_signals()
         os.setsid()
-        calls.unshare(calls.CLONE_NEWUSER)
-        peer.sendall(b"done")
-        if not peer.recv(64):
+        # With all capabilities in the new user namespace, also before users are mapped.
+        calls.unshare(_NEW)
+        socket.sethostname(plan["hostname"].encode()[:_NAME_BYTES].decode("utf-8", "ignore"))
+        _raise_loopback()
+        listener = relays.listen(API_SERVER_PORT) if plan.get("apiServer") else None
+        _forbid_user_namespaces()
+        sent = [listener.fileno()] if listener is not None else []
+        keep_only(peer.fileno(), *sent)
+        _silence()
+        os.chdir("/")
+        socket.send_fds(peer, [_DONE], sent)
+        if listener is not None:
+            listener.close()
+        if not peer.recv(len(_MAPPED)):
             return
         if plan["setsGroups"]:
             os.setgroups([])
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
-        if ends_with_parent:
+        if not plan["pod"]:
             calls.die_with_parent(signal.SIGKILL)
-        calls.unshare(calls.CLONE_NEWNET | calls.CLONE_NEWIPC | calls.CLONE_NEWUTS)
-        socket.sethostname(plan["hostname"].encode()[:_NAME_BYTES].decode("utf-8", "ignore"))
-        _raise_loopback()
-        listener = relays.listen(API_SERVER_PORT) if plan.get("apiServer") else None
-        _forbid_user_namespaces()
+        calls.set_capabilities(())
+        peer.sendall(_DONE)
     except OSError as error:
         peer.sendall(str(error.strerror).encode())
         return
-    sent = [listener.fileno()] if listener is not None else []
-    keep_only(peer.fileno(), *sent)
-    _silence()
-    socket.send_fds(peer, [b"done"], sent)
     peer.close()
-    if listener is not None:
-        listener.close()
-    os.chdir("/")
-    calls.set_capabilities(())
     while True:
         signal.pause()
 
@@ -268,21 +329,25 @@ def reset_signals() -> None:
 
 def keep_only(*kept: int) -> None:
     """Close every descriptor but the standard streams and those."""
-    for name in os.listdir("/proc/self/fd"):
-        number = int(name)
-        if number > 2 and number not in kept:
-            with contextlib.suppress(OSError):
-                os.close(number)
+    first = 3
+    for number in sorted(kept):
+        if number > first:
+            calls.close_range(first, number - 1)
+        first = number + 1
+    calls.close_range(first)
 
 
 def born(process: int) -> float:
     """Return the start time of a process, which tells reused ids apart; -2 where it is gone."""
     try:
-        with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
+        descriptor = os.open(f"/proc/{process}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fields = os.read(descriptor, _STAT_BYTES).rpartition(b")")[2].split()
+        finally:
+            os.close(descriptor)
     except OSError:
         return _GONE
-    return _GONE if fields[0] == "Z" else float(fields[19])
+    return _GONE if fields[0] == b"Z" else float(fields[19])
 
 
 def _write(path: str, text: str) -> None:

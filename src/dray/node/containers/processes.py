@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+
+OPEN_FILES: Final[int] = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+"""How many files a process may have open, before a server in this process raised that for itself:
+containers get it. More slows programs down that close every number up to the limit."""
 
 
 class Process:

@@ -24,7 +24,7 @@ import termios
 import time
 from typing import Any
 
-from dray.node.containers import launch, oom_kills, pod_sandboxes
+from dray.node.containers import launch, oom_kills, pod_sandboxes, system_calls
 from dray.node.containers.launch import Started
 
 COMMAND, PROCESS, EXIT = "command.json", "process.json", "exit.json"
@@ -39,10 +39,13 @@ MAX_LOG_BYTES = 10 * 2**20
 MAX_PATH_BYTES = 4096
 LOOK_SECONDS = 0.002
 INPUT_DESCRIPTOR = 0
+NAMESPACE_DESCRIPTORS = {name: number for number, name in enumerate(launch.NAMESPACES, 64)}
+"""Above all others that a shim has."""
 
 
 def main() -> None:
     """Serve the socket that is the standard input."""
+    system_calls.leave_interpreter()
     # A collection would write to pages that all shims share with this process.
     gc.disable()
     gc.freeze()
@@ -76,13 +79,18 @@ def serve(requests: socket.socket) -> None:
 
 def own(folder: str, told: int) -> None:
     """Run the container with this folder until it has ended."""
-    born = pod_sandboxes.born(os.getpid())
-    process = {"pid": os.getpid(), "born": born, "startedAt": time.time()}
-    _write(os.path.join(folder, PROCESS), process)
+    # The agent enters the container by these descriptors, which are open while it runs.
+    identity: dict[str, Any] = {
+        "pid": os.getpid(),
+        "born": pod_sandboxes.born(os.getpid()),
+        "startedAt": time.time(),
+        "namespaces": NAMESPACE_DESCRIPTORS,
+    }
+    _write(os.path.join(folder, PROCESS), identity)
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), INPUT_DESCRIPTOR)
     log = Log(folder)
     try:
-        code, reason = Shim(folder, process, log).run(told)
+        code, reason = Shim(folder, log).run(told)
     finally:
         log.close()
     ended = {"exitCode": code, "reason": reason, "finishedAt": time.time()}
@@ -92,11 +100,10 @@ def own(folder: str, told: int) -> None:
 class Shim:
     """One container: its process and its streams."""
 
-    def __init__(self, folder: str, identity: dict[str, Any], log: Log) -> None:
+    def __init__(self, folder: str, log: Log) -> None:
         self._folder = folder
-        self._identity = identity
-        with open(os.path.join(folder, COMMAND), encoding="utf-8") as file:
-            self._command: dict[str, Any] = json.load(file)
+        with open(os.path.join(folder, COMMAND), "rb", buffering=0) as file:
+            self._command: dict[str, Any] = json.loads(file.read())
         self._log = log
         self._terminal = -1
         self._stdin = -1
@@ -164,17 +171,13 @@ class Shim:
 
     def _start_in_sandbox(self, streams: tuple[int, int, int]) -> Started:
         """Start the container in the sandbox of its pod, or in one of its own without a pod."""
-        plan = self._command["sandbox"]
-        if plan["pod"]:
-            pod = pod_sandboxes.ensure(plan["pod"], plan)
-        else:
-            pod = pod_sandboxes.create(plan, ends_with_parent=True)
+        pod = pod_sandboxes.ensure(self._command["sandbox"])
         process, namespaces, failure = launch.start(self._command, self._folder, pod, streams)
         self._failed = bool(failure)
         self._inside = process.pid
-        # The agent enters the container by these descriptors.
-        known = {"first": process.pid, "namespaces": namespaces}
-        _write(os.path.join(self._folder, PROCESS), {**self._identity, **known})
+        for name, descriptor in namespaces.items():
+            os.dup2(descriptor, NAMESPACE_DESCRIPTORS[name], inheritable=False)
+            os.close(descriptor)
         return process
 
     def _wait_until_started(self, process: Started) -> None:
@@ -408,9 +411,12 @@ def _kill_session(leader: int) -> None:
 
 def _write(path: str, content: dict[str, Any], *, durable: bool = False) -> None:
     # Not dray.durable_files: the shim imports nothing of dray, so that it starts at once.
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(content, file)
-        file.flush()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    descriptor = os.open(path + ".new", flags, 0o600)
+    try:
+        os.write(descriptor, json.dumps(content).encode())
         if durable:
-            os.fsync(file.fileno())
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
     os.replace(path + ".new", path)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,6 +176,16 @@ class Drivers:
         self.changed = asyncio.Event()
 
     async def _register(self, path: Path, socket: _Socket) -> None:
+        if socket.is_foreign:
+            # Whatever a driver answers is mounted with the rights of the agent.
+            log.warning(
+                "%s belongs to user %d and is not used: run the driver as root or as the user of "
+                "the node agent, and let nobody else write to the directory",
+                path,
+                socket.owner,
+            )
+            self._declined[path] = socket
+            return
         try:
             async with grpc.aio.insecure_channel(services.address(path)) as channel:
                 driver = await _introduce(Caller(channel, services.REGISTRATION))
@@ -195,6 +206,12 @@ class _Socket(NamedTuple):
 
     inode: int
     made_at: int
+    owner: int
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it was made by a user whom the agent has no reason to trust."""
+        return self.owner not in (0, os.geteuid())
 
 
 class _Registered(NamedTuple):
@@ -232,7 +249,7 @@ def _sockets(registry: Path) -> Iterable[tuple[Path, _Socket]]:
         with contextlib.suppress(FileNotFoundError):
             if path.is_socket():
                 status = path.stat()
-                yield path, _Socket(status.st_ino, status.st_mtime_ns)
+                yield path, _Socket(status.st_ino, status.st_mtime_ns, status.st_uid)
 
 
 def _device(driver: str, message: Any) -> DriverDevice:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -15,7 +16,10 @@ from dray.node.host_paths import SafeFolder, UnsafePath
 from dray.node.limits import resources
 from dray.node.pods.context import NodeContext, PodState
 from dray.node.runtimes.interface import Bind, ContainerConfigError, ContainerSpec
-from dray.node.specs import environment, security_profiles, volumes
+from dray.node.specs import environment, host_names, security_profiles, volumes
+
+LOOPBACK: Final = "127.0.0.1"
+"""The only address that a pod with a network of its own has for sure."""
 
 
 async def build(node: NodeContext, state: PodState, container: Container) -> ContainerSpec:
@@ -36,7 +40,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
     )
     cdi_ids = preparation.cdi_ids(pod, container, state.prepared_claims)
     edits = cdi.resolve(cdi_ids, node.cdi_directories)
-    hostname = _hostname(pod)
+    hostname = host_names.hostname(pod)
     env = {**runtime.default_environment, "HOSTNAME": hostname}
     env |= await environment.build(node.client, pod, container)
     env |= edits.env
@@ -82,7 +86,8 @@ def _is_in(target: str, folders: Iterable[str]) -> bool:
 
 def _etc(node: NodeContext, pod: Pod) -> Iterable[Bind]:
     """Write an /etc with the names of the container and nothing of the host's."""
-    if node.runtime.has_own_etc:
+    if not node.runtime.mounts_files:
+        _refuse_names(pod)
         return
     uid = pod.metadata.uid
     with (
@@ -90,22 +95,41 @@ def _etc(node: NodeContext, pod: Pod) -> Iterable[Bind]:
         pods.enter(uid, mode=0o700) as of_pod,
         of_pod.enter("etc", mode=0o755) as folder,
     ):
-        for file, content in _etc_files(pod, node.address).items():
+        for file, content in _etc_files(pod, node).items():
             if folder.status(file) is None:
                 folder.write(file, content.encode(), mode=0o644)
             yield Bind(str(node.pod_folder(uid) / "etc" / file), f"/etc/{file}")
 
 
-def _etc_files(pod: Pod, address: str) -> Mapping[str, str]:
-    hostname = _hostname(pod)
-    aliases = [f"{alias.ip} {' '.join(alias.hostnames)}\n" for alias in pod.spec.host_aliases]
+def _etc_files(pod: Pod, node: NodeContext) -> Mapping[str, str]:
+    is_apart = node.runtime.has_own_network and not pod.spec.host_network
+    names = {
+        "hosts": host_names.hosts(pod, LOOPBACK if is_apart else node.address),
+        "resolv.conf": host_names.resolv_conf(pod, reaches_loopback=not is_apart),
+    }
+    if node.runtime.has_own_etc:
+        return names
     return {
-        "hostname": f"{hostname}\n",
-        "hosts": f"127.0.0.1 localhost\n{address} {hostname}\n{''.join(aliases)}",
+        **names,
+        "hostname": f"{host_names.hostname(pod)}\n",
         "passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
         "group": "root:x:0:\nnogroup:x:65534:\n",
         "nsswitch.conf": "hosts: files dns\n",
     }
+
+
+def _refuse_names(pod: Pod) -> None:
+    """Raise ContainerConfigError for names that a runtime without own files cannot give."""
+    for field, is_set in (
+        ("hostAliases", bool(pod.spec.host_aliases)),
+        ("dnsConfig", pod.spec.dns_config is not None),
+        ("dnsPolicy", pod.spec.dns_policy == "None"),
+    ):
+        if is_set:
+            raise ContainerConfigError(
+                f"spec.{field}: containers have the names of the node here; leave it out, or run "
+                "the node with --runtime sandbox or podman"
+            )
 
 
 def _working_directory(container: Container) -> str:
@@ -114,10 +138,6 @@ def _working_directory(container: Container) -> str:
     except UnsafePath as error:
         where = f"container {container.name}: workingDir"
         raise ContainerConfigError(f"{where}: {error}") from error
-
-
-def _hostname(pod: Pod) -> str:
-    return pod.spec.hostname_override or pod.spec.hostname or pod.metadata.name
 
 
 def _mounts(edits: Edits) -> Iterable[Bind]:

@@ -16,6 +16,7 @@ from dray.node.pods import container_specs
 from dray.node.pods.container_lifecycle import ContainerLifecycle
 from dray.node.pods.context import MAX_RETRY_SECONDS, RETRY_SECONDS, PodWorkerContext
 from dray.node.runtimes.interface import ContainerConfigError, ImageError
+from dray.node.specs import termination_messages
 
 ALWAYS: Final = "Always"
 ON_FAILURE: Final = "OnFailure"
@@ -110,7 +111,13 @@ class ContainerSupervisor:
     async def _command(self, number: int) -> Command:
         node, state, container = self._context.node, self._context.state, self._container
         built = await container_specs.build(node, state, container)
-        spec = dataclasses.replace(built, api_server=node.runtime_config.api_server)
+        start = f"{state.pod.metadata.uid}/containers/{container.name}/{number}"
+        message = termination_messages.bind(node.runtime, container, node.folder, start)
+        if message is not None:
+            built = dataclasses.replace(built, binds=(*built.binds, message))
+        helper = None if built.has_host_network else await node.network_helper()
+        address = node.runtime_config.network.api_server
+        spec = dataclasses.replace(built, api_server=address, network_helper=helper)
         await node.runtime.pull(container.image, container.image_pull_policy)
         folder = str(self._context.container_folder(container.name) / str(number))
         if node.runtime.limits_containers:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import datetime
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -16,7 +16,7 @@ from dray.api.types.pods import Pod
 from dray.client import events
 from dray.client.api_client import Client
 from dray.client.events import Recorder
-from dray.node.containers.container_attempts import ContainerAttempt, Starter
+from dray.node.containers.container_attempts import ContainerAttempt, NetworkHelper, Starter
 from dray.node.devices import claim_access
 from dray.node.devices.drivers import DriverDevice, DriverError, Drivers
 from dray.node.devices.health import HealthStatus
@@ -25,6 +25,7 @@ from dray.node.limits import groups
 from dray.node.limits.groups import ContainerLimits
 from dray.node.pods.pod_status import Containers, ObservedContainer, PodFailure
 from dray.node.runtimes.interface import ContainerConfigError, Runtime
+from dray.node.runtimes.pod_networks import PodNetwork
 from dray.node.specs.volumes import PreparedVolume
 
 T = TypeVar("T")
@@ -43,8 +44,8 @@ class RuntimeConfig:
     starter: Starter
     allows_host: bool = False
     """Whether pods may mount directories of the host."""
-    api_server: tuple[str, int] | None = None
-    """The address of the API server, which pods with a network of their own can reach."""
+    network: PodNetwork = field(default_factory=PodNetwork)
+    """What pods with a network of their own can reach."""
     pod_max_pids: int = groups.DEFAULT_POD_MAX_PIDS
     """The processes that each pod may have; zero for no limit."""
 
@@ -70,6 +71,12 @@ class NodeContext:
     @property
     def runtime(self) -> Runtime:
         return self.runtime_config.runtime
+
+    async def network_helper(self) -> NetworkHelper | None:
+        """Return the program that connects pods with the network of the node, or None."""
+        if not self.runtime.takes_network_helper:
+            return None
+        return await self.runtime_config.network.helper()
 
     @property
     def starter(self) -> Starter:

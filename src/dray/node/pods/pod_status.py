@@ -16,6 +16,7 @@ from dray.api.types.pods import Pod
 from dray.node.containers.container_attempts import ContainerAttempt, Exit
 from dray.node.pods import status_patches
 from dray.node.runtimes.interface import Runtime
+from dray.node.specs import termination_messages
 
 IMAGE_IGNORED: Final = "image-ignored"
 
@@ -129,7 +130,8 @@ def _container(
     pod: Pod, container: Container, observed: ObservedContainer, runtime: Runtime
 ) -> JsonObject:
     number = _number(observed)
-    entry = status_patches.container_status(pod, container, _state(observed))
+    policy = container.termination_message_policy
+    entry = status_patches.container_status(pod, container, _state(observed, policy))
     identity = f"{runtime.name}://{pod.metadata.uid}/{container.name}/{number}"
     entry["containerID"] = identity if observed.attempt else ""
     entry["restartCount"] = number
@@ -138,7 +140,7 @@ def _container(
     if observed.is_running:
         entry["ready"], entry["started"] = _is_ready(observed), observed.is_started
     if observed.previous is not None:
-        entry["lastState"] = {"terminated": _terminated(*observed.previous)}
+        entry["lastState"] = {"terminated": _terminated(*observed.previous, policy)}
     return entry
 
 
@@ -149,16 +151,18 @@ def _number(observed: ObservedContainer) -> int:
     return observed.previous[0].number + 1 if observed.previous else 0
 
 
-def _state(observed: ObservedContainer) -> JsonObject:
+def _state(observed: ObservedContainer, policy: str) -> JsonObject:
     if observed.attempt is None:
         return {"waiting": {"reason": observed.waiting, "message": observed.message}}
     if observed.exit is None:
         return {"running": {"startedAt": _time(observed.attempt.started_at)}}
-    return {"terminated": _terminated(observed.attempt, observed.exit)}
+    return {"terminated": _terminated(observed.attempt, observed.exit, policy)}
 
 
-def _terminated(attempt: ContainerAttempt, ended: Exit) -> JsonObject:
+def _terminated(attempt: ContainerAttempt, ended: Exit, policy: str) -> JsonObject:
+    message = termination_messages.read(attempt.folder, policy, ended.code)
     return {
+        **({"message": message} if message else {}),
         "exitCode": ended.code,
         "reason": ended.reason or ("Error" if ended.code else "Completed"),
         "startedAt": _time(attempt.started_at),

@@ -56,7 +56,10 @@ class PodTermination:
                 await lifecycle.pre_stop(grace_seconds)
                 attempt.terminate()
                 observed.exit = await attempt.wait()
-        except TimeoutError:
+        except Exception as error:
+            # Whatever has failed: a container that goes on would keep devices that others get.
             attempt.kill()
             observed.exit = await attempt.wait()
+            if not isinstance(error, TimeoutError):
+                raise
         self._context.state.notify_changed()

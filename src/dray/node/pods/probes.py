@@ -18,7 +18,11 @@ from dray.node.runtimes.interface import ContainerConfigError
 Execute = Callable[[tuple[str, ...]], Awaitable[int]]
 """Runs a command inside the container and returns its exit code."""
 OpenSocket = Callable[[], Awaitable[socket.socket]]
-_FAILURES = (TimeoutError, OSError, LookupError, ContainerConfigError, aiohttp.ClientError)
+_FAILURES = (
+    *(TimeoutError, OSError, LookupError, ContainerConfigError, aiohttp.ClientError),
+    # A NUL in an argument, a line end in a header, a host that no name can be.
+    ValueError,
+)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Final
 
 from dray.api.formats import quantity
 from dray.api.types.pods import Pod
+from dray.node import host_paths
 from dray.node.pods.pod_status import PodFailure
 
 PERIOD_SECONDS: Final = 10.0
@@ -33,7 +34,7 @@ async def until_exceeded(pod: Pod, volumes: Path) -> PodFailure:
     while limits:
         await asyncio.sleep(PERIOD_SECONDS)
         for name, limit in limits.items():
-            size = await asyncio.to_thread(_size, volumes / name)
+            size = await host_paths.walk_aside(_size, volumes / name)
             if size is None or size > quantity.parse(limit).value():
                 text = f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit}".'
                 return PodFailure(EVICTED, text if size else f"{text} Its size cannot be found.")

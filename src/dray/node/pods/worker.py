@@ -15,6 +15,7 @@ from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.semantics import pod_resources
 from dray.api.types.pods import Pod
+from dray.node import host_paths
 from dray.node.containers import container_attempts, pod_sandboxes
 from dray.node.containers.container_attempts import Exit
 from dray.node.devices.preparation import ClaimsOfPod
@@ -84,7 +85,9 @@ class PodWorker:
         async with asyncio.TaskGroup() as group:
             reporting = group.create_task(self._reporter.run())
             if not self._state.is_over:
-                await self._live_until_ended(group)
+                # A fault in the life of a pod must not keep it from its end.
+                if not self._deleted.is_set():
+                    await self._live_until_ended(group)
                 await self.stop()
             else:
                 await self._context.node.limits.remove_pod(self._context.uid)
@@ -98,7 +101,7 @@ class PodWorker:
         # Of a pod that was over when the agent started; otherwise it has ended with the containers.
         pod_sandboxes.end(str(self._context.folder))
         # A container may have left millions of files; the other pods do not wait for them.
-        await asyncio.to_thread(container_attempts.remove, self._context.folder)
+        await host_paths.walk_aside(container_attempts.remove, self._context.folder)
 
     async def stop(self, at_most_seconds: float | None = None) -> None:
         """Stop the containers within the pod's grace period, or a shorter time."""
@@ -142,7 +145,7 @@ class PodWorker:
         """Run the pod up to the end of its last container that is not a sidecar."""
         if caution := self._context.node.runtime.caution:
             self._context.record_event("ImageIgnored", caution)
-        if self._context.has_own_network:
+        if self._context.has_own_network and await self._context.node.network_helper() is None:
             self._context.record_event("NetworkIsolated", NETWORK_CAUTION)
         await self._preparation.prepare()
         async with asyncio.TaskGroup() as group:

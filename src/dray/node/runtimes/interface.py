@@ -9,7 +9,12 @@ import abc
 from dataclasses import dataclass, field
 
 from dray.driverkit.cdi import DeviceNode
-from dray.node.containers.container_attempts import Argv, Command, ContainerAttempt
+from dray.node.containers.container_attempts import (
+    Argv,
+    Command,
+    ContainerAttempt,
+    NetworkHelper,
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,8 @@ class ContainerSpec:
     has_host_network: bool = False
     api_server: tuple[str, int] | None = None
     """The address of the API server, for pods with a network of their own."""
+    network_helper: NetworkHelper | None = None
+    """The program that connects the pod with the network of the node; None for none."""
     host_user_id: int | None = None
     """The user of the host that stands for root of the pod, where an admin has set one for the
     namespace; None for the choice of the node."""
@@ -125,10 +132,14 @@ class Runtime(abc.ABC):
     """Whether it runs the image; otherwise the programs of the host run."""
     has_own_etc = True
     """Whether containers have an /etc without one being made for them."""
+    mounts_files = True
+    """Whether it can mount anything for a container."""
     has_own_network = False
     """Whether pods have a network of their own, unless they want the host's."""
     shares_network = True
     """Whether the containers of a pod share that network; otherwise each has its own."""
+    takes_network_helper = False
+    """Whether a program can connect that network with the node's."""
     caution = ""
     """A warning for the user, recorded in one event of each pod; may be empty."""
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from dray.api.formats import image_references
 from dray.driverkit.cdi import DeviceNode
+from dray.node.containers import processes
 from dray.node.runtimes.interface import (
     Bind,
     ContainerConfigError,
@@ -91,11 +92,12 @@ def ulimits() -> Iterator[str]:
     """Yield the limits of the agent, with the number of processes that the system can count."""
     most = int(Path("/proc/sys/kernel/pid_max").read_text("ascii"))
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    _, processes = resource.getrlimit(resource.RLIMIT_NPROC)
-    if processes == resource.RLIM_INFINITY or processes > most:
-        processes = most
-    for name, limit in (("nofile", files), ("nproc", processes)):
-        yield from ("--ulimit", f"{name}={limit}:{limit}")
+    open_files = min(processes.OPEN_FILES, files) if files >= 0 else processes.OPEN_FILES
+    _, allowed = resource.getrlimit(resource.RLIMIT_NPROC)
+    if allowed != resource.RLIM_INFINITY:
+        most = min(most, allowed)
+    yield from ("--ulimit", f"nofile={open_files}:{files}")
+    yield from ("--ulimit", f"nproc={most}:{most}")
 
 
 def _users() -> Iterator[str]:
@@ -150,7 +152,8 @@ def _files(spec: ContainerSpec, folder: Path) -> Iterator[str]:
     environment, hosts = folder / ENVIRONMENT_FILE, folder / HOSTS_FILE
     _write(environment, _lines(spec.env), 0o600)
     yield from ("--env-file", str(environment))
-    if not spec.has_host_network:
+    named = ("/etc", "/etc/hosts")
+    if not spec.has_host_network and not any(bind.target in named for bind in spec.binds):
         names = f"127.0.0.1 localhost {_word(spec.hostname)}\n::1 localhost\n"
         _write(hosts, names, 0o644)
         yield from ("--volume", _volume(Bind(str(hosts), "/etc/hosts")))

@@ -25,6 +25,7 @@ class PlainProcess(Runtime):
     """Always usable: where the agent runs, a process does."""
 
     name = NAME
+    mounts_files = False
     caution = (
         "The process runtime isolates nothing: containers run the programs of the node, "
         "see its files and have the rights of the node agent"

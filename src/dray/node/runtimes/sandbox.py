@@ -60,6 +60,7 @@ class Sandbox(Runtime):
     name = NAME
     has_own_etc = False
     has_own_network = True
+    takes_network_helper = True
     caution = "The sandbox has no images: containers run the programs of the node"
 
     @property
@@ -79,7 +80,7 @@ class Sandbox(Runtime):
         return HostIds(user, group, min(users_count, groups_count))
 
     def try_out(self) -> None:
-        if said := _tried():
+        if said := try_container(ContainerSpec(("/bin/true",))):
             raise RuntimeUnusable(f"no sandbox can be made here: {said}")
 
     def command(self, spec: ContainerSpec, folder: str) -> Command:
@@ -117,11 +118,11 @@ def is_usable() -> bool:
     return True
 
 
-def _tried() -> str:
-    """Run a small program in a sandbox, and return the error text; empty for success."""
+def try_container(spec: ContainerSpec) -> str:
+    """Run a small container without a pod, and return the error text; empty for success."""
     with tempfile.TemporaryDirectory(prefix="dray-sandbox-") as folder:
         try:
-            plan = Command(["/bin/true"], {}, sandbox=_plan(ContainerSpec(("/bin/true",)), ""))
+            plan = Command(list(spec.argv), {}, sandbox=_plan(spec, ""))
             (Path(folder) / shim.COMMAND).write_bytes(msgspec.json.encode(plan))
             argv = container_attempts.interpreter("dray.node.containers.try_out")
             subprocess.run(
@@ -161,6 +162,7 @@ def _plan(spec: ContainerSpec, pod: str) -> SandboxPlan:
         has_read_only_root=security.has_read_only_root,
         has_host_network=spec.has_host_network,
         api_server=spec.api_server,
+        network_helper=spec.network_helper,
         working_directory=folder,
         links=[(os.readlink(path), path) for path in _SYSTEM if os.path.islink(path)],
         folders=list(_EMPTY),
@@ -184,6 +186,12 @@ def _system_files() -> Iterator[SandboxMount]:
 
 def _device_nodes(spec: ContainerSpec) -> Iterator[SandboxMount]:
     for node in spec.device_nodes:
+        if node.permissions and not {"r", "w"} <= {*node.permissions}:
+            raise ContainerConfigError(
+                f"device {node.path}: the sandbox gives devices to read and write, so the "
+                f"permissions {node.permissions!r} of its CDI spec cannot be kept; use "
+                "--runtime podman, or another device"
+            )
         source = node.host_path or node.path
         yield SandboxMount(source, _target(node.path), read_only=False, is_device=True)
 

@@ -86,7 +86,21 @@ def _of_pod(spec: PodSpec, allows_host: bool) -> Iterator[Refusal]:
     yield spec.host_pid, "spec.hostPID", "containers never see the processes of the node"
     yield spec.host_ipc, "spec.hostIPC", "containers never share memory with the node"
     yield spec.host_network and not allows_host, "spec.hostNetwork", HOST_ACCESS
-    yield bool(spec.host_users) and not allows_host, "spec.hostUsers", HOST_ACCESS
+    yield (
+        bool(spec.host_users),
+        "spec.hostUsers",
+        "containers always have users of their own here; leave it out",
+    )
+    yield (
+        bool(spec.runtime_class_name),
+        "spec.runtimeClassName",
+        "the node has one runtime, chosen with --runtime; leave it out",
+    )
+    yield (
+        bool(spec.ephemeral_containers),
+        "spec.ephemeralContainers",
+        "they are not supported; use `kubectl exec`",
+    )
     yield (
         bool(spec.share_process_namespace),
         "spec.shareProcessNamespace",

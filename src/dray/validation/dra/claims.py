@@ -15,9 +15,6 @@ REQUESTS_MAX_ITEMS: Final = 32
 ALTERNATIVES_MAX_ITEMS: Final = 8
 CONSTRAINTS_MAX_ITEMS: Final = 32
 DERIVED_ATTRIBUTES_MAX_COST: Final = 1_000_000
-SELECTORS_MAX_WORK: Final = 2**18
-EXPRESSION_WORK: Final = 512
-"""Bytes of a long expression that take as long to compile as any other one does at least."""
 ALLOCATION_MODES: Final = ("All", "ExactCount")
 
 _SomeRequest = dra.ExactDeviceRequest | dra.DeviceSubRequest
@@ -66,13 +63,8 @@ def _claim_spec(
 ) -> fields.Errors:
     path = path.child("devices")
     claim = spec.devices
-    if _selector_work(claim) > SELECTORS_MAX_WORK:
-        # Not in Kubernetes, which takes claims whose compilation lasts for seconds.
-        yield fields.forbidden(
-            path.child("requests"),
-            "too complex, the CEL expressions of all selectors in the claim together exceed "
-            f"{SELECTORS_MAX_WORK} bytes, where each counts {EXPRESSION_WORK} bytes more",
-        )
+    if classes.is_too_much_work(_selectors(claim)):
+        yield classes.too_much_work(path.child("requests"))
         return
     references = request_references(claim)
     requests = _Requests(claim.constraints, features)
@@ -108,18 +100,14 @@ def _claim_spec(
         )
 
 
-def _selector_work(claim: dra.DeviceClaim) -> int:
-    """Return how much there is to compile: some work for each expression, and for its text."""
-    selectors = [
+def _selectors(claim: dra.DeviceClaim) -> list[dra.DeviceSelector]:
+    return [
         selector
         for request in claim.requests
         for part in (request.exactly, *request.first_available)
         if part is not None
         for selector in part.selectors
     ]
-    return sum(
-        len(selector.cel.expression) + EXPRESSION_WORK for selector in selectors if selector.cel
-    )
 
 
 def request_references(claim: dra.DeviceClaim) -> frozenset[str]:

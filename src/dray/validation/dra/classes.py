@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,11 @@ CONFIGURATIONS_MAX_ITEMS: Final = 32
 EXPRESSION_MAX_BYTES: Final = 10 * 1024
 EXPRESSION_MAX_COST: Final = 1_000_000
 PARAMETERS_MAX_BYTES: Final = 10 * 1024
+SELECTORS_MAX_WORK: Final = 96 * 1024
+"""Bytes of the selectors of one object; the slowest take less than a second to compile."""
+EXPRESSION_WORK: Final = 32
+CALL_WORK: Final = 16
+"""What an expression, and each call or bracket in it, takes besides its text, in bytes of text."""
 
 
 def device_class(value: dra.DeviceClass, features: Features) -> fields.Errors:
@@ -52,6 +58,9 @@ def _spec(
     """Check a spec, except for unchanged parts, which were valid when they were stored."""
     path = fields.SPEC
     selectors_stored = old is not None and old.selectors == spec.selectors
+    if not selectors_stored and is_too_much_work(spec.selectors):
+        yield too_much_work(path.child("selectors"))
+        return
     config_stored = old is not None and old.config == spec.config
     yield from selectors(
         spec.selectors, path.child("selectors"), features, is_stored=selectors_stored
@@ -91,6 +100,26 @@ def selectors(
             yield from _expression(value.cel.expression, value_path.child("expression"), features)
 
     yield from lists.limited(values, SELECTORS_MAX_ITEMS, selector, path, size_covered=True)
+
+
+def is_too_much_work(selectors: Iterable[dra.DeviceSelector]) -> bool:
+    """Return whether selectors take too long to compile; those that are equal count once."""
+    expressions = {selector.cel.expression for selector in selectors if selector.cel is not None}
+    work = sum(
+        len(expression) + EXPRESSION_WORK + CALL_WORK * expression.count("(")
+        for expression in expressions
+    )
+    return work > SELECTORS_MAX_WORK
+
+
+def too_much_work(path: fields.Path) -> fields.FieldError:
+    """Return an error that Kubernetes does not have: it takes seconds to compile such selectors."""
+    return fields.forbidden(
+        path,
+        "too complex, the CEL expressions of all selectors together exceed "
+        f"{SELECTORS_MAX_WORK} bytes, where each counts {EXPRESSION_WORK} bytes more, "
+        f"and each opening parenthesis {CALL_WORK}",
+    )
 
 
 def _expression(expression: str, path: fields.Path, features: Features) -> fields.Errors:

@@ -23,6 +23,7 @@ from tests.unit.node.fakes import FakeNode, FakeRuntime
 
 class NoImages(FakeRuntime):
     has_images = has_own_etc = False
+    mounts_files = True
 
 
 def built(

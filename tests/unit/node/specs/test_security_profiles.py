@@ -104,6 +104,8 @@ def test_fields_that_are_refused(context: dict[str, Any], path: str) -> None:
         ({"hostIPC": True}, "spec.hostIPC"),
         ({"hostNetwork": True}, "spec.hostNetwork"),
         ({"hostUsers": True}, "spec.hostUsers"),
+        ({"runtimeClassName": "gvisor"}, "spec.runtimeClassName"),
+        ({"ephemeralContainers": [{"name": "debug"}]}, "spec.ephemeralContainers"),
         ({"shareProcessNamespace": True}, "spec.shareProcessNamespace"),
         ({"os": {"name": "windows"}}, "spec.os.name"),
         ({"securityContext": {"runAsNonRoot": True}}, "spec.securityContext.runAsNonRoot"),
@@ -152,7 +154,7 @@ def test_fields_that_need_access_to_the_host() -> None:
     )
     assert confined.is_confined
     ports = {"ports": [{"containerPort": 80, "hostPort": 80}]}
-    profile(container=ports, spec={"hostNetwork": True, "hostUsers": True}, allows_host=True)
+    profile(container=ports, spec={"hostNetwork": True}, allows_host=True)
     for never in ({"hostPID": True}, {"hostIPC": True}):
         with pytest.raises(ContainerConfigError):
             profile(spec=never, allows_host=True)

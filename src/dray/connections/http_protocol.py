@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from dray.apiserver.serving.listener import ClientConnections, Connection
+from dray.connections.listener import ClientConnections, Connection
 
 
 class HttpServer(web.Server):

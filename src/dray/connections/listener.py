@@ -17,8 +17,8 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 
-from dray.apiserver.serving import limits as serving_limits
-from dray.apiserver.serving.limits import ServerLimits
+from dray.connections import limits as connection_limits
+from dray.connections.limits import ConnectionLimits
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ MakeProtocol = Callable[[Connection], asyncio.Protocol]
 class ClientConnections:
     """All connections: new ones by address, the others by user."""
 
-    def __init__(self, limits: ServerLimits, total: int) -> None:
+    def __init__(self, limits: ConnectionLimits, total: int) -> None:
         self._limits = limits
         self._total = total
         self._new: dict[str, dict[Connection, None]] = {}
@@ -169,7 +169,7 @@ class ConnectionAcceptor:
         context: ssl.SSLContext,
         make_protocol: MakeProtocol,
         connections: ClientConnections,
-        limits: ServerLimits,
+        limits: ConnectionLimits,
     ) -> None:
         self._sockets = sockets
         self._context = context
@@ -271,7 +271,7 @@ async def listening(
     context: ssl.SSLContext,
     make_protocol: MakeProtocol,
     connections: ClientConnections,
-    limits: ServerLimits,
+    limits: ConnectionLimits,
 ) -> AsyncIterator[tuple[str, int]]:
     """Accept connections until the block is left; yield the address and the port."""
     sockets = await _bound(host, port)
@@ -302,7 +302,7 @@ async def _bound(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def new_connections(limits: ServerLimits) -> ClientConnections:
+def new_connections(limits: ConnectionLimits) -> ClientConnections:
     """Return the connections of a server, as many as the limit of open files allows."""
-    descriptors = serving_limits.raise_descriptor_limit()
-    return ClientConnections(limits, serving_limits.connection_limit(limits, descriptors))
+    descriptors = connection_limits.raise_descriptor_limit()
+    return ClientConnections(limits, connection_limits.connection_limit(limits, descriptors))

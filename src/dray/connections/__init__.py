@@ -1,0 +1,1 @@
+"""HTTPS connections: accepting them, and closing those that hold a place without using it."""
