@@ -21,17 +21,17 @@ dev: $(VENV)/.dev  ## set up .venv with dray, the tests and the tools
 	@echo "Run: source $(VENV)/bin/activate"
 
 test: $(VENV)/.dev  ## every test, with a share of the random rounds
-	$(RUN)/pytest -n auto -q $(PYTEST_ARGS)
+	$(RUN)/pytest -n auto --dist loadgroup -q $(PYTEST_ARGS)
 
 long: $(VENV)/.dev  ## the random tests in large numbers: cases, kills, chaos, fuzzing; takes hours
-	$(RUN)/pytest -n auto -q --long -m random $(PYTEST_ARGS)
+	$(RUN)/pytest -n auto --dist loadgroup -q --long -m random $(PYTEST_ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, layers and the quick tests
 	$(RUN)/ruff format --check .
 	$(RUN)/ruff check .
 	$(RUN)/mypy
 	$(RUN)/lint-imports
-	$(RUN)/pytest -n auto -q -m "not slow and not hardware" tests/unit tests/test_architecture.py
+	$(RUN)/pytest -n auto --dist loadgroup -q -m "not slow and not hardware" tests/unit tests/test_architecture.py
 
 bench: $(VENV)/.dev  ## the benchmarks that need no scenario file
 	$(RUN)/dray bench cel

@@ -27,6 +27,27 @@ An entry goes when a new release of the models has the field; fields of dray's o
 """
 
 FIELDS: dict[str, str] = {
+    "admissionregistration.v1.AuditAnnotation": "key=,always valueExpression=,always",
+    "admissionregistration.v1.ExpressionWarning": "fieldRef=,always warning=,always",
+    "admissionregistration.v1.MatchCondition": "expression=,always name=,always",
+    "admissionregistration.v1.MatchResources": "matchPolicy=*MatchPolicyType",
+    "admissionregistration.v1.NamedRuleWithOperations": (
+        "operations=[]OperationType scope=*ScopeType"
+    ),
+    "admissionregistration.v1.ParamRef": "parameterNotFoundAction=*ParameterNotFoundActionType",
+    "admissionregistration.v1.ValidatingAdmissionPolicy": (
+        "spec=ValidatingAdmissionPolicySpec,omitempty status=ValidatingAdmissionPolicyStatus"
+    ),
+    "admissionregistration.v1.ValidatingAdmissionPolicyBinding": (
+        "spec=ValidatingAdmissionPolicyBindingSpec,omitempty"
+    ),
+    "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec": (
+        "validationActions=[]ValidationAction"
+    ),
+    "admissionregistration.v1.ValidatingAdmissionPolicySpec": "failurePolicy=*FailurePolicyType",
+    "admissionregistration.v1.ValidatingAdmissionPolicyStatus": "observedGeneration=int64",
+    "admissionregistration.v1.Validation": "expression=,always reason=*meta.v1.StatusReason",
+    "admissionregistration.v1.Variable": "expression=,always name=,always",
     "apps.v1.ControllerRevision": "revision=int64,always",
     "apps.v1.DaemonSet": "spec=,omitempty",
     "apps.v1.DaemonSetCondition": (

@@ -70,23 +70,39 @@ def make_table(messages: Messages, present: Mapping[str, str]) -> dict[str, str]
         if name not in messages:
             problems.append(f"{name}: no such message")
             continue
-        row = dict(own)
-        for field in messages[name]:
-            if field.name in rest:
-                row[field.number] = field.name
-                rest.discard(field.name)
-                continue
-            embedded = f"{name.rpartition('.')[0]}.{field.type}"
-            inner = {each.name for each in messages.get(embedded, ())}
-            if inner and inner <= rest:
-                row[field.number] = f"*{embedded}"
-                rows[embedded] = _written({each.number: each.name for each in messages[embedded]})
-                rest -= inner
+        row = {**own, **_numbered(messages, name, rest, rows)}
         problems += [f"{name}.{field}: no number" for field in sorted(rest - _TYPE_META)]
         rows[name] = _written(row)
     if problems:
         raise SystemExit("\n".join(problems))
     return dict(sorted(rows.items()))
+
+
+def _numbered(
+    messages: Messages, name: str, rest: set[str], rows: dict[str, str]
+) -> dict[int, str]:
+    """Return the numbers of a message's fields, and take these away from `rest`.
+
+    A message whose fields all belong to the structure is embedded, and gets a row of its own.
+    """
+    row: dict[int, str] = {}
+    for field in messages[name]:
+        # Some names begin with a capital letter in protobuf alone.
+        for spelled in (field.name, field.name[:1].lower() + field.name[1:]):
+            if spelled in rest:
+                row[field.number] = spelled
+                rest.discard(spelled)
+                break
+        else:
+            embedded = f"{name.rpartition('.')[0]}.{field.type}"
+            if embedded in messages:
+                left = set(rest)
+                inner = _numbered(messages, embedded, left, rows)
+                if len(inner) == len(messages[embedded]):
+                    row[field.number] = f"*{embedded}"
+                    rows[embedded] = _written(inner)
+                    rest &= left
+    return row
 
 
 def _own_fields(row: str, names: set[str]) -> Iterator[tuple[int, str]]:

@@ -24,6 +24,7 @@ def test_every_figure_comes(monkeypatch: pytest.MonkeyPatch) -> None:
         "list of 60 claims",
         "one change to 10 watchers",
         "creates without a socket",
+        "the same with ten policies",
         "memory with 60 pods and 60 allocated claims",
     ]
     for each in measured:

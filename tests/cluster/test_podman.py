@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ from tests.cluster.site import LIST, Site, container, from_template, pod, templa
 
 pytestmark = pytest.mark.xdist_group("podman")
 
-IMAGE = "localhost/dray-test-busybox:latest"
+IMAGE = f"localhost/dray-test-busybox-{os.getpid()}:latest"
+"""Of this process: others make and remove their own meanwhile."""
 COMMANDS = (
     *("sh", "sed", "cat", "echo", "sleep", "ls", "grep", "env", "true", "awk", "id", "nc"),
     "stat",

@@ -8,6 +8,7 @@ import re
 import socket
 import stat
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -210,7 +211,9 @@ def run(tmp_path: Path, image: None) -> Run:
     def ran(*script: str, **fields: Any) -> tuple[int, str]:
         argv = ("sh", "-c", *script) if len(script) == 1 else script
         spec = ContainerSpec(argv, image=IMAGE, **fields)
-        command = Podman().command(spec, str(tmp_path / "pods" / "uid" / "containers" / "c" / "0"))
+        # A name of its own: podman may still be removing the container before.
+        folder = tmp_path / "pods" / uuid.uuid4().hex / "containers" / "c" / "0"
+        command = Podman().command(spec, str(folder))
         done = subprocess.run(
             command.argv, env=command.env, capture_output=True, text=True, check=False
         )

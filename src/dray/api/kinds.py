@@ -136,6 +136,7 @@ class Kind:
 _ALL = ("all",)
 _DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
 
+_ADMISSION = "admissionregistration.k8s.io"
 _AUTHENTICATION = "authentication.k8s.io"
 _AUTHORIZATION = "authorization.k8s.io"
 _COORDINATION = "coordination.k8s.io"
@@ -223,6 +224,19 @@ KINDS: tuple[Kind, ...] = (
     Kind(_SCHEDULING, "Workload", "workloads", versions=("v1beta1",)),
     Kind(_COORDINATION, "Lease", "leases"),
     Kind("discovery.k8s.io", "EndpointSlice", "endpointslices"),
+    _cluster_scoped(
+        _ADMISSION,
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        subresources=_STATUS,
+        categories=("api-extensions",),
+    ),
+    _cluster_scoped(
+        _ADMISSION,
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        categories=("api-extensions",),
+    ),
     _cluster_returned(_RESOURCE, "DeviceClass", "deviceclasses", versions=_DRA_VERSIONS),
     _cluster_returned(
         _RESOURCE,
@@ -321,6 +335,8 @@ RESOURCE_QUOTA = served("", "ResourceQuota")
 SECRET = served("", "Secret")
 SERVICE = served("", "Service")
 SERVICE_ACCOUNT = served("", "ServiceAccount")
+VALIDATING_ADMISSION_POLICY = served(_ADMISSION, "ValidatingAdmissionPolicy")
+VALIDATING_ADMISSION_POLICY_BINDING = served(_ADMISSION, "ValidatingAdmissionPolicyBinding")
 CONTROLLER_REVISION = served("apps", "ControllerRevision")
 DAEMON_SET = served("apps", "DaemonSet")
 DEPLOYMENT = served("apps", "Deployment")

@@ -198,6 +198,26 @@ _BY_PLURAL: dict[str, Columns] = {
         _AGE,
         _field("PreemptionPolicy", "scheduling.v1.PriorityClass.preemptionPolicy"),
     ),
+    "validatingadmissionpolicies": _table(
+        _described(
+            "Validations",
+            "Validations indicates the number of validation rules defined in this configuration",
+            "integer",
+        ),
+        _described(
+            "ParamKind",
+            "ParamKind specifies the kind of resources used to parameterize this policy",
+        ),
+    ),
+    "validatingadmissionpolicybindings": _table(
+        _described(
+            "PolicyName",
+            "PolicyName indicates the policy definition which the policy binding binded to",
+        ),
+        _described(
+            "ParamRef", "ParamRef indicates the param resource which sets the configuration param"
+        ),
+    ),
     "podgroups": _table(
         _field("Policy", "scheduling.v1beta1.PodGroupSpec.schedulingPolicy"),
         _described("Workload", "Name of the referenced Workload object"),

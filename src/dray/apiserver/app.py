@@ -36,6 +36,7 @@ from dray.apiserver.request import (
 from dray.apiserver.request.call import Call
 from dray.apiserver.request.negotiation import Shape
 from dray.apiserver.request.request_info import RequestInfo
+from dray.apiserver.request.request_notes import RequestNotes
 from dray.apiserver.storage import codec
 from dray.apiserver.verbs import reads, watches
 from dray.apiserver.verbs.deletion import Deleter
@@ -109,8 +110,9 @@ class App:
         """Parse, authorize, route and answer a request; every error becomes a Status."""
         started = time.perf_counter()
         info = request_info.parse(request)
+        notes = RequestNotes()
         try:
-            response = await self._authorized(request, info, user)
+            response = await self._authorized(request, info, user, notes)
         except errors.StatusError as error:
             response = status_response(error)
         except Exception:
@@ -121,8 +123,16 @@ class App:
         if self.audit_log is not None:
             is_stream = response.stream is not None or response.upgrade is not None
             self.audit_log.record(
-                request, info, user, code=response.status, seconds=seconds, is_stream=is_stream
+                request,
+                info,
+                user,
+                code=response.status,
+                seconds=seconds,
+                is_stream=is_stream,
+                annotations=notes.annotations,
             )
+        if notes.warnings:
+            response = _with_warnings(response, notes.warnings)
         if info.version not in ("", "v1"):
             response = self._warned(info, response)
         if not protobuf_responses.is_wanted(request.headers):
@@ -138,7 +148,9 @@ class App:
             info = request_info.parse(request)
             self.audit_log.record(request, info, user, code=error.code, seconds=0.0)
 
-    async def _authorized(self, request: Request, info: RequestInfo, user: User) -> Response:
+    async def _authorized(
+        self, request: Request, info: RequestInfo, user: User, notes: RequestNotes
+    ) -> Response:
         refusal = self.authorize(user, authorization.attributes_of(request, info))
         if refusal is not None:
             resource = GroupResource(info.group, info.resource) if info.is_resource else None
@@ -147,12 +159,12 @@ class App:
             return self._about_server(request)
         kind = self._kind(info)
         gvk = kind.in_version(info.version)
-        return await self._about_objects(Call(request, info, kind, gvk, user, _now()))
+        return await self._about_objects(Call(request, info, kind, gvk, user, _now(), notes))
 
     def _kind(self, info: RequestInfo) -> Kind:
         kind = kinds.by_resource(info.group, info.version, info.resource)
         if kind is None or not self.discovery.serves(info.group, info.version):
-            raise errors.path_not_found()
+            raise discovery.not_served(info.group, info.resource)
         is_absent = info.subresource and kind.subresource(info.subresource) is None
         if is_absent or not _is_in_scope(info, kind):
             raise errors.path_not_found()
@@ -273,9 +285,7 @@ class App:
         text = versions.deprecation(kinds.api_version(info.group, info.version), kind.kind)
         if not text:
             return response
-        warnings = (warning_headers.headers([text])["warning"], response.headers.get("warning", ""))
-        headers = {**response.headers, "warning": warning_headers.joined(warnings)}
-        return msgspec.structs.replace(response, headers=headers)
+        return _with_warnings(response, [text], first=True)
 
     def _measure(self, info: RequestInfo, response: Response, seconds: float) -> None:
         # Not the client's text: every new label value would stay in memory.
@@ -285,6 +295,16 @@ class App:
         self.metrics.requests.add(verb, group, resource, str(response.status))
         if response.stream is None:
             self.metrics.seconds.observe(seconds, verb, resource)
+
+
+def _with_warnings(response: Response, texts: list[str], *, first: bool = False) -> Response:
+    """Return the response with more warnings, before or after those that it has."""
+    added = warning_headers.headers(texts).get("warning", "")
+    values = [response.headers.get("warning", ""), added]
+    warning = warning_headers.joined(reversed(values) if first else values)
+    if not warning:
+        return response
+    return msgspec.structs.replace(response, headers={**response.headers, "warning": warning})
 
 
 def _check_acceptable(call: Call) -> None:

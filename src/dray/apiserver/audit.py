@@ -11,8 +11,9 @@ import datetime
 import logging
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -25,6 +26,7 @@ from dray.clock import utc_now
 log = logging.getLogger(__name__)
 
 LATENCY = "apiserver.latency.k8s.io/total"
+NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class AuditLog:
@@ -43,8 +45,10 @@ class AuditLog:
         code: int,
         seconds: float,
         is_stream: bool = False,
+        annotations: Mapping[str, str] = NO_ANNOTATIONS,
     ) -> None:
         event = _event(request, info, user, code, seconds, is_stream)
+        event["annotations"].update(annotations)
         try:
             os.write(self._descriptor, msgspec.json.encode(event) + b"\n")
         except OSError as error:

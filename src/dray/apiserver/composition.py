@@ -28,6 +28,9 @@ from dray.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from dray.apiserver.admission.node_declared_features import NodeAllocatableSlices
 from dray.apiserver.admission.node_restriction import NodeRestriction
 from dray.apiserver.admission.partition_rule import PartitionRequests
+from dray.apiserver.admission.policies.param_access import ParamAccess
+from dray.apiserver.admission.policies.policy_rule import ValidatingPolicies
+from dray.apiserver.admission.policies.stored_policies import StoredPolicies
 from dray.apiserver.admission.priority_classes import Priorities
 from dray.apiserver.admission.quotas import Quotas
 from dray.apiserver.admission.rbac_escalation import NoEscalation
@@ -61,6 +64,7 @@ class RuleDependencies(NamedTuple):
     features: Features
     authorizer: Authorizer
     published: PublishedSlices
+    policies: StoredPolicies
     usage: DeviceUsage
     now: Clock
     new_suffix: Callable[[], str]
@@ -81,12 +85,14 @@ def build_admission_chain(dependencies: RuleDependencies) -> AdmissionChain:
         Priorities(store),
         DefaultTolerations(),
         NoEscalation(dependencies.authorizer),
+        ParamAccess(store, dependencies.authorizer),
         AdministratorSettings(dependencies.authorizer),
         PartitionRequests(store, dependencies.published, features),
         AdminAccess(store),
         ClaimStatusAuthorization(dependencies.authorizer, features),
         NodeAllocatableSlices(store, features),
         ClaimWarnings(dependencies.published, features),
+        ValidatingPolicies(store, dependencies.policies, dependencies.authorizer),
         devices,
         quotas,
     )
@@ -139,8 +145,8 @@ def _changes(handlers: SubresourceHandlers) -> Iterator[tuple[Route, Subresource
     yield ("POST", "pods", "binding"), bindings.create
     yield ("POST", "pods", "eviction"), evictions.create
     yield ("POST", "serviceaccounts", "token"), tokens.create
-    yield ("PUT", "namespaces", "finalize"), Finalization(handlers.store).update
-    access = PodAccess(handlers.store, handlers.agents, handlers.authorizer.refusal)
+    yield ("PUT", "namespaces", "finalize"), Finalization(handlers.store, handlers.chain).update
+    access = PodAccess(handlers.store, handlers.chain, handlers.agents, handlers.authorizer.refusal)
     yield ("GET", "pods", "log"), access.log
     for subresource in ("exec", "attach"):
         yield ("GET", "pods", subresource), access.connect

@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from dray.api import kinds
+from dray.api import errors, kinds
 from dray.api.kinds import GroupVersionKind, Kind, Subresource
 from dray.api.types.meta import JsonObject
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+_ADMISSION = "admissionregistration.k8s.io"
+_INSTEAD: Mapping[str, str] = {
+    "validatingwebhookconfigurations": "dray calls no admission webhooks",
+    "mutatingwebhookconfigurations": "dray calls no admission webhooks",
+    "mutatingadmissionpolicies": "policies of dray do not change objects",
+    "mutatingadmissionpolicybindings": "policies of dray do not change objects",
+}
+"""Why resources of admission are absent: to store them and not obey would be worse."""
+
+
+def not_served(group: str, resource: str) -> errors.NotFound:
+    """Return the error for a resource that is not served, with the reason where it has one."""
+    refusal = errors.path_not_found()
+    why = _INSTEAD.get(resource) if group == _ADMISSION else None
+    if why is None:
+        return refusal
+    return errors.NotFound(
+        f"{refusal.message}: {resource}.{group} is not served, because {why}; "
+        "write a ValidatingAdmissionPolicy instead",
+        refusal.details,
+    )
 
 
 class Discovery:

@@ -242,7 +242,8 @@ class Server:
         try:
             content = incoming.content
             # Most bodies are small and have arrived with the head.
-            if content.is_eof() and content.total_bytes <= SMALL_BODY_BYTES:
+            small = min(SMALL_BODY_BYTES, self._limits.body_bytes)
+            if content.is_eof() and content.total_bytes <= small:
                 return content.read_nowait()
             async with asyncio.timeout(self._limits.slow_client_seconds):
                 return await incoming.read()

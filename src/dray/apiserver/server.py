@@ -25,6 +25,7 @@ from dray.apiserver.access.bound_objects import BoundObjects
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.access.revocation import Revocations
 from dray.apiserver.access.service_account_tokens import TokenSigner
+from dray.apiserver.admission.policies.stored_policies import StoredPolicies
 from dray.apiserver.app import App, Metrics
 from dray.apiserver.bootstrap import bootstrap
 from dray.apiserver.composition import RuleDependencies, SubresourceHandlers
@@ -94,7 +95,13 @@ async def open_server(
     published = PublishedSlices()
     usage = DeviceUsage(store)
     revoked = Revocations()
-    followers = [published.follow(store), usage.follower, revoked.follow(store)]
+    policies = StoredPolicies()
+    followers = [
+        published.follow(store),
+        usage.follower,
+        revoked.follow(store),
+        *policies.followers(store),
+    ]
     for follower in followers:
         await follower.load()
     await usage.remove_unused()
@@ -103,7 +110,15 @@ async def open_server(
     )
     agents = NodeAgents(store, identity)
     dependencies = RuleDependencies(
-        store, features, authorizer, published, usage, utc_now, new_suffix, settings.mounts_tokens
+        store,
+        features,
+        authorizer,
+        published,
+        policies,
+        usage,
+        utc_now,
+        new_suffix,
+        settings.mounts_tokens,
     )
     chain = composition.build_admission_chain(dependencies)
     hooks = composition.body_hooks(features)

@@ -46,6 +46,43 @@ async def allow(admin: Client) -> None:
     await admin.create(kinds.CLUSTER_ROLE_BINDING, _BINDING)
 
 
+_CLAIM_RULE, _POD_RULE = ("resource.k8s.io", "resourceclaims"), ("", "pods")
+_POLICIES = (
+    (_POD_RULE, "object.spec.containers.all(c, !c.image.endsWith(':latest'))"),
+    (_POD_RULE, "!has(object.spec.hostNetwork) || !object.spec.hostNetwork"),
+    (_CLAIM_RULE, "object.spec.devices.requests.size() < 10"),
+    (_CLAIM_RULE, "!object.metadata.name.startsWith('forbidden')"),
+    (("resource.k8s.io", "resourceslices"), "has(object.spec.nodeName)"),
+    (("", "configmaps"), "object.data.all(key, key != 'password')"),
+    (("", "secrets"), "object.type != 'Opaque'"),
+    (("apps", "deployments"), "object.spec.replicas < 100"),
+    (("apps", "statefulsets"), "object.spec.replicas < 100"),
+    (("batch", "jobs"), "object.spec.parallelism < 100"),
+)
+"""What a policy is about, and what it requires: a claim or a pod meets two of them."""
+
+
+async def enforce_policies(admin: Client) -> None:
+    """Create ten policies that let the benchmarks' objects through, and bind them."""
+    for number, ((group, resource), expression) in enumerate(_POLICIES):
+        rule = {
+            "apiGroups": [group],
+            "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": [resource],
+        }
+        metadata = {"name": f"policy-{number}"}
+        spec = {
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": expression}],
+        }
+        kind = kinds.VALIDATING_ADMISSION_POLICY
+        await admin.create(kind, {**kind.type_meta, "metadata": metadata, "spec": spec})
+        bound = {"policyName": metadata["name"], "validationActions": ["Deny"]}
+        kind = kinds.VALIDATING_ADMISSION_POLICY_BINDING
+        await admin.create(kind, {**kind.type_meta, "metadata": metadata, "spec": bound})
+
+
 def claim(name: str) -> JsonObject:
     exactly = {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": SELECTOR}}]}
     return {

@@ -14,6 +14,7 @@ from dray.api import kinds
 from dray.api.ids import ObjectKey, PoolId
 from dray.api.kinds import Kind
 from dray.api.semantics import owner_references, pod_claims
+from dray.api.types.admission import ValidatingAdmissionPolicy
 from dray.api.types.core import (
     Lease,
     Namespace,
@@ -147,6 +148,7 @@ class Caches:
     controller_revisions = _Shared(kinds.CONTROLLER_REVISION, ControllerRevision, _BY_OWNER)
     cron_jobs = _Shared(kinds.CRON_JOB, CronJob, {NAMESPACE: _namespace})
     jobs = _Shared(kinds.JOB, Job, {**_BY_OWNER, NAMESPACE: _namespace})
+    policies = _Shared(kinds.VALIDATING_ADMISSION_POLICY, ValidatingAdmissionPolicy)
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -33,6 +33,7 @@ from dray.controllers.namespaces.serviceaccounts import ServiceAccountLoop
 from dray.controllers.nodes.node_eviction import NodeEviction
 from dray.controllers.nodes.node_lifecycle import NodeLifecycle
 from dray.controllers.nodes.pod_garbage import PodGarbage
+from dray.controllers.policy_statuses import PolicyStatuses
 from dray.controllers.workloads.daemonsets import DaemonSets
 from dray.controllers.workloads.deployments import Deployments
 from dray.controllers.workloads.podgroups import PodGroups
@@ -56,6 +57,7 @@ LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
     "cronjobs": CronJobs,
     "jobs": Jobs,
     "budgets": Budgets,
+    "policies": PolicyStatuses,
     "nodes": NodeLifecycle,
     "node-eviction": NodeEviction,
     "pod-garbage": PodGarbage,

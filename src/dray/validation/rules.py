@@ -20,12 +20,13 @@ import msgspec
 
 from dray.api import kinds
 from dray.api.features import Features
+from dray.api.types import admission as admission_api
 from dray.api.types import core as core_api
 from dray.api.types import dra, meta, workloads
 from dray.api.types import nodes as node_api
 from dray.api.types import pods as pod_api
 from dray.api.types import rbac as rbac_api
-from dray.validation import core, fields, metadata, nodes, quotas, rbac
+from dray.validation import core, fields, metadata, nodes, policies, quotas, rbac
 from dray.validation.declarative import declarations, rule_language
 from dray.validation.dra import claim_status, claims, classes, pool_status, slices, taints
 from dray.validation.pods import pod_status, pods
@@ -332,6 +333,17 @@ _RULES: dict[str, Rules] = {
     "Lease": _without_features(core_api.Lease, core.lease, core.lease_update),
     "PriorityClass": _without_features(
         core_api.PriorityClass, core.priority_class, core.priority_class_update
+    ),
+    "ValidatingAdmissionPolicy": _without_features(
+        admission_api.ValidatingAdmissionPolicy,
+        policies.validating_policy,
+        policies.validating_policy_update,
+        policies.validating_policy_status_update,
+    ),
+    "ValidatingAdmissionPolicyBinding": _without_features(
+        admission_api.ValidatingAdmissionPolicyBinding,
+        policies.policy_binding,
+        policies.policy_binding_update,
     ),
     "Role": _without_features(rbac_api.Role, rbac.role, rbac.role_update),
     "ClusterRole": _without_features(

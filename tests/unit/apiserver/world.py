@@ -21,6 +21,7 @@ from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.bound_objects import BoundObjects
 from dray.apiserver.access.service_account_tokens import TokenSigner
+from dray.apiserver.admission.policies.stored_policies import StoredPolicies
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.node_agents import NodeAgents
 from dray.apiserver.storage.device_usage import DeviceUsage
@@ -70,6 +71,8 @@ class World:
             self.signer, BoundObjects(self.store), lambda: datetime.datetime.now().timestamp()
         )
         self._slices = self.published.follow(self.store)
+        self.policies = StoredPolicies()
+        self._policies = self.policies.followers(self.store)
         self.usage = DeviceUsage(self.store)
         numbers = itertools.count()
         run(bootstrap.bootstrap(self.store, NOW, server.new_uid))
@@ -79,6 +82,7 @@ class World:
             gates,
             self.authorizer,
             self.published,
+            self.policies,
             self.usage,
             lambda: NOW,
             lambda: f"x{next(numbers)}",
@@ -142,7 +146,8 @@ class World:
         query: str = "",
     ) -> Answer:
         await self.authorizer.load()
-        await self._slices.load()
+        for follower in (self._slices, *self._policies):
+            await follower.load()
         await self.usage.follower.load()
         pairs = tuple(tuple(part.split("=", 1)) for part in query.split("&") if part)
         request = Request(

@@ -287,6 +287,25 @@ def _fill_csi_driver(driver: JsonObject) -> None:
     zero(spec, volumeLifecycleModes=["Persistent"])
 
 
+def _fill_admission_policy(policy: JsonObject) -> None:
+    spec = child(policy, "spec")
+    absent(spec, failurePolicy="Fail")
+    _fill_match_resources(spec.get("matchConstraints"))
+
+
+def _fill_policy_binding(binding: JsonObject) -> None:
+    _fill_match_resources(child(binding, "spec").get("matchResources"))
+
+
+def _fill_match_resources(match: JsonObject | None) -> None:
+    if match is None:
+        return
+    absent(match, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
+    for rules in ("resourceRules", "excludeResourceRules"):
+        for rule in items(match, rules):
+            absent(rule, scope="*")
+
+
 _BY_KIND: Mapping[tuple[str, str], Filler] = {
     ("resource.k8s.io/v1", "ResourceSlice"): _fill_slice,
     ("resource.k8s.io/v1", "DeviceTaintRule"): _fill_taint_rule,
@@ -317,6 +336,10 @@ _BY_KIND: Mapping[tuple[str, str], Filler] = {
         (f"{_RBAC}/v1", "RoleBinding"): _fill_role_binding,
         ("scheduling.k8s.io/v1", "PriorityClass"): _fill_priority_class,
         ("scheduling.k8s.io/v1beta1", "PodGroup"): _fill_pod_group,
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"): _fill_admission_policy,
+        (
+            *("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
+        ): _fill_policy_binding,
         ("storage.k8s.io/v1", "CSIDriver"): _fill_csi_driver,
         ("storage.k8s.io/v1", "StorageClass"): _fill_storage_class,
     }.items()

@@ -289,6 +289,8 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("rbac.authorization.k8s.io", "RoleBinding"): Strategy(creates_on_update=True),
     ("rbac.authorization.k8s.io", "ClusterRole"): Strategy(creates_on_update=True),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): Strategy(creates_on_update=True),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _COUNTED,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): _COUNTED,
     ("scheduling.k8s.io", "PriorityClass"): _COUNTED,
     ("scheduling.k8s.io", "PodGroup"): Strategy(revision_is_named_in=("v1beta1",)),
     ("scheduling.k8s.io", "Workload"): Strategy(revision_is_named_in=("v1beta1",)),

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from dray.api import errors
 from dray.api.http_messages import User
-from dray.api.kinds import Kind
+from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.types.meta import JsonObject
+from dray.apiserver.request.request_notes import RequestNotes
 from dray.apiserver.storage import store_keys
 from dray.store.store import Guard, Operation, Transaction
 
@@ -41,10 +42,30 @@ class AdmissionRequest:
     warnings: list[str] = field(default_factory=list)
     verb: str = ""
     """The verb of the request: update and patch are one operation."""
+    version: str
+    """The version of the API that the client uses."""
+    options: JsonObject | None = None
+    """The options of the operation, such as CreateOptions."""
+    body_kind: GroupVersionKind | None = None
+    """The kind of `new` where that is not the resource's own: the body of a subresource."""
+    notes: RequestNotes = field(default_factory=RequestNotes)
+    view: Callable[[JsonObject], JsonObject] | None = None
+    """Returns the body of a subresource from the object that it changes, such as Scale."""
+    is_decided: bool = False
+    """Whether the change is part of a request that policies have decided about already."""
 
     @property
     def is_create(self) -> bool:
         return self.operation == CREATE
+
+    @property
+    def current(self) -> JsonObject | None:
+        """The object of the request: none for a deletion, whatever remains of it."""
+        return None if self.operation == DELETE else self.new
+
+    def shown(self, document: JsonObject | None) -> JsonObject | None:
+        """Return an object as the API has it for this resource or subresource."""
+        return document if document is None or self.view is None else self.view(document)
 
     @property
     def document(self) -> JsonObject:

@@ -20,6 +20,7 @@ Cells = list[Any]
 CellFunction = Callable[[JsonObject, datetime.datetime], Cells]
 
 NONE = "<none>"
+UNSET = "<unset>"
 
 
 def cells(group: str, kind: str, document: JsonObject, now: datetime.datetime) -> Cells:
@@ -391,6 +392,38 @@ _NAME_AND_AGE = (
     ("storage.k8s.io", "VolumeAttachment"),
 )
 
+
+def _param_kind(policy: JsonObject) -> str:
+    kind = _at("spec", "paramKind")(policy)
+    return f"{kind['apiVersion']}/{kind['kind']}" if kind else UNSET
+
+
+def _param_ref(binding: JsonObject) -> str:
+    reference = _at("spec", "paramRef", default={})(binding)
+    if reference.get("name"):
+        # Whether the parameter is in a namespace is not known here.
+        return f"{reference.get('namespace') or '*'}/{reference['name']}"
+    return UNSET if reference.get("selector") is None else _go_selector(reference["selector"])
+
+
+def _go_selector(selector: JsonObject) -> str:
+    """Return a LabelSelector as Go prints the structure."""
+    labels = "".join(f"{key}: {value}," for key, value in _sorted_labels(selector))
+    expressions = "".join(
+        f"LabelSelectorRequirement{{Key:{item['key']},Operator:{item['operator']},"
+        f"Values:[{' '.join(item.get('values') or ())}],}},"
+        for item in selector.get("matchExpressions") or ()
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+
+
+def _sorted_labels(selector: JsonObject) -> list[tuple[str, str]]:
+    return sorted((selector.get("matchLabels") or {}).items())
+
+
 _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
     **dict.fromkeys(_NAME_AND_AGE, _named()),
     ("", "Pod"): _pod,
@@ -448,6 +481,12 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
     ),
     ("rbac.authorization.k8s.io", "RoleBinding"): _named(_role_reference, wide=_SUBJECTS),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _named(_role_reference, wide=_SUBJECTS),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _named(
+        _count("spec", "validations"), _param_kind
+    ),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): _named(
+        _at("spec", "policyName"), _param_ref
+    ),
     ("scheduling.k8s.io", "PriorityClass"): _named(
         _at("value", default=0),
         _at("globalDefault", default=False),

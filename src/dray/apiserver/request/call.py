@@ -13,6 +13,7 @@ from dray.api.kinds import GroupVersionKind, Kind
 from dray.apiserver.request import negotiation
 from dray.apiserver.request.negotiation import Form
 from dray.apiserver.request.request_info import RequestInfo
+from dray.apiserver.request.request_notes import RequestNotes
 from dray.apiserver.storage import store_keys
 
 
@@ -26,6 +27,7 @@ class Call(msgspec.Struct, frozen=True):
     """The version of the API that the client uses."""
     user: User
     now: datetime.datetime
+    notes: RequestNotes = msgspec.field(default_factory=RequestNotes)
 
     def about(self, kind: Kind, info: RequestInfo) -> Call:
         """Return the same request for another kind."""
@@ -45,6 +47,14 @@ class Call(msgspec.Struct, frozen=True):
         name = self.info.subresource
         subresource = self.kind.subresource(name) if name else None
         return "get" in (subresource.verbs if subresource else self.kind.verbs)
+
+    @property
+    def body_kind(self) -> GroupVersionKind | None:
+        """The kind of the body of a subresource, where that is not the object's own."""
+        if not self.info.subresource:
+            return None
+        described = self.kind.subresource(self.info.subresource)
+        return described.kind if described else None
 
     @property
     def content_type(self) -> str:

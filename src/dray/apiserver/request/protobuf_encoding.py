@@ -54,12 +54,15 @@ def _object(type_name: str, document: JsonObject) -> bytes:
 
 @functools.cache
 def _message_writer(type_name: str) -> Write:
-    layout = protobuf_types.layout(type_name)
+    return _layout_writer(protobuf_types.layout(type_name))
+
+
+def _layout_writer(layout: Layout) -> Write:
     embedded = {number: field for number, field in layout.items() if isinstance(field, Embedded)}
     write_own = _fields_writer(layout)
     if not embedded:
         return write_own
-    inner = [(number, _fields_writer(field.fields)) for number, field in embedded.items()]
+    inner = [(number, _layout_writer(field.fields)) for number, field in embedded.items()]
 
     def write(value: Mapping[str, Any]) -> bytes:
         parts = [write_own(value)]

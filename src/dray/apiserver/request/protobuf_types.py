@@ -10,14 +10,14 @@ from __future__ import annotations
 import functools
 import pkgutil
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from dray.api import kinds
 from dray.api.kinds import GroupVersionKind
 from dray.api.schema import field_types
-from dray.api.schema.field_types import Type
+from dray.api.schema.field_types import SchemaField, Type
 
 MAGIC = b"k8s\0"
 """The first bytes of a body, before a message of runtime.Unknown."""
@@ -35,10 +35,10 @@ class Numbered(NamedTuple):
 class Embedded(NamedTuple):
     """A message whose fields are in JSON those of the type that has it."""
 
-    fields: Mapping[int, Numbered]
+    fields: Layout
 
 
-Layout = Mapping[int, Numbered | Embedded]
+Layout: TypeAlias = Mapping[int, "Numbered | Embedded"]
 
 
 def type_of(api_version: str, kind: str) -> str:
@@ -81,14 +81,15 @@ def layout(type_name: str) -> Layout:
         return {1: Numbered("metadata", field_types.type_named("meta.v1.ObjectMeta"))}
     if type_name == METADATA_LIST:
         return {1: Numbered("metadata", field_types.type_named("meta.v1.ListMeta"))}
-    types = field_types.fields(type_name)
+    return _layout(type_name, field_types.fields(type_name))
+
+
+def _layout(message: str, types: Mapping[str, SchemaField]) -> Layout:
+    """Return the fields of a message that belong to a type with these fields."""
     fields: dict[int, Numbered | Embedded] = {}
-    for number, name in numbers()[type_name].items():
+    for number, name in numbers()[message].items():
         if name.startswith("*"):
-            inner = numbers()[name[1:]]
-            fields[number] = Embedded(
-                {key: Numbered(field, types[field].type) for key, field in inner.items()}
-            )
+            fields[number] = Embedded(_layout(name[1:], types))
         else:
             fields[number] = Numbered(name, types[name].type)
     return fields

@@ -9,6 +9,7 @@ from dray.api import errors
 from dray.api.formats import gotext
 from dray.api.http_messages import Request
 from dray.api.ids import GroupKind
+from dray.api.types.meta import JsonObject
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 MAX_FIELD_MANAGER = 128
@@ -19,6 +20,12 @@ class WriteOptions(NamedTuple):
     field_validation: str
     field_manager: str
     force: bool
+    given: JsonObject
+    """What the client has set, as fields of the options; not to be changed."""
+
+    def document(self, kind: str) -> JsonObject:
+        """Return the options as an object of the API."""
+        return {"kind": kind, "apiVersion": "meta.k8s.io/v1", **self.given}
 
 
 def parse(request: Request, options_kind: str) -> WriteOptions:
@@ -41,7 +48,9 @@ def _parse(query: tuple[tuple[str, str], ...], agent: str, options_kind: str) ->
     if causes:
         raise errors.invalid(GroupKind("meta.k8s.io", options_kind), "", causes)
     force = parameters.get("force", "false").lower() not in ("false", "0")
-    return WriteOptions(bool(dry_run), validation or WARN, manager or agent, force)
+    fields = {"dryRun": dry_run, "fieldManager": manager, "fieldValidation": validation}
+    given = {key: value for key, value in fields.items() if value}
+    return WriteOptions(bool(dry_run), validation or WARN, manager or agent, force, given)
 
 
 def refuse_force(request: Request) -> None:

@@ -53,7 +53,7 @@ class Bindings:
         if call.kind is not kinds.POD:
             info = replace(call.info, name=metadata.get("name", ""), subresource="binding")
             call = call.about(kinds.POD, info)
-        admission = common.creation(call, binding, "binding", dry_run=options.dry_run)
+        admission = common.creation(call, binding, options, dry_run=options.dry_run)
         await self.chain.mutate(admission)
         if metadata.get("name") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Binding object")

@@ -10,6 +10,7 @@ from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest
 from dray.apiserver.request.call import Call
+from dray.apiserver.request.write_options import WriteOptions
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.verbs import reads
 from dray.store.store import Entry, Operation, Put, Store, Transaction
@@ -29,7 +30,7 @@ def put(entry: Entry, document: JsonObject) -> Put:
 
 
 def creation(
-    call: Call, document: JsonObject, subresource: str, *, dry_run: bool
+    call: Call, document: JsonObject, options: WriteOptions, *, dry_run: bool
 ) -> AdmissionRequest:
     """Return the admission request of a subresource's create."""
     return AdmissionRequest(
@@ -39,8 +40,12 @@ def creation(
         namespace=call.namespace,
         name=call.info.name,
         new=document,
-        subresource=subresource,
+        subresource=call.info.subresource,
         dry_run=dry_run,
+        version=call.gvk.version,
+        options=options.document("CreateOptions"),
+        body_kind=call.body_kind,
+        notes=call.notes,
     )
 
 

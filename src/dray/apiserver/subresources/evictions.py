@@ -51,7 +51,7 @@ class Evictions:
         if (eviction.get("metadata") or {}).get("name") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         options = _delete_options(call, eviction)
-        admission = common.creation(call, eviction, "eviction", dry_run=options.dry_run)
+        admission = common.creation(call, eviction, create_options, dry_run=options.dry_run)
         await self.chain.mutate(admission)
         await self.chain.validate(admission)
         about_pod = replace(call, info=replace(call.info, verb="delete", subresource=""))
@@ -135,7 +135,8 @@ class Evictions:
             revision = await self._mark_disrupted(call, options)
             if options.resource_version:
                 options = options._replace(resource_version=str(revision))
-        await self.deleter.delete_one(call, options)
+        # Policies have decided about the eviction; Kubernetes asks them no more, either.
+        await self.deleter.delete_one(call, options, is_decided=True)
 
     async def _mark_disrupted(self, call: Call, options: DeleteOptions) -> int:
         """Add the condition DisruptionTarget before the pod is deleted."""

@@ -12,9 +12,12 @@ from dray.api.http_messages import Response
 from dray.api.ids import GroupKind
 from dray.api.semantics import deletion
 from dray.api.types.meta import JsonObject
+from dray.apiserver.admission import admission_chain
+from dray.apiserver.admission.admission_chain import AdmissionChain, AdmissionRequest
 from dray.apiserver.request import validation, write_options
 from dray.apiserver.request.call import Call
-from dray.apiserver.storage import store_keys
+from dray.apiserver.request.write_options import WriteOptions
+from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.subresources import common
 from dray.apiserver.verbs import reads, write_checks, writes
 from dray.store.store import Delete, Entry, GuardFailed, Operation, Store
@@ -26,6 +29,7 @@ _FINALIZERS = fields.SPEC.child("finalizers")
 @dataclass(frozen=True, slots=True)
 class Finalization:
     store: Store
+    chain: AdmissionChain
 
     async def update(self, call: Call) -> Response:
         options = write_options.parse(call.request, "UpdateOptions")
@@ -36,7 +40,9 @@ class Finalization:
         for _ in range(common.ATTEMPTS):
             entry, namespace = await reads.stored_object(call, self.store)
             is_guarded = write_checks.check_preconditions(call, body, namespace)
+            old = codec.copied(namespace)
             _set_finalizers(namespace, finalizers)
+            await self.chain.validate(_admission(call, namespace, old, options))
             try:
                 if not options.dry_run:
                     await self._write(entry, namespace)
@@ -53,6 +59,26 @@ class Finalization:
             change = Delete(entry.key, entry.revision)
         revision = await common.commit(self.store, change)
         namespace["metadata"]["resourceVersion"] = str(revision)
+
+
+def _admission(
+    call: Call, new: JsonObject, old: JsonObject, options: WriteOptions
+) -> AdmissionRequest:
+    return AdmissionRequest(
+        operation=admission_chain.UPDATE,
+        kind=call.kind,
+        user=call.user,
+        namespace=call.namespace,
+        name=call.info.name,
+        new=new,
+        old=old,
+        subresource=call.info.subresource,
+        dry_run=options.dry_run,
+        verb=call.info.verb,
+        version=call.gvk.version,
+        options=options.document("UpdateOptions"),
+        notes=call.notes,
+    )
 
 
 def _set_finalizers(namespace: JsonObject, finalizers: list[str]) -> None:

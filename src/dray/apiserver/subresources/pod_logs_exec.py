@@ -16,6 +16,8 @@ from dray.api.http_messages import Request, Response
 from dray.api.ids import GroupKind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.access.rbac import Attributes, Authorize
+from dray.apiserver.admission import admission_chain
+from dray.apiserver.admission.admission_chain import AdmissionChain, AdmissionRequest
 from dray.apiserver.node_agents import NodeAgents
 from dray.apiserver.request import validation
 from dray.apiserver.request.call import Call
@@ -40,6 +42,7 @@ class ContainerLocation(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PodAccess:
     store: Store
+    chain: AdmissionChain
     agents: NodeAgents
     authorize: Authorize
 
@@ -55,6 +58,7 @@ class PodAccess:
     async def connect(self, call: Call) -> Response:
         """Handle exec and attach. A WebSocket opens with GET, but needs `create` as well."""
         self._check_may_create(call)
+        await self.chain.validate(_connection(call))
         place = await self._place(call)
         if not place.node:
             raise errors.bad_request(f"pod {call.info.name} does not have a host assigned")
@@ -85,6 +89,33 @@ class PodAccess:
     async def _place(self, call: Call) -> ContainerLocation:
         pod = (await reads.stored_object(call, self.store)).document
         return ContainerLocation(pod["spec"].get("nodeName", ""), _container(call, pod))
+
+
+def _connection(call: Call) -> AdmissionRequest:
+    """Return the admission request of a connection: its object are the options of the client."""
+    assert call.body_kind is not None
+    options = {
+        "kind": call.body_kind.kind,
+        "apiVersion": call.body_kind.api_version,
+        **{name: True for name in _STREAMS if _is_true(call.request.parameter(name))},
+    }
+    if container := call.request.parameter("container"):
+        options["container"] = container
+    if call.info.subresource == "exec":
+        options["command"] = [value for name, value in call.request.query if name == "command"]
+    return AdmissionRequest(
+        operation=admission_chain.CONNECT,
+        kind=call.kind,
+        user=call.user,
+        namespace=call.namespace,
+        name=call.info.name,
+        new=options,
+        subresource=call.info.subresource,
+        verb=call.info.verb,
+        version=call.gvk.version,
+        body_kind=call.body_kind,
+        notes=call.notes,
+    )
 
 
 def _container(call: Call, pod: JsonObject) -> str:

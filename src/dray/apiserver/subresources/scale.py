@@ -58,6 +58,7 @@ class Scales:
         async def scaled(document: JsonObject) -> JsonObject:
             return _with_scale(document, change(_scale_of(document)))
 
+        write = write._replace(view=_scale_of)
         written = await self.writer.update_document(write, scaled)
         return _respond(write.call, written.document, warning_headers.headers(write.warnings))
 

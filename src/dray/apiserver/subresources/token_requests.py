@@ -63,7 +63,7 @@ class TokenRequests:
         request = writes.read_body(call, TOKEN_REQUEST, options).document
         account = (await reads.stored_object(call, self.store)).document["metadata"]
         _complete(call, request, account)
-        admission = common.creation(call, request, "token", dry_run=options.dry_run)
+        admission = common.creation(call, request, options, dry_run=options.dry_run)
         await self.chain.mutate(admission)
         await self.chain.validate(admission)
         bound = await self._bound_to(call, request["spec"].get("boundObjectRef"))

@@ -47,6 +47,8 @@ class DeleteOptions(NamedTuple):
     uid: str = ""
     resource_version: str = ""
     dry_run: bool = False
+    given: JsonObject = {}
+    """What the client has set, as fields of DeleteOptions; not to be changed."""
 
 
 class DeletionResult(NamedTuple):
@@ -94,17 +96,27 @@ class Deleter:
         items = [codec.encode(_without_type(document)) for document in deleted]
         return reads.json_response(reads.encode_list(call, metadata, items))
 
-    async def delete_one(self, call: Call, options: DeleteOptions) -> DeletionResult:
-        """Delete or mark an object; repeat after another writer's commit."""
+    async def delete_one(
+        self, call: Call, options: DeleteOptions, *, is_decided: bool = False
+    ) -> DeletionResult:
+        """Delete or mark an object; repeat after another writer's commit.
+
+        `is_decided` says that policies have decided about the request already.
+        """
         for _ in range(ATTEMPTS):
             entry, document = await reads.stored_object(call, self.store)
             check_preconditions(call, document, options)
             with contextlib.suppress(GuardFailed):
-                return await self._attempt(call, entry, document, options)
+                return await self._attempt(call, entry, document, options, is_decided)
         raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
     async def _attempt(
-        self, call: Call, entry: Entry, document: JsonObject, options: DeleteOptions
+        self,
+        call: Call,
+        entry: Entry,
+        document: JsonObject,
+        options: DeleteOptions,
+        is_decided: bool,
     ) -> DeletionResult:
         marked = mark_for_deletion(call.kind, codec.copied(document), options, call.now)
         admission = AdmissionRequest(
@@ -116,6 +128,10 @@ class Deleter:
             new=marked,
             old=document,
             dry_run=options.dry_run,
+            version=call.gvk.version,
+            options={"kind": _OPTIONS.kind, "apiVersion": _OPTIONS.api_version, **options.given},
+            notes=call.notes,
+            is_decided=is_decided,
         )
         async with self.chain.commit_lock(admission):
             return await self._admit(call, admission, entry, options)
@@ -285,6 +301,13 @@ def parse_options(request: Request) -> DeleteOptions:
     causes = [*_propagation_causes(propagation, orphan), *write_options.dry_run_causes(dry_run)]
     if causes:
         raise errors.invalid(GroupKind("meta.k8s.io", "DeleteOptions"), "", causes)
+    given = {
+        "dryRun": dry_run,
+        "gracePeriodSeconds": grace,
+        "orphanDependents": orphan,
+        "preconditions": preconditions,
+        "propagationPolicy": propagation,
+    }
     if orphan is not None:
         propagation = ORPHAN if orphan else BACKGROUND
     return DeleteOptions(
@@ -293,6 +316,7 @@ def parse_options(request: Request) -> DeleteOptions:
         uid=preconditions.get("uid") or "",
         resource_version=preconditions.get("resourceVersion") or "",
         dry_run=bool(dry_run),
+        given={key: value for key, value in given.items() if value not in (None, "", [], {})},
     )
 
 

@@ -60,12 +60,14 @@ class PendingWrite(NamedTuple):
     """One create, update or patch on its way to the store.
 
     `warnings` grows on the way. With `owns_fields`, the document already has its managed fields.
+    `view` returns the body of a subresource that is not the object itself.
     """
 
     call: Call
     options: WriteOptions
     warnings: list[str]
     owns_fields: bool = False
+    view: Callable[[JsonObject], JsonObject] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,9 @@ class Writer:
             new=document,
             dry_run=write.options.dry_run,
             warnings=write.warnings,
+            version=call.gvk.version,
+            options=write.options.document("CreateOptions"),
+            notes=call.notes,
         )
         await self.chain.mutate(admission)
         kind_strategies.prepare_create(call.kind, document, self.features)
@@ -301,6 +306,11 @@ class Writer:
             dry_run=write.options.dry_run,
             warnings=write.warnings,
             verb=call.info.verb,
+            version=call.gvk.version,
+            options=write.options.document("UpdateOptions"),
+            body_kind=call.body_kind,
+            view=write.view,
+            notes=call.notes,
         )
         is_large = has_large_body(call) or len(entry.value) > offloading.LARGE_BYTES
         await self.chain.mutate(admission)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dray.cel import types
@@ -180,6 +181,125 @@ def device_environment(
         type_names=_type_names(fields),
         extents={"device": _DEVICE_EXTENT},
     )
+
+
+REQUEST = types.object_type("kubernetes.AdmissionRequest")
+NAMESPACE = types.object_type("kubernetes.Namespace")
+VARIABLES = types.object_type("kubernetes.variables")
+_GROUP_VERSION_KIND = types.object_type("kubernetes.GroupVersionKind")
+_GROUP_VERSION_RESOURCE = types.object_type("kubernetes.GroupVersionResource")
+_USER_INFO = types.object_type("kubernetes.UserInfo")
+_NAMESPACE_METADATA = types.object_type("kubernetes.NamespaceMetadata")
+_NAMESPACE_SPEC = types.object_type("kubernetes.NamespaceSpec")
+_NAMESPACE_STATUS = types.object_type("kubernetes.NamespaceStatus")
+_NAMESPACE_CONDITION = types.object_type("kubernetes.NamespaceCondition")
+_STRINGS = types.list_of(types.STRING)
+_STRINGS_BY_NAME = types.map_of(types.STRING, types.STRING)
+
+_POLICY_OBJECTS: Mapping[str, Mapping[str, Type]] = {
+    _GROUP_VERSION_KIND.name: dict.fromkeys(("group", "version", "kind"), types.STRING),
+    _GROUP_VERSION_RESOURCE.name: dict.fromkeys(("group", "version", "resource"), types.STRING),
+    _USER_INFO.name: {
+        "username": types.STRING,
+        "uid": types.STRING,
+        "groups": _STRINGS,
+        "extra": types.map_of(types.STRING, _STRINGS),
+    },
+    REQUEST.name: {
+        "kind": _GROUP_VERSION_KIND,
+        "resource": _GROUP_VERSION_RESOURCE,
+        "subResource": types.STRING,
+        "requestKind": _GROUP_VERSION_KIND,
+        "requestResource": _GROUP_VERSION_RESOURCE,
+        "requestSubResource": types.STRING,
+        "name": types.STRING,
+        "namespace": types.STRING,
+        "operation": types.STRING,
+        "userInfo": _USER_INFO,
+        "dryRun": types.BOOL,
+        "options": types.DYN,
+    },
+    _NAMESPACE_SPEC.name: {"finalizers": _STRINGS},
+    _NAMESPACE_CONDITION.name: {
+        **dict.fromkeys(("status", "type", "message", "reason"), types.STRING),
+        "lastTransitionTime": types.TIMESTAMP,
+    },
+    _NAMESPACE_STATUS.name: {
+        "conditions": types.list_of(_NAMESPACE_CONDITION),
+        "phase": types.STRING,
+    },
+    _NAMESPACE_METADATA.name: {
+        **dict.fromkeys(
+            ("name", "generateName", "namespace", "UID", "resourceVersion"), types.STRING
+        ),
+        **dict.fromkeys(("labels", "annotations"), _STRINGS_BY_NAME),
+        **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), types.TIMESTAMP),
+        **dict.fromkeys(("deletionGracePeriodSeconds", "generation"), types.INT),
+        "finalizers": _STRINGS,
+    },
+    NAMESPACE.name: {
+        "metadata": _NAMESPACE_METADATA,
+        "spec": _NAMESPACE_SPEC,
+        "status": _NAMESPACE_STATUS,
+    },
+}
+
+
+_NO_OBJECTS: Mapping[str, Type] = MappingProxyType({})
+_NO_STRUCTURES: Mapping[str, Mapping[str, Type]] = MappingProxyType({})
+
+
+def policy_environment(
+    *,
+    stored: bool,
+    has_params: bool,
+    has_authorizer: bool,
+    variables: Mapping[str, Type] | None,
+    objects: Mapping[str, Type] = _NO_OBJECTS,
+    structures: Mapping[str, Mapping[str, Type]] = _NO_STRUCTURES,
+) -> Environment:
+    """Return the environment of an admission policy (apiserver, admission/plugin/cel/compile.go).
+
+    `variables` are the types of the policy's own variables, None where it has none; `objects`
+    replaces the type `dyn` of variables that are known better, and `structures` are the fields of
+    these types, which only type checking has.
+    """
+    declared = {
+        "object": types.DYN,
+        "oldObject": types.DYN,
+        "namespaceObject": NAMESPACE,
+        "request": REQUEST,
+        "params": types.DYN,
+        "authorizer": authorizers.AUTHORIZER,
+        "authorizer.requestResource": authorizers.RESOURCE_CHECK,
+        "variables": VARIABLES,
+        **objects,
+    }
+    if not has_params:
+        del declared["params"]
+    if not has_authorizer:
+        del declared["authorizer"], declared["authorizer.requestResource"]
+    fields = {**_POLICY_OBJECTS, **structures}
+    if variables is None:
+        del declared["variables"]
+    else:
+        fields[VARIABLES.name] = variables
+    names = {type.name: TypeName(type, type) for type in _VALUE_TYPES}
+    for name in ("duration", "timestamp"):
+        names[name] = TypeName(types.DURATION if name == "duration" else types.TIMESTAMP, None)
+    names.update({name: TypeName(types.object_type(name), None) for name in fields})
+    return Environment(
+        variables=declared,
+        functions=_policy_functions(stored),
+        objects=fields,
+        type_names=names,
+        extents={},
+    )
+
+
+@functools.cache
+def _policy_functions(stored: bool) -> Mapping[str, Function]:
+    return _functions(_libraries(stored=stored, has_includes=False))
 
 
 def _libraries(*, stored: bool, has_includes: bool) -> list[Library]:

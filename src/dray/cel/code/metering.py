@@ -66,6 +66,14 @@ class Resolution:
         return self._value is not MISSING and not is_error(self._value)
 
     def qualify(self, key: Any, is_optional: bool = False) -> None:
+        value = self._value
+        if value.__class__ is dict and key.__class__ is str and not is_optional:
+            # Nearly every step: into an object, to a field that is there.
+            found = value.get(key, MISSING)
+            if found is not MISSING:
+                self._value = found
+                self._meter.charge(1)
+                return
         if self.is_open:
             self._is_optional = self._is_optional or is_optional
             advance = operations.probe if self._is_optional else operations.qualify

@@ -107,6 +107,8 @@ class Command(msgspec.Struct, frozen=True, rename="camel"):
     tty: bool = False
     kill: list[str] = []
     """The command that kills it, where a signal to its first process would not."""
+    cleanup: list[str] = []
+    """The command that removes what may be left of it once it has ended."""
     started_file: str = ""
     """A file that exists as soon as the container runs, for runtimes without another sign."""
     cgroups: list[str] = []

@@ -125,6 +125,8 @@ class Shim:
         self._wait_until_started(process)
         self._copy(process, told)
         code = process.wait()
+        if argv := self._command.get("cleanup"):
+            subprocess.run(argv, check=False, capture_output=True, env=self._command["env"])
         if self._failed:
             return NOT_STARTED_CODE, NOT_STARTED_REASON
         has_lost_one = code and oom_kills.count(self._command.get("cgroups", ()))

@@ -86,6 +86,8 @@ class Podman(Runtime):
             stdin_once=spec.stdin_once,
             tty=spec.tty,
             kill=[*self._program, "kill", "--signal", "KILL", "--", name],
+            # Where it is stopped while podman makes it, podman ends and leaves it.
+            cleanup=self._removal(name),
             started_file=started,
             facts={"name": name},
         )
@@ -99,8 +101,10 @@ class Podman(Runtime):
 
     def discard(self, attempt: ContainerAttempt) -> None:
         name = attempt.command()["facts"]["name"]
-        argv = [*self._program, "rm", "--force", "--ignore", "--", name]
-        subprocess.run(argv, capture_output=True, check=False, env=_environment())
+        subprocess.run(self._removal(name), capture_output=True, check=False, env=_environment())
+
+    def _removal(self, name: str) -> list[str]:
+        return [*self._program, "rm", "--force", "--ignore", "--", name]
 
     @functools.cached_property
     def _program(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,7 +19,7 @@ from dray.apiserver.request import (
     protobuf_types,
     write_options,
 )
-from dray.apiserver.request.protobuf_types import Embedded
+from dray.apiserver.request.protobuf_types import Embedded, Layout
 from tests import all_fields
 
 WITHOUT_FORM = {"meta.v1.Patch"}
@@ -29,13 +30,18 @@ CLAIM = GroupVersionKind("resource.k8s.io", "v1", "ResourceClaim")
 @pytest.mark.parametrize("name", sorted(set(field_types.names()) - WITHOUT_FORM))
 def test_every_field_of_the_schema_has_a_number(name: str) -> None:
     assert name in protobuf_types.numbers(), HOW
-    found: list[str] = []
-    for field in protobuf_types.layout(name).values():
-        fields = field.fields.values() if isinstance(field, Embedded) else [field]
-        found += [each.name for each in fields]
+    found = list(names(protobuf_types.layout(name)))
     fields_of_type = field_types.fields(name).values()
     expected = [field.name for field in fields_of_type if field.embedded != "TypeMeta"]
     assert sorted(found) == sorted(expected), HOW
+
+
+def names(layout: Layout) -> Iterator[str]:
+    for field in layout.values():
+        if isinstance(field, Embedded):
+            yield from names(field.fields)
+        else:
+            yield field.name
 
 
 @pytest.mark.parametrize("gvk", all_fields.served(), ids=str)

@@ -1,0 +1,1 @@
+"""Validating admission policies: matched, compiled and enforced."""
