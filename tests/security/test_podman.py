@@ -214,8 +214,9 @@ def run(tmp_path: Path, image: None) -> Run:
         # A name of its own: podman may still be removing the container before.
         folder = tmp_path / "pods" / uuid.uuid4().hex / "containers" / "c" / "0"
         command = Podman().command(spec, str(folder))
+        # podman's monitor leaves a file in its folder when the memory does not suffice.
         done = subprocess.run(
-            command.argv, env=command.env, capture_output=True, text=True, check=False
+            command.argv, env=command.env, cwd=tmp_path, capture_output=True, text=True, check=False
         )
         return done.returncode, done.stdout + done.stderr
 
