@@ -90,7 +90,7 @@ def attempts_on_subresources(kind: Kind) -> Iterator[Attempt]:
         create = Right("create", kind.group, resource)
         for verb in subresource.verbs:
             needs = [Right(verb, kind.group, resource)]
-            if subresource.name in ("exec", "attach") and verb == "get":
+            if subresource.name in ("exec", "attach", "portforward") and verb == "get":
                 needs.append(create)
             url = f"{base(kind)}/absent/{subresource.name}"
             yield Attempt(METHODS[verb], url, tuple(needs), *content(verb, kind))
