@@ -99,9 +99,9 @@ def names(kind: str) -> tuple[str, ...]:
 
 async def _prepare(directory: Path, admin: ClusterConnection, objects: int) -> None:
     async with _session(admin) as session:
-        for namespace in ("attack", "work"):
+        for namespace in ("attack", "team"):
             await _create(session, "/api/v1/namespaces", {"metadata": {"name": namespace}})
-        for user, namespace in (("mallory", "attack"), ("alice", "work")):
+        for user, namespace in (("mallory", "attack"), ("alice", "team")):
             binding = attack_requests.binding(user)
             path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"
             await _create(session, path, binding)
@@ -158,7 +158,7 @@ async def _sample(server: ServerProcess, outcome: Outcome) -> None:
 
 
 async def _work(alice: ClusterConnection, seconds: float, outcome: Outcome) -> None:
-    path = "/api/v1/namespaces/work/configmaps"
+    path = "/api/v1/namespaces/team/configmaps"
     end = time.monotonic() + seconds
     async with _session(alice) as session:
         number = 0
