@@ -96,7 +96,7 @@ class Settings:
 @click.option(
     "--allow-host-access",
     is_flag=True,
-    help="Let containers see this computer: hostPath volumes and --runtime process.",
+    help="Allow hostPath, hostNetwork, seccomp Unconfined and --runtime process.",
 )
 @pod_options.max_pids
 @pod_options.network

@@ -74,7 +74,7 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
 @click.option(
     "--allow-host-access",
     is_flag=True,
-    help="Let containers see this computer: hostPath volumes and --runtime process.",
+    help="Allow hostPath, hostNetwork, seccomp Unconfined and --runtime process.",
 )
 @pod_options.max_pids
 @pod_options.network
