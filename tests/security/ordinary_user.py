@@ -25,7 +25,7 @@ def run_again(file: str, *options: str) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to run as an ordinary user too")
     packages = [entry for entry in sys.path if entry.endswith("site-packages")]
-    if not all(_is_open_to_all(Path(folder)) for folder in (ROOT, *packages)):
+    if not all(_is_open_to_all(folder) for folder in (ROOT, *map(Path, packages))):
         pytest.skip("needs root and a Python that an ordinary user may run")
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, USER, USER)
