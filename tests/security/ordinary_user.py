@@ -14,6 +14,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 USER: Final = 65534
+NO_PYTHON: Final = "needs root and a Python that an ordinary user may run"
 INSIDE: Final = "DRAY_TESTS_AS_USER"
 """Set in the run of the ordinary user, which must not start another."""
 
@@ -24,9 +25,7 @@ def run_again(file: str, *options: str) -> None:
         return
     if os.geteuid() != 0:
         pytest.skip("needs root, to run as an ordinary user too")
-    packages = [entry for entry in sys.path if entry.endswith("site-packages")]
-    if not all(_is_open_to_all(folder) for folder in (ROOT, *map(Path, packages))):
-        pytest.skip("needs root and a Python that an ordinary user may run")
+    packages = open_packages()
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, USER, USER)
         env = {
@@ -37,7 +36,7 @@ def run_again(file: str, *options: str) -> None:
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *packages]),
             INSIDE: "1",
         }
-        argv = [_python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+        argv = [open_python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
         argv += ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), file]
         ran = subprocess.run(
             argv,
@@ -53,12 +52,20 @@ def run_again(file: str, *options: str) -> None:
     assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-2000:]
 
 
-def _python() -> str:
+def open_python() -> str:
     """Return a Python of this version that everybody may run."""
     for program in (os.path.realpath(sys.executable), "/usr/bin/python3", "/usr/local/bin/python3"):
         if _is_open_to_all(Path(program)) and _version(program) == sys.version_info[:2]:
             return program
-    pytest.skip("needs root and a Python that an ordinary user may run")
+    pytest.skip(NO_PYTHON)
+
+
+def open_packages() -> list[str]:
+    """Return the folders of packages; skips the test where an ordinary user cannot read them."""
+    packages = [entry for entry in sys.path if entry.endswith("site-packages")]
+    if not all(_is_open_to_all(folder) for folder in (ROOT, *map(Path, packages))):
+        pytest.skip(NO_PYTHON)
+    return packages
 
 
 def _is_open_to_all(program: Path) -> bool:

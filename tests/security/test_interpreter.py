@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -41,10 +40,10 @@ def test_a_container_cannot_change_an_interpreter_of_its_own_user() -> None:
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, ordinary_user.USER, ordinary_user.USER)
         python = Path(home) / "python3"
-        shutil.copyfile(ordinary_user._python(), python)
+        shutil.copyfile(ordinary_user.open_python(), python)
         python.chmod(0o755)
         os.chown(python, ordinary_user.USER, ordinary_user.USER)
-        packages = [entry for entry in sys.path if entry.endswith("site-packages")]
+        packages = ordinary_user.open_packages()
         ran = subprocess.run(
             [str(python), "-c", STORY, home, CHANGE],
             cwd=home,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import ipaddress
+import re
 import stat
 import urllib.parse
 from collections.abc import AsyncIterator, Callable
@@ -25,6 +26,7 @@ FORMS = "memory, sqlite:PATH or etcds://[USER@]HOST:PORT[,HOST:PORT…][/PREFIX]
 SQLITE = "sqlite:"
 ETCD, ETCD_TLS = "etcd://", "etcds://"
 DEFAULT_PREFIX = "/dray"
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:\s]+)(:[0-9]{1,5})?")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -234,14 +236,17 @@ def _read(option: str, path: Path | None, *, is_secret: bool = False) -> bytes |
 
 
 def _split(text: str) -> _EtcdUrl:
-    parts = urllib.parse.urlsplit(text)
-    login, _, hosts = parts.netloc.rpartition("@")
+    # Not by `urlsplit`: newer versions of Python take one host only, where it is an IPv6 address.
+    scheme, _, rest = text.partition("://")
+    place, slash, path = rest.partition("/")
+    login, _, hosts = place.rpartition("@")
     endpoints = tuple(filter(None, hosts.split(",")))
     user, colon, password = map(urllib.parse.unquote, login.partition(":"))
-    if not endpoints or parts.query or parts.fragment:
-        shown = text if not colon else f"{parts.scheme}://…"
+    is_wrong = {*"?#"} & {*rest} or not all(_HOST.fullmatch(found) for found in endpoints)
+    if not endpoints or is_wrong:
+        shown = text if not colon else f"{scheme}://…"
         raise WrongUsage(f"--store {shown}: write {FORMS}")
-    prefix = parts.path.rstrip("/") or DEFAULT_PREFIX
+    prefix = f"{slash}{path}".rstrip("/") or DEFAULT_PREFIX
     return _EtcdUrl(endpoints, prefix, user, password if colon else None)
 
 

@@ -202,13 +202,24 @@ def _set_limits(command: dict[str, Any]) -> None:
 
 
 def join_groups(command: dict[str, Any]) -> None:
-    """Join the control groups of the container."""
+    """Join the control groups of the container. This process must have one thread."""
     for folder in command.get("cgroups", ()):
-        descriptor = os.open(os.path.join(folder, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = _members(folder)
         try:
             os.write(descriptor, b"0")
         finally:
             os.close(descriptor)
+
+
+def _members(folder: str) -> int:
+    """Open the file by which a process joins a control group."""
+    flags = os.O_WRONLY | os.O_CLOEXEC
+    try:
+        # For a thread that moves itself the kernel takes no lock of all processes, as it does for
+        # `cgroup.procs`: 0.1 instead of 16 ms. Only version 1 has this file.
+        return os.open(os.path.join(folder, "tasks"), flags)
+    except FileNotFoundError:
+        return os.open(os.path.join(folder, "cgroup.procs"), flags)
 
 
 def become_user(plan: dict[str, Any]) -> None:

@@ -126,9 +126,13 @@ class ContainerLimits:
         group: str,
         limits: ResourceLimits,
     ) -> None:
-        machine = ResourceLimits(cpu_request=float(os.cpu_count() or 1))
-        hierarchy.make(self._group, machine)
-        hierarchy.make(pod_group, whole)
+        try:
+            hierarchy.make(pod_group, whole)
+        except FileNotFoundError:
+            # The first pod. The group of the agent is removed with its last one.
+            machine = ResourceLimits(cpu_request=float(os.cpu_count() or 1))
+            hierarchy.make(self._group, machine)
+            hierarchy.make(pod_group, whole)
         hierarchy.make(group, limits)
         if isinstance(hierarchy, CgroupV2):
             hierarchy.kill_together(group)

@@ -60,6 +60,12 @@ def test_wrong_options_are_refused(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("hosts", ["[::1:2", "::1", "a:b", "a b:1", "a:1,b]:2", ",", ""])
+def test_hosts_that_are_none_are_refused(hosts: str) -> None:
+    with pytest.raises(WrongUsage, match="write memory, sqlite:PATH or etcds://"):
+        StoreChoice(f"etcds://{hosts}/p").check()
+
+
 @pytest.mark.parametrize(
     "text",
     ["etcd://127.0.0.1:1", "etcd://localhost:1", "etcd://[::1]:1/p", "etcd://127.8.9.1:1,[::1]:2"],
