@@ -14,7 +14,7 @@ from dray.cluster import assembly
 from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import faults
 from dray.drivers.simulated import fleet as fleets
-from dray.node.containers import container_attempts
+from dray.node.containers import container_attempts, pod_sandboxes
 from dray.node.pods import pod_preparation
 from dray.store import memory
 from tests.cluster.site import (
@@ -125,9 +125,13 @@ def test_what_a_pod_left_that_vanished_meanwhile_is_cleaned_up() -> None:
             assert attempt.exit() is None
             await here.delete("p", 0)
             await here.gone("p")
+
+            async def has_ended() -> bool:
+                return pod_sandboxes.born(attempt.pid) < 0
+
             async with running(store, folder) as here:
                 await here.empty()
-            assert not os.path.exists(f"/proc/{attempt.pid}")
+                await here.world.until(has_ended, "the end of the shim")
 
     on_folder(story)
 

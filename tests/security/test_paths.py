@@ -454,7 +454,7 @@ def test_a_container_cannot_write_what_the_agent_writes() -> None:
         data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}
         await here.world.create({**data, "data": {"k": "value"}})
         mounts = [{"name": "v", "mountPath": "/v", "readOnly": False}]
-        tries = ["/v/k", "/v/new", "/etc/hosts", "/etc/passwd", "/etc/hostname"]
+        tries = ["/v/k", "/v/new"]
         script = "; ".join(f"echo x 2>&- >> {path} && echo wrote {path}" for path in tries)
         main = container(f"{script}; cat /v/k; echo; exec sleep 100", volumeMounts=mounts)
         await here.world.create(pod("p", main, volumes=[{"name": "v", "configMap": {"name": "m"}}]))

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,6 +92,8 @@ class SandboxPlan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Symbolic links of the root: their texts and their paths."""
     folders: list[tuple[str, str]] = []
     """Empty folders: their paths and modes."""
+    files: dict[str, str] = {}
+    """Files by their paths, which belong to the container."""
     mounts: list[SandboxMount] = []
     """Outer ones first."""
 
@@ -129,6 +131,8 @@ class ContainerAttempt:
     """One start of a container."""
 
     folder: Path
+    _known: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The content of `process.json`, which never changes."""
 
     @property
     def number(self) -> int:
@@ -204,11 +208,12 @@ class ContainerAttempt:
         return Exit(found["exitCode"], found["finishedAt"], found["reason"])
 
     def _process(self) -> dict[str, float]:
-        try:
-            found: dict[str, float] = json.loads((self.folder / shim.PROCESS).read_bytes())
-        except FileNotFoundError:
-            return {"pid": 0, "born": -1, "startedAt": time.time()}
-        return found
+        if not self._known:
+            try:
+                self._known.update(json.loads((self.folder / shim.PROCESS).read_bytes()))
+            except FileNotFoundError:
+                return {"pid": 0, "born": -1, "startedAt": time.time()}
+        return self._known
 
     def _is_alive(self) -> bool:
         process = self._process()

@@ -52,6 +52,8 @@ class ContainerRoot:
             os.symlink(text, self._folder + path)
         for path, mode in self._plan["folders"]:
             self._make_folder(path, mode)
+        for path, content in self._plan["files"].items():
+            self._write(path, content.encode())
         self._mount_proc(devices["null"])
         self._mount_dev(devices)
         for mount, (tree, is_folder) in zip(self._plan["mounts"], opened, strict=True):
@@ -94,6 +96,13 @@ class ContainerRoot:
         os.makedirs(self._folder + path, exist_ok=True)
         if not self._plan["hasReadOnlyRoot"]:
             self._mount_tmpfs(path, mode)
+
+    def _write(self, path: str, content: bytes) -> None:
+        """Make a file that belongs to the container."""
+        *folders, name = path.strip("/").split("/")
+        parent = self._target("/".join(folders), is_folder=True)
+        self._make(name, parent, is_folder=False, content=content)
+        os.close(parent)
 
     def _mount_proc(self, null: int) -> None:
         path = self._folder + "/proc"
@@ -160,13 +169,15 @@ class ContainerRoot:
             last = found
         return last
 
-    def _make(self, name: str, parent: int, is_folder: bool) -> None:
-        """Make a folder or an empty file that belongs to the container."""
+    def _make(self, name: str, parent: int, is_folder: bool, content: bytes = b"") -> None:
+        """Make a folder or a file that belongs to the container."""
         if is_folder:
             os.mkdir(name, 0o755, dir_fd=parent)
         else:
             flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-            os.close(os.open(name, flags, 0o644, dir_fd=parent))
+            descriptor = os.open(name, flags, 0o644, dir_fd=parent)
+            os.write(descriptor, content)
+            os.close(descriptor)
         if os.geteuid() == 0:
             os.chown(name, self._uid, self._gid, dir_fd=parent, follow_symlinks=False)
 

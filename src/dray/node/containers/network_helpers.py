@@ -177,7 +177,7 @@ def _enter_root(owner: tuple[int, int], device: str, network: int) -> None:
         }
         for target, source in sources.items()
     ]
-    plan = {"owner": owner, "mounts": mounts, "links": links, "folders": _FOLDERS}
+    plan = {"owner": owner, "mounts": mounts, "links": links, "folders": _FOLDERS, "files": {}}
     ContainerRoot(_STAGE, {**plan, "hasReadOnlyRoot": False}).enter()
 
 

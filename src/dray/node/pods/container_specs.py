@@ -54,13 +54,15 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
     env |= edits.env
     command, args = environment.command(container, env), environment.arguments(container, env)
     environment.check_total(container, (*command, *args), env)
+    binds, files = _mounted(node, state, container, env, edits)
     return ContainerSpec(
         command,
         args,
         env,
         _working_directory(container),
         hostname,
-        _binds(node, state, container, env, edits),
+        binds,
+        files,
         tuple(_device_nodes(edits)),
         image=container.image,
         stdin=container.stdin,
@@ -81,37 +83,44 @@ def _api_server(node: NodeContext, pod: Pod) -> tuple[str, int] | None:
     return address
 
 
-def _binds(
+def _mounted(
     node: NodeContext,
     state: PodState,
     container: Container,
     env: Mapping[str, str],
     edits: Edits,
-) -> tuple[Bind, ...]:
-    """Return every mount of a container. What its volumes cover of /etc is the volume's."""
+) -> tuple[tuple[Bind, ...], dict[str, str]]:
+    """Return the mounts and own files of a container.
+
+    What its volumes cover of /etc is the volume's.
+    """
     of_volumes = volumes.binds(container, state.volumes, env)
     volumes.make_mount_points(state.volumes, of_volumes)
     covered = tuple(bind.target for bind in of_volumes)
-    etc = [bind for bind in _etc(node, state.pod) if not _is_in(bind.target, covered)]
-    return (*etc, *of_volumes, *_mounts(edits))
+    others = (*of_volumes, *_mounts(edits))
+    if not node.runtime.mounts_files:
+        _refuse_names(state.pod)
+        return others, {}
+    files = _etc_files(state.pod, node)
+    kept = {name: files[name] for name in files if not _is_in(f"/etc/{name}", covered)}
+    if node.runtime.has_own_etc:
+        return (*_etc(node, state.pod, kept), *others), {}
+    return others, {f"/etc/{name}": content for name, content in kept.items()}
 
 
 def _is_in(target: str, folders: Iterable[str]) -> bool:
     return any(target == folder or target.startswith(f"{folder}/") for folder in folders)
 
 
-def _etc(node: NodeContext, pod: Pod) -> Iterable[Bind]:
-    """Write an /etc with the names of the container and nothing of the host's."""
-    if not node.runtime.mounts_files:
-        _refuse_names(pod)
-        return
+def _etc(node: NodeContext, pod: Pod, files: Mapping[str, str]) -> Iterable[Bind]:
+    """Write files of /etc for the containers of a pod, and mount them."""
     uid = pod.metadata.uid
     with (
         SafeFolder.open(node.folder) as pods,
         pods.enter(uid, mode=0o700) as of_pod,
         of_pod.enter("etc", mode=0o755) as folder,
     ):
-        for file, content in _etc_files(pod, node).items():
+        for file, content in files.items():
             if folder.status(file) is None:
                 folder.write(file, content.encode(), mode=0o644)
             yield Bind(str(node.pod_folder(uid) / "etc" / file), f"/etc/{file}")

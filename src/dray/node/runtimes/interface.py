@@ -81,6 +81,8 @@ class ContainerSpec:
     working_directory: str = ""
     hostname: str = "localhost"
     binds: tuple[Bind, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
+    """Files of its own by their paths, for a runtime whose containers have no /etc."""
     device_nodes: tuple[DeviceNode, ...] = ()
     image: str = ""
     name: str = ""
@@ -131,7 +133,7 @@ class Runtime(abc.ABC):
     has_images = False
     """Whether it runs the image; otherwise the programs of the host run."""
     has_own_etc = True
-    """Whether containers have an /etc without one being made for them."""
+    """Whether containers have an /etc; otherwise the runtime makes the files of a spec."""
     mounts_files = True
     """Whether it can mount anything for a container."""
     has_own_network = False

@@ -167,6 +167,7 @@ def _plan(spec: ContainerSpec, pod: str) -> SandboxPlan:
         working_directory=folder,
         links=[(os.readlink(path), path) for path in _SYSTEM if os.path.islink(path)],
         folders=list(_EMPTY),
+        files=spec.files,
         mounts=[*_system_files(), *_device_nodes(spec), *_binds(spec)],
     )
 

@@ -26,13 +26,22 @@ class NoImages(FakeRuntime):
     mounts_files = True
 
 
+class OwnEtc(NoImages):
+    has_own_etc = True
+
+
 def built(
-    folder: Path, edits: Edits | None = None, *, spec: Any = None, **container: Any
+    folder: Path,
+    edits: Edits | None = None,
+    *,
+    spec: Any = None,
+    runtime: FakeRuntime | None = None,
+    **container: Any,
 ) -> ContainerSpec:
     async def build() -> ContainerSpec:
         node = FakeNode(folder / "pods")
         node.folder.mkdir()
-        node.runtime = NoImages()
+        node.runtime = runtime or NoImages()
         cdi.write(folder / "cdi", "d.json", "d/claim", {"0": edits or Edits()})
         context = dataclasses.replace(node.context, cdi_directories=(folder / "cdi",))
         claims: Any = {"resources": {"claims": [{"name": "mine"}]}}
@@ -73,26 +82,31 @@ def test_paths_of_devices_that_no_container_has(tmp_path: Path, edits: Edits) ->
         built(tmp_path, edits)
 
 
-def test_a_volume_on_a_file_of_etc_takes_its_place(tmp_path: Path) -> None:
-    targets = [bind.target for bind in built(tmp_path).binds]
-    assert targets.count("/etc/hosts") == 1
-    assert "/etc/passwd" in targets
-
-
 @pytest.mark.parametrize("path", ["/etc", "/etc/hosts"])
 def test_a_volume_in_etc_takes_the_place_of_a_file(tmp_path: Path, path: str) -> None:
     made = built(tmp_path, volumeMounts=[{"name": "v", "mountPath": path}])
-    found = [bind for bind in made.binds if bind.target == "/etc/hosts"]
-    assert [bind.source for bind in found] == [str(tmp_path / "v")] * (path == "/etc/hosts")
+    assert [bind.source for bind in made.binds if bind.target == path] == [str(tmp_path / "v")]
+    assert "/etc/hosts" not in made.files
+    assert ("/etc/passwd" in made.files) == (path == "/etc/hosts")
+
+
+ALIAS = {"ip": "10.0.0.9", "hostnames": ["db", "db.local"]}
+HOSTS = "127.0.0.1 localhost\n10.0.0.1 h\n10.0.0.9 db db.local\n"
 
 
 def test_the_names_of_a_container(tmp_path: Path) -> None:
-    alias = {"ip": "10.0.0.9", "hostnames": ["db", "db.local"]}
-    built(tmp_path, spec={"hostname": "h", "hostAliases": [alias]})
+    made = built(tmp_path, spec={"hostname": "h", "hostAliases": [ALIAS]})
+    assert made.files["/etc/hosts"] == HOSTS
+    assert made.files["/etc/hostname"] == "h\n"
+    assert not (tmp_path / "pods" / "u").exists()
+
+
+def test_the_names_of_a_container_with_an_etc_of_its_own(tmp_path: Path) -> None:
+    made = built(tmp_path, runtime=OwnEtc(), spec={"hostname": "h", "hostAliases": [ALIAS]})
     etc = tmp_path / "pods" / "u" / "etc"
-    assert (etc / "hosts").read_text("utf-8") == (
-        "127.0.0.1 localhost\n10.0.0.1 h\n10.0.0.9 db db.local\n"
-    )
+    assert not made.files
+    assert [bind.target for bind in made.binds] == ["/etc/hosts", "/etc/resolv.conf"]
+    assert (etc / "hosts").read_text("utf-8") == HOSTS
     assert (etc / "hosts").stat().st_mode & 0o777 == 0o644
     assert etc.parent.stat().st_mode & 0o777 == 0o700
 
