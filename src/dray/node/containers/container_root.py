@@ -92,10 +92,10 @@ class ContainerRoot:
         calls.mount("tmpfs", self._folder + path, "tmpfs", flags, options)
 
     def _make_folder(self, path: str, mode: str) -> None:
-        """Make an empty folder, which is writable unless the whole root is read-only."""
+        """Make an empty folder of the container, which is writable as the root is."""
         os.makedirs(self._folder + path, exist_ok=True)
-        if not self._plan["hasReadOnlyRoot"]:
-            self._mount_tmpfs(path, mode)
+        os.chmod(self._folder + path, int(mode, 8))
+        os.chown(self._folder + path, self._uid, self._gid)
 
     def _write(self, path: str, content: bytes) -> None:
         """Make a file that belongs to the container."""
