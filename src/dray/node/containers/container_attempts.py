@@ -339,7 +339,8 @@ class Starter:
             os.mkfifo(attempt.input, 0o600)
         read_end, write_end = os.pipe()
         try:
-            self._request(shim.START, attempt.folder, write_end)
+            kind = shim.START if command.sandbox is None else shim.START_IN_SANDBOX
+            self._request(kind, attempt.folder, write_end)
             os.close(write_end)
             started = asyncio.ensure_future(_started(attempt, read_end))
             try:

@@ -1,8 +1,9 @@
 """The sandbox of a pod: the user, network, IPC and UTS namespaces that its containers share.
 
 A process that does nothing holds them, as the pause container of other runtimes. It is a child of
-the shim of the first container, outlives the agent and ends with the pod. `sandbox.json` in the
-folder of the pod says which it is. Imports nothing but Python's own library, as the shim does.
+the shim of the first container, which may make it before there is a pod, outlives the agent and
+ends with the pod. `sandbox.json` in the folder of the pod says which it is. Imports nothing but
+Python's own library, as the shim does.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _IFREQ: Final = "16sh22x"
 _NAME_BYTES: Final = 63
 _STAT_BYTES: Final = 4096
 _NEW: Final = calls.CLONE_NEWUSER | calls.CLONE_NEWNET | calls.CLONE_NEWIPC | calls.CLONE_NEWUTS
-_DONE, _MAPPED = b"done", b"mapped"
+_MAX_BYTES: Final = 4096
+_DONE: Final = b"done"
+_TOLD: Final = ("hostname", "apiServer", "setsGroups", "pod")
+"""What the process hears of the plan."""
 _CHANGED_SIGNALS: Final = (
     *(signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGHUP),
     *(signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2),
@@ -82,26 +86,36 @@ class PodSandbox:
 class NewPodSandbox(PodSandbox):
     """A sandbox that this process makes; the lock of its pod is held until it is complete."""
 
-    def __init__(self, pid: int, peer: socket.socket, plan: dict[str, Any], lock: int) -> None:
+    def __init__(self, pid: int, peer: socket.socket) -> None:
         super().__init__(pid, born(pid))
         self._peer = peer
+        self._plan: dict[str, Any] = {}
+        self._lock = -1
+        self._is_complete = False
+
+    def assign(self, plan: dict[str, Any], lock: int = -1) -> None:
+        """Give it to the pod of a container with this plan."""
         self._plan = plan
         self._lock = lock
-        self._is_complete = False
+
+    def discard(self) -> None:
+        """End it, where no pod needs it."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self._peer.close()
 
     def complete(self) -> None:
         if self._is_complete:
             return
         try:
-            listeners = _answer(self._peer)
+            _answer(self._peer)
             _map_users(self.pid, self._plan)
             self._write_down()
             # The process ends unless it hears this: none is left that nobody wrote down.
-            self._peer.sendall(_MAPPED)
-            _answer(self._peer)
+            self._peer.sendall(json.dumps({key: self._plan.get(key) for key in _TOLD}).encode())
+            listeners = _answer(self._peer)
         except OSError:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            self.discard()
             raise
         finally:
             self._peer.close()
@@ -149,21 +163,27 @@ def end(folder: str) -> None:
         found.kill()
 
 
-def ensure(plan: dict[str, Any]) -> PodSandbox:
+def ensure(plan: dict[str, Any], spare: NewPodSandbox | None = None) -> PodSandbox:
     """Return the sandbox of a pod, a new one to be completed where there is none.
 
-    `plan` is that of a container. One without a pod has a sandbox of its own. Raises OSError.
+    `plan` is that of a container. One without a pod has a sandbox of its own. `spare` is used for a
+    new one, or ended. Raises OSError.
     """
-    if not plan["pod"]:
-        return _create(plan)
-    # The containers of a pod start together, each under its own shim.
-    lock = os.open(plan["pod"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    found = find(plan["pod"])
-    if found is None:
-        return _create(plan, lock)
-    os.close(lock)
-    return found
+    lock, found = -1, None
+    if plan["pod"]:
+        # The containers of a pod start together, each under its own shim.
+        lock = os.open(plan["pod"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = find(plan["pod"])
+    if spare is not None and (found is not None or not spare.is_alive):
+        spare.discard()
+        spare = None
+    if found is not None:
+        os.close(lock)
+        return found
+    made = spare or create()
+    made.assign(plan, lock)
+    return made
 
 
 def send_socket(folder: str, descriptor: int) -> None:
@@ -181,18 +201,18 @@ def send_socket(folder: str, descriptor: int) -> None:
             socket.send_fds(peer, [b"socket"], [made.fileno()])
 
 
-def _create(plan: dict[str, Any], lock: int = -1) -> NewPodSandbox:
-    """Start a process that makes namespaces; one without a pod ends with its parent."""
-    ours, theirs = socket.socketpair()
+def create() -> NewPodSandbox:
+    """Start a process that makes namespaces, for a pod that is not known yet."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = os.fork()
     if process == 0:
         try:
             ours.close()
-            _hold(theirs, plan)
+            _hold(theirs)
         finally:
             os._exit(1)
     theirs.close()
-    return NewPodSandbox(process, ours, plan, lock)
+    return NewPodSandbox(process, ours)
 
 
 def _answer(peer: socket.socket) -> list[int]:
@@ -200,7 +220,7 @@ def _answer(peer: socket.socket) -> list[int]:
 
     Raises OSError with the text of its error.
     """
-    message, descriptors, _, _ = socket.recv_fds(peer, 4096, 1)
+    message, descriptors, _, _ = socket.recv_fds(peer, _MAX_BYTES, 1)
     if message != _DONE:
         said = message.decode("utf-8", "replace")
         raise OSError(0, f"namespaces of the pod: {said or 'the process ended'}")
@@ -258,40 +278,50 @@ def _silence() -> None:
         os.dup2(nothing, stream)
 
 
-def _hold(peer: socket.socket, plan: dict[str, Any]) -> None:
+def _hold(peer: socket.socket) -> None:
     """Make the namespaces, and hold them until killed. Runs in the new process."""
     try:
         reset_signals()
         os.setsid()
         # With all capabilities in the new user namespace, also before users are mapped.
         calls.unshare(_NEW)
-        socket.sethostname(plan["hostname"].encode()[:_NAME_BYTES].decode("utf-8", "ignore"))
         _raise_loopback()
-        listener = relays.listen(API_SERVER_PORT) if plan.get("apiServer") else None
         _forbid_user_namespaces()
-        sent = [listener.fileno()] if listener is not None else []
-        keep_only(peer.fileno(), *sent)
+        keep_only(peer.fileno())
         _silence()
         os.chdir("/")
-        socket.send_fds(peer, [_DONE], sent)
-        if listener is not None:
-            listener.close()
-        if not peer.recv(len(_MAPPED)):
-            return
-        if plan["setsGroups"]:
-            os.setgroups([])
-        os.setresgid(0, 0, 0)
-        os.setresuid(0, 0, 0)
-        if not plan["pod"]:
-            calls.die_with_parent(signal.SIGKILL)
-        calls.set_capabilities(())
         peer.sendall(_DONE)
+        told = peer.recv(_MAX_BYTES)
+        if not told:
+            return
+        _settle(peer, json.loads(told))
     except OSError as error:
         peer.sendall(str(error.strerror).encode())
         return
     peer.close()
     while True:
         signal.pause()
+
+
+def _settle(peer: socket.socket, plan: dict[str, Any]) -> None:
+    """Take the name of the pod, open its port to the API server, and give up all rights.
+
+    A process without a pod ends with its parent.
+    """
+    socket.sethostname(plan["hostname"].encode()[:_NAME_BYTES].decode("utf-8", "ignore"))
+    listener = relays.listen(API_SERVER_PORT) if plan["apiServer"] else None
+    if plan["setsGroups"]:
+        os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+    if not plan["pod"]:
+        calls.die_with_parent(signal.SIGKILL)
+    calls.set_capabilities(())
+    if listener is None:
+        peer.sendall(_DONE)
+        return
+    with listener:
+        socket.send_fds(peer, [_DONE], [listener.fileno()])
 
 
 def _map_users(process: int, plan: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """The shim: owns one container, its log and its exit code on disk, and outlives the agent.
 
-The program waits on its standard input, a socket, for folders that hold `command.json`, and forks a
-shim for each (an interpreter per container would cost more than the container). A shim writes
+The program forks a shim for each container (an interpreter per container would cost more than the
+container). The next one waits on the standard input, a socket, for the folder of a container, which
+holds `command.json`, and makes the namespaces of a pod meanwhile. A shim writes
 `output.log` and, when the container has ended, `exit.json`, and writes "started" to the descriptor
 that came with the folder. SIGTERM is passed on to the container's
 processes, SIGUSR1 kills them, SIGUSR2 gives the terminal the size in `size.json`. Imports nothing
@@ -15,6 +16,7 @@ import fcntl
 import gc
 import json
 import os
+import select
 import selectors
 import signal
 import socket
@@ -26,18 +28,22 @@ from typing import Any
 
 from dray.node.containers import launch, oom_kills, pod_sandboxes, system_calls
 from dray.node.containers.launch import Started
+from dray.node.containers.pod_sandboxes import NewPodSandbox
 
 COMMAND, PROCESS, EXIT = "command.json", "process.json", "exit.json"
 OUTPUT, ROTATED = "output.log", "output.log.1"
 INPUT, SIZE = "input", "size.json"
 STARTED = b"started\n"
-START, SOCKET = b"start", b"socket"
+START, START_IN_SANDBOX, SOCKET = b"start", b"sandbox", b"socket"
+END = b"end"
 NOT_STARTED_CODE = launch.CANNOT_START_CODE
 NOT_STARTED_REASON = "StartError"
 MAX_LINE_BYTES = 16 * 1024
 MAX_LOG_BYTES = 10 * 2**20
 MAX_PATH_BYTES = 4096
 LOOK_SECONDS = 0.002
+IDLE_MILLISECONDS = 20
+"""What is prepared for the next container does not slow down those that start now."""
 INPUT_DESCRIPTOR = 0
 NAMESPACE_DESCRIPTORS = {name: number for number, name in enumerate(launch.NAMESPACES, 64)}
 """Above all others that a shim has."""
@@ -53,32 +59,57 @@ def main() -> None:
 
 
 def serve(requests: socket.socket) -> None:
-    """Fork a process for each request, until the agent closes the socket.
-
-    "start" and the folder of a container's start: a shim. "socket" and the folder of a pod: a
-    process that sends a socket of the pod's network back.
-    """
+    """Have a process wait for each request, until the agent closes the socket."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    makes_sandboxes = False
     while True:
-        message, descriptors, _, _ = socket.recv_fds(requests, MAX_PATH_BYTES, 1)
-        if not message:
-            return
+        taken, notice = os.pipe()
         if os.fork() == 0:
-            requests.close()
+            os.close(taken)
             os.setsid()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            kind, _, folder = message.partition(b" ")
-            if kind == SOCKET:
-                pod_sandboxes.send_socket(os.fsdecode(folder), descriptors[0])
-            else:
-                own(os.fsdecode(folder), descriptors[0])
+            _serve_one(requests, notice, makes_sandboxes)
             os._exit(0)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        os.close(notice)
+        # Nothing where the process was killed before there was a request.
+        kind = os.read(taken, MAX_PATH_BYTES)
+        os.close(taken)
+        if kind == END:
+            return
+        makes_sandboxes = makes_sandboxes or kind == START_IN_SANDBOX
 
 
-def own(folder: str, told: int) -> None:
-    """Run the container with this folder until it has ended."""
+def _serve_one(requests: socket.socket, notice: int, makes_sandbox: bool) -> None:
+    """Wait for a request, and serve it.
+
+    "start" or "sandbox" and the folder of a container's start: a shim. "socket" and the folder of a
+    pod: a process that sends a socket of the pod's network back.
+    """
+    spare = pod_sandboxes.create() if makes_sandbox and _is_idle(requests) else None
+    message, descriptors, _, _ = socket.recv_fds(requests, MAX_PATH_BYTES, 1)
+    requests.close()
+    kind, _, folder = message.partition(b" ")
+    os.write(notice, kind or END)
+    os.close(notice)
+    if spare is not None and kind != START_IN_SANDBOX:
+        spare.discard()
+    if kind == SOCKET:
+        pod_sandboxes.send_socket(os.fsdecode(folder), descriptors[0])
+    elif kind:
+        own(os.fsdecode(folder), descriptors[0], spare)
+
+
+def _is_idle(requests: socket.socket) -> bool:
+    waiting = select.poll()
+    waiting.register(requests, select.POLLIN)
+    return not waiting.poll(IDLE_MILLISECONDS)
+
+
+def own(folder: str, told: int, spare: NewPodSandbox | None = None) -> None:
+    """Run the container with this folder until it has ended.
+
+    `spare` is a sandbox for its pod, unless that has one.
+    """
     # The agent enters the container by these descriptors, which are open while it runs.
     identity: dict[str, Any] = {
         "pid": os.getpid(),
@@ -90,7 +121,7 @@ def own(folder: str, told: int) -> None:
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), INPUT_DESCRIPTOR)
     log = Log(folder)
     try:
-        code, reason = Shim(folder, log).run(told)
+        code, reason = Shim(folder, log, spare).run(told)
     finally:
         log.close()
     ended = {"exitCode": code, "reason": reason, "finishedAt": time.time()}
@@ -100,8 +131,9 @@ def own(folder: str, told: int) -> None:
 class Shim:
     """One container: its process and its streams."""
 
-    def __init__(self, folder: str, log: Log) -> None:
+    def __init__(self, folder: str, log: Log, spare: NewPodSandbox | None) -> None:
         self._folder = folder
+        self._spare = spare
         with open(os.path.join(folder, COMMAND), "rb", buffering=0) as file:
             self._command: dict[str, Any] = json.loads(file.read())
         self._log = log
@@ -173,7 +205,7 @@ class Shim:
 
     def _start_in_sandbox(self, streams: tuple[int, int, int]) -> Started:
         """Start the container in the sandbox of its pod, or in one of its own without a pod."""
-        pod = pod_sandboxes.ensure(self._command["sandbox"])
+        pod = pod_sandboxes.ensure(self._command["sandbox"], self._spare)
         process, namespaces, failure = launch.start(self._command, self._folder, pod, streams)
         self._failed = bool(failure)
         self._inside = process.pid
