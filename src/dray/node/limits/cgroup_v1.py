@@ -19,7 +19,6 @@ from dray.node.mounts import MountedFileSystem
 from dray.node.runtimes.interface import ResourceLimits
 
 CONTROLLERS: Final = ("cpu", "memory", "pids")
-UNLIMITED: Final = -1
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,17 @@ class CgroupV1(Hierarchy):
     def set_limits(self, group: str, limits: ResourceLimits) -> None:
         self._limit_cpu(self.cpu / group, limits)
         self._limit_memory(self.memory / group, limits.memory_bytes)
-        write(self.pids / group, "pids.max", "max" if limits.pids is None else limits.pids)
+        if limits.pids is not None:
+            write(self.pids / group, "pids.max", limits.pids)
 
     def _limit_cpu(self, folder: Path, limits: ResourceLimits) -> None:
         write(folder, "cpu.shares", shares(limits.cpu_request))
-        if not (folder / "cpu.cfs_quota_us").exists():
-            if limits.cpus is not None:
-                raise OSError(f"{folder}: this kernel cannot limit CPU time")
+        if limits.cpus is None:
             return
+        if not (folder / "cpu.cfs_quota_us").exists():
+            raise OSError(f"{folder}: this kernel cannot limit CPU time")
         write(folder, "cpu.cfs_period_us", PERIOD_MICROSECONDS)
-        allowed = UNLIMITED if limits.cpus is None else quota(limits.cpus)
-        write(folder, "cpu.cfs_quota_us", allowed)
+        write(folder, "cpu.cfs_quota_us", quota(limits.cpus))
 
     def _limit_memory(self, folder: Path, memory_bytes: int | None) -> None:
         if memory_bytes is None:

@@ -44,7 +44,7 @@ class Hierarchy(abc.ABC):
 
     @abc.abstractmethod
     def set_limits(self, group: str, limits: ResourceLimits) -> None:
-        """Write limits to a group. Raises OSError."""
+        """Write limits to a group that has none, or the same. Raises OSError."""
 
     def make(self, group: str, limits: ResourceLimits) -> None:
         """Make a group and the groups that contain it, and limit it. Raises OSError."""
