@@ -61,10 +61,12 @@ class ContainerSupervisor:
         """Probe one start of the container until it ends."""
         observed, state = self._observed, self._context.state
         observed.attempt, observed.exit = attempt, attempt.exit()
-        state.notify_changed()
         lifecycle = ContainerLifecycle(self._context, self._container, attempt)
         async with asyncio.TaskGroup() as group:
             probing = group.create_task(lifecycle.watch())
+            # A container without probes is ready at once, and its first status says so.
+            await asyncio.sleep(0)
+            state.notify_changed()
             ended = observed.exit = await attempt.wait()
             probing.cancel()
         if ended.reason == container_attempts.LOST_REASON:
