@@ -18,7 +18,7 @@ from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.cel import device as cel
 from dray.partitions import expansion, profiles
 from dray.partitions.profiles import PartitionDevice
-from dray.store.store import Store
+from dray.store.store import Entry, Store
 from dray.validation import fields
 
 GROUP = "resource.k8s.io"
@@ -33,6 +33,7 @@ class PartitionRequests(AdmissionRule):
 
     def __init__(self, store: Store, published: PublishedSlices, features: Features) -> None:
         self._classes = Lookup(store, kinds.DEVICE_CLASS, DeviceClass)
+        self._store = store
         self._published = published
         self._is_on = features.partition_request
         self._reader = Reader(ResourceSlice)
@@ -53,28 +54,20 @@ class PartitionRequests(AdmissionRule):
         is_update = admission.operation == admission_chain.UPDATE
         if is_update and requested == expansion.requested_partitions(old):
             spec = expansion.keep_previous_expansion(spec, expansion.claim_spec(old), classes)
-        devices = await self._distinct_devices(spec, requested, classes)
+        expressions = _expressions(spec, requested, classes)
+        is_pending = bool(expansion.pending(spec, requested))
+        devices = await self._cached_devices(expressions) if is_pending else []
         expanded = expansion.expand(spec, requested, devices, classes, path)
+        if expanded.errors and is_pending:
+            # The cache is a moment behind the store, and a driver may just have published.
+            page = await self._store.list(PublishedSlices.prefix)
+            devices = await self._gather(expressions, page.entries)
+            expanded = expansion.expand(spec, requested, devices, classes, path)
         group_kind = GroupKind(admission.kind.group, admission.kind.kind)
         validation.refuse(group_kind, admission.name, expanded.errors)
         parent = document["spec"] if document["kind"] == "ResourceClaimTemplate" else document
         parent["spec"] = expanded.spec
         admission.warnings.extend(expanded.remarks)
-
-    async def _distinct_devices(
-        self, spec: JsonObject, requested: JsonObject, classes: Iterable[DeviceClass]
-    ) -> list[PartitionDevice]:
-        """Return one partition of each kind that the selectors can distinguish."""
-        partitions = expansion.PublishedPartitions((), classes)
-        pending = expansion.pending(spec, requested)
-        if not pending:
-            return []
-        expressions = {
-            expression
-            for request in pending
-            for expression in expansion.expressions(request, partitions)
-        }
-        return await self._cached_devices(tuple(sorted(expressions)))
 
     async def _cached_devices(self, expressions: tuple[str, ...]) -> list[PartitionDevice]:
         generation = self._published.generation
@@ -83,22 +76,38 @@ class PartitionRequests(AdmissionRule):
             self._generation = generation
         cached = self._cached.get(expressions)
         if cached is None:
-            cached = await self._gather(expressions)
+            cached = await self._gather(expressions, self._published.entries)
             if generation == self._published.generation == self._generation:
                 self._cached[expressions] = cached
         return cached
 
-    async def _gather(self, expressions: tuple[str, ...]) -> list[PartitionDevice]:
+    async def _gather(
+        self, expressions: tuple[str, ...], published: Iterable[Entry]
+    ) -> list[PartitionDevice]:
+        """Return one partition of each kind that the selectors can distinguish."""
         compiled = [cel.compile_selector(expression, stored=True) for expression in expressions]
         selectors = [selector for selector in compiled if selector.error is None]
         by_key: dict[Hashable, PartitionDevice] = {}
-        entries = [entry for entry in self._published.entries if _MARK in entry.value]
+        entries = [entry for entry in published if _MARK in entry.value]
         for number, entry in enumerate(entries):
             if number % SLICES_AT_ONCE == 0:
                 await asyncio.sleep(0)
             for partition in profiles.partition_devices(self._reader.read(entry)):
                 by_key.setdefault(_distinct_key(partition, selectors), partition)
         return list(by_key.values())
+
+
+def _expressions(
+    spec: JsonObject, requested: JsonObject, classes: Iterable[DeviceClass]
+) -> tuple[str, ...]:
+    """Return the selectors of the requests that are to be expanded, and of their classes."""
+    partitions = expansion.PublishedPartitions((), classes)
+    found = {
+        expression
+        for request in expansion.pending(spec, requested)
+        for expression in expansion.expressions(request, partitions)
+    }
+    return tuple(sorted(found))
 
 
 def _distinct_key(partition: PartitionDevice, selectors: Sequence[cel.Selector]) -> Hashable:

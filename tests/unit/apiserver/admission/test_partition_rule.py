@@ -9,6 +9,7 @@ import pytest
 
 from dray.api import features
 from dray.api.types.meta import JsonObject
+from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.partitions import expansion
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import World
@@ -82,6 +83,12 @@ def test_templates_ask_for_partitions_too() -> None:
     answer = server.ask("POST", TEMPLATES, bad)
     assert answer.status == 422
     assert answer.causes[0]["field"] == "spec.spec.devices.requests[0].partitionRequest.resources"
+
+
+def test_slices_count_as_soon_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The cache that the rule reads hears of them later.
+    monkeypatch.setattr(PublishedSlices, "put", lambda *_: None)
+    assert partitioned().ask("POST", world.CLAIMS, asking("c")).status == 201
 
 
 def test_nothing_partitionable_is_a_reason() -> None:
