@@ -18,8 +18,6 @@ from urllib.parse import quote, urlencode, urlsplit
 
 CONNECT_SECONDS = 30.0
 BUFFER_BYTES = 2**20
-HAPPY_EYEBALLS_SECONDS = 0.25
-"""Delay before the next address of a host is tried as well: RFC 8305, section 5."""
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 """Methods that may be sent again if a kept connection turns out to be closed: RFC 9110, 9.2.2."""
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -151,7 +149,6 @@ async def _streams(endpoint: Endpoint) -> tuple[asyncio.StreamReader, asyncio.St
                 host,
                 parts.port or (443 if endpoint.tls else 80),
                 limit=BUFFER_BYTES,
-                happy_eyeballs_delay=HAPPY_EYEBALLS_SECONDS,
                 **(tls if endpoint.tls else {}),
             )
     except TimeoutError as error:

@@ -13,6 +13,7 @@ bench = LazyGroup(
         "cluster": ("bench.commands:cluster", "From manifests to devices, in one process."),
         "node": ("bench.commands:node", "From bind to running in a sandbox."),
         "explain": ("bench.commands:explain", "Why not, asked of a large fleet."),
+        "startup": ("bench.commands:startup", "Short commands from start to exit."),
     },
     name="bench",
     help="Run a benchmark and print its figures.",

@@ -235,6 +235,21 @@ def explain(nodes: int, runs: int, as_json: bool) -> None:
     _print_figures(msgspec.to_builtins(report), as_json)
 
 
+@click.command("startup", cls=DrayCommand)
+@click.option(
+    "--runs", type=click.IntRange(min=1), default=10, show_default=True, help="Of each command."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def startup(runs: int, as_json: bool) -> None:
+    """Time short commands on a small cluster, with kubectl beside them: the best of several runs.
+
+    Each figure is in seconds from start to exit; `cpu` is the CPU time of the command alone.
+    """
+    from dray.bench import startup as benchmark
+
+    _print_figures(benchmark.run(runs, _say).figures(), as_json)
+
+
 @click.command("node", cls=DrayCommand)
 @click.option("--single", default=21, show_default=True, help="Pods that come one at a time.")
 @click.option("--together", default=100, show_default=True, help="Pods that come at once.")
