@@ -16,7 +16,12 @@ from tests import pages, unrun
 
 Record = Callable[[str, object], None]
 ROOT = pages.ROOT
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "walks").glob("*.md")),
+    ROOT / "examples" / "README.md",
+]
 EVERY_PAGE = [
     *ROOT.glob("*.md"),
     *(ROOT / "docs").rglob("*.md"),
@@ -37,6 +42,10 @@ NOT_RUN = {
     "--against fleet.json": "needs the snapshot of a real cluster",
     "dray driver nvidia": "needs a GPU",
     "docker build": "needs a registry and a real cluster",
+    "sudo": "changes the computer",
+    "pip wheel": "needs PyPI; tests/test_wheel.py builds and runs the wheel",
+    "sysctl": "asks about the computer",
+    "--allow-host-access": "opens the computer to pods",
 }
 """What commands outside ```console blocks need, by something that stands in them."""
 
