@@ -101,3 +101,11 @@ def test_the_demo_is_as_it_should_be() -> None:
     result = CliRunner().invoke(demo)
     assert result.exit_code == 0, result.output
     assert "ask for 80Gi instead of 500Gi" in result.output
+
+
+def test_the_index_lists_every_page_once() -> None:
+    docs = ROOT / "docs"
+    listed = [target for target, _ in LINK.findall((docs / "index.md").read_text("utf-8"))]
+    pages_of_docs = {*docs.glob("*.md"), *(docs / "walks").glob("*.md")} - {docs / "index.md"}
+    expected = {str(page.relative_to(docs)) for page in pages_of_docs}
+    assert sorted(listed) == sorted(expected | {"../examples/README.md", "decisions/README.md"})
