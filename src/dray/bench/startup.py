@@ -33,7 +33,7 @@ REFUSED = 1
 """The exit code of `explain` for a pod that does not fit."""
 
 
-class Timing(msgspec.Struct, frozen=True):
+class BestTime(msgspec.Struct, frozen=True):
     """The best elapsed and the best CPU time of a command."""
 
     seconds: float
@@ -42,7 +42,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 class Report(msgspec.Struct, frozen=True):
     runs: int
-    timings: dict[str, Timing]
+    timings: dict[str, BestTime]
     """By command. Those of kubectl are missing where it is not installed."""
 
     def figures(self) -> dict[str, Any]:
@@ -80,10 +80,10 @@ def _commands() -> Mapping[str, tuple[Sequence[str], int]]:
     return commands
 
 
-def _best(command: Sequence[str], directory: Path, exit_code: int, runs: int) -> Timing:
+def _best(command: Sequence[str], directory: Path, exit_code: int, runs: int) -> BestTime:
     run_once(command, directory, exit_code)  # Compiles modules and fills kubectl's cache.
     taken = [run_once(command, directory, exit_code) for _ in range(runs)]
-    return Timing(*Taken(*map(min, zip(*taken, strict=True))))
+    return BestTime(*Taken(*map(min, zip(*taken, strict=True))))
 
 
 async def _prepare(path: Path) -> None:

@@ -37,7 +37,7 @@ class _NoResponse(HttpError):
     """The connection ended before the first byte of a response."""
 
 
-class Endpoint(NamedTuple):
+class ServerAddress(NamedTuple):
     """The address of a server. `tls` is None for http; `server_name` is "" for the host."""
 
     url: str
@@ -52,8 +52,8 @@ class ConnectionPool:
     share a connection and long ones overlap.
     """
 
-    def __init__(self, endpoint: Endpoint, *, limit: int = 64, patience: float = 0.0) -> None:
-        self._endpoint = endpoint
+    def __init__(self, address: ServerAddress, *, limit: int = 64, patience: float = 0.0) -> None:
+        self._address = address
         self._limit = limit
         self._patience = patience
         self._open = 0
@@ -70,7 +70,7 @@ class ConnectionPool:
         body: bytes = b"",
     ) -> HttpResponse:
         """Send a request, and return its response before the body. Raises HttpError."""
-        message = _message(self._endpoint.url, method, path, query, headers or {}, body)
+        message = _message(self._address.url, method, path, query, headers or {}, body)
         while True:
             connection = await self._acquire()
             is_kept, connection.is_kept = connection.is_kept, True
@@ -120,7 +120,7 @@ class ConnectionPool:
     async def _connect(self) -> _Connection:
         self._open += 1
         try:
-            connection = _Connection(self, *await _streams(self._endpoint))
+            connection = _Connection(self, *await _streams(self._address))
         except BaseException:
             self._open -= 1
             self._wake()
@@ -139,17 +139,17 @@ class ConnectionPool:
             self._wake()
 
 
-async def _streams(endpoint: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    parts = urlsplit(endpoint.url)
+async def _streams(address: ServerAddress) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    parts = urlsplit(address.url)
     host = parts.hostname or ""
-    tls = {"ssl": endpoint.tls, "server_hostname": endpoint.server_name or host}
+    tls = {"ssl": address.tls, "server_hostname": address.server_name or host}
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             return await asyncio.open_connection(
                 host,
-                parts.port or (443 if endpoint.tls else 80),
+                parts.port or (443 if address.tls else 80),
                 limit=BUFFER_BYTES,
-                **(tls if endpoint.tls else {}),
+                **(tls if address.tls else {}),
             )
     except TimeoutError as error:
         raise HttpError(f"no connection within {CONNECT_SECONDS:.0f} s") from error

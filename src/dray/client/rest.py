@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from dray.api import errors
 from dray.api.http_messages import Request, Response
-from dray.client.http_pool import CONNECT_SECONDS, ConnectionPool, Endpoint, HttpError, HttpResponse
+from dray.client.http_pool import (
+    CONNECT_SECONDS,
+    ConnectionPool,
+    HttpError,
+    HttpResponse,
+    ServerAddress,
+)
 from dray.client.kubeconfig import ClusterConnection, ExecPlugin, KubeconfigError
 from dray.clock import utc_now
 
@@ -126,8 +132,8 @@ class RestTransport:
         tls = await self._tls() if self._connection.server.startswith("https:") else None
         # Another request may have opened it while this one waited for a credential plugin.
         if self._pool is None:
-            endpoint = Endpoint(self._connection.server, tls, self._connection.tls_server_name)
-            self._pool = ConnectionPool(endpoint, limit=self._limit, patience=self._patience)
+            address = ServerAddress(self._connection.server, tls, self._connection.tls_server_name)
+            self._pool = ConnectionPool(address, limit=self._limit, patience=self._patience)
         return self._pool
 
     async def _tls(self) -> ssl.SSLContext:
@@ -146,7 +152,7 @@ async def _chunks(response: HttpResponse) -> AsyncIterator[bytes]:
             async for chunk in chunks:
                 yield chunk
     except HttpError as error:
-        raise errors.ServiceUnavailable(f"the watch was cut: {error}") from error
+        raise errors.ServiceUnavailable(f"the watch was interrupted: {error}") from error
 
 
 class Credentials:

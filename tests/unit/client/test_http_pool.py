@@ -12,9 +12,9 @@ import pytest
 from dray.client.http_pool import (
     ChunkDecoder,
     ConnectionPool,
-    Endpoint,
     HttpError,
     HttpResponse,
+    ServerAddress,
 )
 
 SECONDS = 30.0
@@ -55,7 +55,7 @@ async def _request(reader: asyncio.StreamReader) -> bytes:
 async def pool_of(script: Script, **options: float) -> AsyncIterator[ConnectionPool]:
     server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    pool = ConnectionPool(Endpoint(f"http://{host}:{port}"), **options)  # type: ignore[arg-type]
+    pool = ConnectionPool(ServerAddress(f"http://{host}:{port}"), **options)  # type: ignore[arg-type]
     try:
         yield pool
     finally:
@@ -270,6 +270,6 @@ def test_a_server_that_does_not_listen_is_an_error_with_its_cause() -> None:
         server.close()
         await server.wait_closed()
         with pytest.raises(HttpError, match="Connection refused"):
-            await ConnectionPool(Endpoint(f"http://127.0.0.1:{port}")).request("GET", "/")
+            await ConnectionPool(ServerAddress(f"http://127.0.0.1:{port}")).request("GET", "/")
 
     run(body)
