@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tools import make_picture
 
 from dray.cli.demo.command import demo
 from tests import pages, unrun
@@ -109,3 +110,13 @@ def test_the_index_lists_every_page_once() -> None:
     pages_of_docs = {*docs.glob("*.md"), *(docs / "walks").glob("*.md")} - {docs / "index.md"}
     expected = {str(page.relative_to(docs)) for page in pages_of_docs}
     assert sorted(listed) == sorted(expected | {"../examples/README.md", "decisions/README.md"})
+
+
+@pytest.mark.parametrize("name", ["terminal", *make_picture.SINGLE])
+def test_every_picture_is_shown_on_a_page(name: str) -> None:
+    shown = [
+        (page.parent / target).resolve()
+        for page in PAGES
+        for target, _ in LINK.findall(page.read_text("utf-8"))
+    ]
+    assert (make_picture.FOLDER / f"{name}.svg").resolve() in shown

@@ -142,14 +142,14 @@ class ConnectionPool:
 async def _streams(address: ServerAddress) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     parts = urlsplit(address.url)
     host = parts.hostname or ""
-    tls = {"ssl": address.tls, "server_hostname": address.server_name or host}
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             return await asyncio.open_connection(
                 host,
                 parts.port or (443 if address.tls else 80),
                 limit=BUFFER_BYTES,
-                **(tls if address.tls else {}),
+                ssl=address.tls,
+                server_hostname=(address.server_name or host) if address.tls else None,
             )
     except TimeoutError as error:
         raise HttpError(f"no connection within {CONNECT_SECONDS:.0f} s") from error
