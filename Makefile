@@ -14,7 +14,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/bin/uv)
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: $(VENV)/.runtime  ## see dray work
+demo: $(VENV)/.runtime  ## run a guided demo
 	@$(RUN)/dray demo
 
 dev: $(VENV)/.dev  ## set up .venv with dray, the tests and the tools
@@ -42,16 +42,17 @@ fuzz: $(VENV)/.dev  ## random requests and CEL, five minutes each; FUZZ_SECONDS=
 	$(RUN)/python -m tests.security.fuzz_api --seconds $(or $(FUZZ_SECONDS),300)
 	$(RUN)/python -m tests.security.fuzz_socket --seconds $(or $(FUZZ_SECONDS),300)
 
-generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, protocol, parts of docs
+generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, protocol, parts of docs, pictures
 	$(RUN)/python -m tools.make_schema
 	$(RUN)/python -m tools.make_protocol
 	$(RUN)/python -m tools.make_map
 	$(RUN)/python -m tools.make_reference
+	$(RUN)/python -m tools.make_picture
 
 # --universal: for every platform and Python that dray runs on, each file with its hash.
 PIN := pip compile -q --universal --generate-hashes --no-annotate --no-header --python-version 3.11
 
-pin: | $(UV)  ## write the pinned versions and hashes anew: constraints.txt, the image's, uv's
+pin: | $(UV)  ## update the pinned versions and hashes: constraints.txt, the image's, uv's
 	$(UV) $(PIN) --upgrade --group dev pyproject.toml -o constraints.txt
 	$(UV) $(PIN) --group build --extra nvidia pyproject.toml -c constraints.txt -o deploy/requirements.txt
 	echo uv | $(UV) $(PIN) --upgrade - -o tools/uv.txt
@@ -69,7 +70,7 @@ $(TOOLS)/bin/uv:
 $(VENV)/bin/python: | $(UV)
 	@$(UV) venv -q --allow-existing --python $(PYTHON) $(VENV)
 
-# constraints.txt pins every version and the hashes of its files; `make pin` writes it anew. What dray
+# constraints.txt pins every version and the hashes of its files; `make pin` updates it. What dray
 # is built with has the same hashes (-b). dray itself has none, so it comes alone.
 INSTALL := $(UV) pip install -q --python $(VENV)
 

@@ -4,7 +4,7 @@ A ```console block is a session in a terminal. `$ ` starts a command, `> ` conti
 other lines are what it prints: `…` stands for any text, a line of `…` for any lines, and blanks
 count as one. Where nothing is shown, the command must only succeed. A command that looks is
 repeated until it shows what the page says. `dray up` and its like run until the page ends.
-Where containers run in name only, commands that look into them are left out, and whole blocks below
+Where pods are simulated, commands that look into them are left out, and whole blocks below
 the comment `<!-- needs containers -->`.
 """
 

@@ -169,6 +169,68 @@ def test_docstrings_begin_with_a_verb_or_a_noun(path: Path) -> None:
     assert not bad, f"{bad}: begin with a verb, or say what an instance is; see CONTRIBUTING"
 
 
+# Phrases of earlier texts: translated word by word, or with software as a person.
+BANNED_IN_MESSAGES = re.compile(
+    r"\b(all the same|another than|cannot say what|let us in|may never be|of which|otherwise than"
+    r"|pods that mean it|remembers what|say what was|the way of the pod|to whom|what was since)\b",
+    re.IGNORECASE,
+)
+BANNED_IN_PAGES = re.compile(
+    BANNED_IN_MESSAGES.pattern + r"|\b(also those below|as (it|they) should be|begins? anew"
+    r"|complete, in Python|goes on as soon|and how it is|in name only|in vain|mend(s|ed)?"
+    r"|no node to look at|nothing is in its way|see dray work|so many|stands? by|told to end"
+    r"|whoever)\b",
+    re.IGNORECASE,
+)
+TEXTS = sorted(
+    {
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs" / "walks").glob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+    }
+    - {ROOT / "docs" / "reference.md", ROOT / "docs" / "modules.md", ROOT / "CHANGELOG.md"}
+)
+"""The pages that are written by hand."""
+
+
+def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the texts of a module that users may see: all but docstrings, and those of commands."""
+    hidden = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            decorators = getattr(node, "decorator_list", ())
+            is_command = any(re.search(r"command|group", ast.unparse(item)) for item in decorators)
+            hidden |= {
+                id(line.value)
+                for line in node.body[int(is_command) :]
+                if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+            }
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in hidden
+        ):
+            yield node.lineno, " ".join(node.value.split())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_id)
+def test_messages_are_plain_english(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    bad = [
+        f"line {line}: {text}" for line, text in messages(tree) if BANNED_IN_MESSAGES.search(text)
+    ]
+    assert not bad, f"{bad}: see CONTRIBUTING"
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_are_plain_english(page: Path) -> None:
+    lines = enumerate(page.read_text("utf-8").splitlines(), 1)
+    bad = [f"line {number}: {line}" for number, line in lines if BANNED_IN_PAGES.search(line)]
+    assert not bad, f"{bad}: see CONTRIBUTING"
+
+
 # A path with a slash and a suffix, or a package, as the page writes them.
 _MENTIONED = re.compile(r"`((?:[a-z_]+/)+[a-z_0-9]+(?:\.[a-z]+)?)`")
 

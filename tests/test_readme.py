@@ -10,13 +10,19 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tools import make_picture
 
 from dray.cli.demo.command import demo
 from tests import pages, unrun
 
 Record = Callable[[str, object], None]
 ROOT = pages.ROOT
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "walks").glob("*.md")),
+    ROOT / "examples" / "README.md",
+]
 EVERY_PAGE = [
     *ROOT.glob("*.md"),
     *(ROOT / "docs").rglob("*.md"),
@@ -37,6 +43,10 @@ NOT_RUN = {
     "--against fleet.json": "needs the snapshot of a real cluster",
     "dray driver nvidia": "needs a GPU",
     "docker build": "needs a registry and a real cluster",
+    "sudo": "changes the computer",
+    "pip wheel": "needs PyPI; tests/test_wheel.py builds and runs the wheel",
+    "sysctl": "asks about the computer",
+    "--allow-host-access": "opens the computer to pods",
 }
 """What commands outside ```console blocks need, by something that stands in them."""
 
@@ -92,3 +102,21 @@ def test_the_demo_is_as_it_should_be() -> None:
     result = CliRunner().invoke(demo)
     assert result.exit_code == 0, result.output
     assert "ask for 80Gi instead of 500Gi" in result.output
+
+
+def test_the_index_lists_every_page_once() -> None:
+    docs = ROOT / "docs"
+    listed = [target for target, _ in LINK.findall((docs / "index.md").read_text("utf-8"))]
+    pages_of_docs = {*docs.glob("*.md"), *(docs / "walks").glob("*.md")} - {docs / "index.md"}
+    expected = {str(page.relative_to(docs)) for page in pages_of_docs}
+    assert sorted(listed) == sorted(expected | {"../examples/README.md", "decisions/README.md"})
+
+
+@pytest.mark.parametrize("name", ["terminal", *make_picture.SINGLE])
+def test_every_picture_is_shown_on_a_page(name: str) -> None:
+    shown = [
+        (page.parent / target).resolve()
+        for page in PAGES
+        for target, _ in LINK.findall(page.read_text("utf-8"))
+    ]
+    assert (make_picture.FOLDER / f"{name}.svg").resolve() in shown

@@ -1,7 +1,7 @@
-"""Writes docs/terminal.svg: the first minutes with dray, as a terminal shows them.
+"""Writes the pictures of terminals in docs: the first minutes with dray, and single commands.
 
-`python -m tools.make_picture`. The commands are really run, so names and times differ from run to
-run; make the picture anew when the output of a command in it changes.
+`python -m tools.make_picture`, or `make generate`. The commands are run on a cluster that runs
+containers, so names and times differ from run to run. A test checks that pages show each picture.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,14 +23,14 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 ROOT = Path(__file__).parents[1]
-TARGET = ROOT / "docs" / "terminal.svg"
+FOLDER = ROOT / "docs"
 COLUMNS = 128
 START_SECONDS = 30.0
 PROGRESS = re.compile("[^\n]*[\u2800-\u28ff][^\n]*|\r|\x1b\\[[0-9;?]*[A-KSTfhl]")
 """A spinner, and how it moves the cursor to wipe itself out."""
 UP = "dray up"
 FIRST_LINES = 2
-COMMANDS = (
+FIRST_MINUTES = (
     "dray apply -f examples/01-one-gpu",
     "dray wait --for=condition=Ready pod/train",
     "dray get pods,resourceclaims",
@@ -38,6 +38,18 @@ COMMANDS = (
     "dray apply -f ~/dream.yaml",
     "dray explain pod/dream",
 )
+PARTITIONS = (
+    "dray apply -f examples/09-partitions/halves.yaml",
+    "dray wait --for=condition=Ready pod/left pod/right",
+)
+"""Run before the pictures of single commands, so that they show partitions in use."""
+SINGLE = {
+    "explain": "dray explain pod/dream",
+    "devices": "dray get devices",
+    "top": "dray top --once",
+    "lint": "dray lint examples/19-mistakes/quantity.yaml --against h100",
+}
+"""The commands of the other pictures, by the name of the file."""
 THEME = TerminalTheme(
     (17, 24, 39),
     (229, 231, 235),
@@ -55,19 +67,32 @@ THEME = TerminalTheme(
 
 
 def main() -> None:
-    screen = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     with tempfile.TemporaryDirectory(prefix="dray-", dir="/tmp") as home:
         environment = _environment(Path(home))
         (Path(home) / "dream.yaml").write_text(_dream(), "utf-8")
         with _cluster(environment, Path(home)) as announced:
-            _show(screen, UP, "\n".join(announced.splitlines()[:FIRST_LINES]))
-            for command in COMMANDS:
-                _show(screen, command, _printed(command, environment))
-    TARGET.write_text(screen.export_svg(title="dray", theme=THEME, unique_id="dray"), "utf-8")
+            first = {UP: "\n".join(announced.splitlines()[:FIRST_LINES])}
+            _write("terminal", first | _all_printed(FIRST_MINUTES, environment))
+            _all_printed(PARTITIONS, environment)
+            for name, command in SINGLE.items():
+                _write(name, _all_printed((command,), environment))
+
+
+def _write(name: str, outputs: Mapping[str, str]) -> None:
+    """Write a picture of commands and their outputs."""
+    screen = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    for command, printed in outputs.items():
+        _show(screen, command, printed)
+    picture = screen.export_svg(title="dray", theme=THEME, unique_id=f"dray-{name}")
+    (FOLDER / f"{name}.svg").write_text(picture, "utf-8")
+
+
+def _all_printed(commands: Iterable[str], environment: dict[str, str]) -> dict[str, str]:
+    return {command: _printed(command, environment) for command in commands}
 
 
 def _dream() -> str:
-    """The first example with a wish that nobody can fulfil."""
+    """Return the first example with a request that no device satisfies."""
     text = (ROOT / "examples" / "01-one-gpu" / "one-gpu.yaml").read_text("utf-8")
     return text.replace("40Gi", "500Gi").replace("40gi", "500gi").replace("train", "dream")
 
@@ -85,7 +110,7 @@ def _environment(home: Path) -> dict[str, str]:
 
 @contextmanager
 def _cluster(environment: dict[str, str], home: Path) -> Iterator[str]:
-    """A cluster of its own, and what it says when it is up."""
+    """Run a cluster for the pictures. Yields its first output."""
     log = home / "log"
     with log.open("w") as output:
         process = subprocess.Popen(UP.split(), env=environment, stdout=output, stderr=output)
@@ -93,7 +118,7 @@ def _cluster(environment: dict[str, str], home: Path) -> Iterator[str]:
         deadline = time.monotonic() + START_SECONDS
         while "Ctrl-C" not in log.read_text("utf-8"):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"dray up did not come up: {log.read_text('utf-8')}")
+                raise SystemExit(f"dray up did not start: {log.read_text('utf-8')}")
             time.sleep(0.1)
         yield log.read_text("utf-8")
     finally:
@@ -102,7 +127,7 @@ def _cluster(environment: dict[str, str], home: Path) -> Iterator[str]:
 
 
 def _printed(command: str, environment: dict[str, str]) -> str:
-    """What a command prints to a terminal, with its colours."""
+    """Return the output of a command on a terminal, with its colours."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         ["bash", "-c", command], cwd=ROOT, env=environment, stdout=theirs, stderr=theirs

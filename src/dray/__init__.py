@@ -1,3 +1,3 @@
-"""Kubernetes Dynamic Resource Allocation, complete, in Python."""
+"""A complete Python implementation of Kubernetes Dynamic Resource Allocation."""
 
 __version__ = "0.1.0"

@@ -70,11 +70,11 @@ def register_process(registry: Registry) -> None:
     registry.register(
         Counter(
             "process_cpu_seconds_total",
-            "Time that processors worked for this process.",
+            "CPU time of this process.",
             ask=lambda: [((), time.process_time())],
         ),
         Gauge(
-            "process_resident_memory_bytes", "Memory that this process has.", ask=_resident_bytes
+            "process_resident_memory_bytes", "Resident memory of this process.", ask=_resident_bytes
         ),
         Gauge(
             "process_start_time_seconds",

@@ -20,7 +20,7 @@ async def run_forever(name: str, work: Work) -> None:
     """Run `work` until cancelled; whenever it fails or ends, log that and start it again."""
     while True:
         await run_until_done(name, work)
-        log.warning("%s ended and is started again", name)
+        log.warning("%s ended and is restarted", name)
         await asyncio.sleep(RESTART_SECONDS)
 
 
@@ -58,7 +58,7 @@ async def _failure(
     except* restart_on as failures:
         failure = _only(failures)
         if not _is_cancelled():
-            log.error("%s failed and is started again", name, exc_info=failure)
+            log.error("%s failed and is restarted", name, exc_info=failure)
     return failure
 
 

@@ -152,7 +152,7 @@ def test_pods_in_name_only_have_no_log_and_one_sentence_says_so(tmp_path: Path) 
         await here.create(pod("p", container("sleep 1")))
         await here.bound("p")
         site = Site(here, tmp_path, "")
-        with pytest.raises(errors.BadRequest, match="run in name only, so its containers have no"):
+        with pytest.raises(errors.BadRequest, match="are simulated, so its containers have no"):
             await site.log("p")
         with pytest.raises(errors.BadRequest, match="--runtime sandbox"):
             await site.execute("p", "true")

@@ -253,8 +253,8 @@ def test_claims_share_a_gpus_memory_and_are_told_that_nothing_limits_them(tmp_pa
         for name in ("a", "b"):
             await running(here, name, "1", f"GPU {gpu}")
         await here.world.unschedulable("c")
-        note = await here.note("nothing keeps programs")
-        assert note.startswith(f"nothing keeps programs to their 60Gi of {gpu}: ask for MPS")
+        note = await here.note("nothing limits programs")
+        assert note.startswith(f"nothing limits programs to their 60Gi of {gpu}: ask for MPS")
         await here.remove("a")
         await running(here, "c", "1", f"GPU {gpu}")
 

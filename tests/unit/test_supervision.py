@@ -57,7 +57,7 @@ def supervise(work: Scripted, starts: int) -> None:
 
 def test_work_that_fails_is_started_again(caplog: pytest.LogCaptureFixture) -> None:
     supervise(Scripted(fail, fail_in_a_group), starts=3)
-    assert [record.message for record in caplog.records] == ["work failed and is started again"] * 2
+    assert [record.message for record in caplog.records] == ["work failed and is restarted"] * 2
     first, second = (record.exc_info for record in caplog.records)
     assert first is not None
     assert isinstance(first[1], RuntimeError)
@@ -68,7 +68,7 @@ def test_work_that_fails_is_started_again(caplog: pytest.LogCaptureFixture) -> N
 def test_work_that_ends_is_started_again(caplog: pytest.LogCaptureFixture) -> None:
     supervise(Scripted(end), starts=2)
     assert [(record.levelname, record.message) for record in caplog.records] == [
-        ("WARNING", "work ended and is started again")
+        ("WARNING", "work ended and is restarted")
     ]
 
 

@@ -82,7 +82,7 @@ class Metrics:
         )
         self.seconds = telemetry.Histogram(
             "apiserver_request_duration_seconds",
-            "Time to answer, watches left out.",
+            "Response time, without watches.",
             ("verb", "resource"),
         )
         self.watches = telemetry.Gauge(

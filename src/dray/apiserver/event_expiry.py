@@ -49,7 +49,7 @@ class EventExpiry:
                 try:
                     await self.delete_expired()
                 except (store.Unavailable, store.ReadOnly) as error:
-                    log.warning("expired events stay for now: %s", error)
+                    log.warning("expired events cannot be deleted yet: %s", error)
 
     async def delete_expired(self) -> None:
         after = ""

@@ -133,12 +133,12 @@ class NodeAgents:
         with store_keys.translated():
             entry = await self._store.get(store_keys.key(kinds.NODE, node))
         if entry is None:
-            raise errors.service_unavailable(f"node {node} is gone, so {else_}")
+            raise errors.service_unavailable(f"node {node} does not exist, so {else_}")
         stored_node = self._reader.read(entry)
         runtime = stored_node.status.node_info.container_runtime_version
         if runtime.startswith(remote_command.IN_NAME_ONLY):
             raise errors.bad_request(
-                f"pods on node {node} run in name only, so {else_}: "
+                f"pods on node {node} are simulated, so {else_}: "
                 "to run containers, start dray with --runtime sandbox"
             )
         return _endpoint(stored_node, else_)
@@ -158,7 +158,9 @@ class NodeAgents:
         ):
             return cached.context
         if self._make_identity is None:
-            raise errors.service_unavailable("this API server has no identity to ask nodes by")
+            raise errors.service_unavailable(
+                "this API server has no certificate for requests to nodes"
+            )
         identity = self._make_identity()
         context = _context(endpoint, identity)
         due = renewal.renewal_time(identity)
@@ -174,7 +176,7 @@ def _endpoint(node: _Node, else_: str) -> AgentEndpoint:
     address = next((by_type[type_] for type_ in ADDRESSES if type_ in by_type), "")
     if not certificate or not port or not address:
         raise errors.service_unavailable(
-            f"node {name} does not say where its agent answers, so {else_}: is it running?"
+            f"node {name} has no address of its agent, so {else_}: is it running?"
         )
     host = f"[{address}]" if ":" in address else address
     return AgentEndpoint(name, f"https://{host}:{port}", certificate)

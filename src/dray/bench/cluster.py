@@ -94,9 +94,9 @@ class _Measured:
             self._say(f"creating {scale.pods} pods")
             created, bound, cpu = await self._bind_pods()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        self._say("asking for the impossible")
+        self._say("creating pods that fit on no node")
         latencies = await self._readiness_while_refusing()
-        self._say(f"creating {scale.hopeless} pods that no node can take")
+        self._say(f"creating {scale.hopeless} pods that fit on no node")
         refused = await self._refuse_pods()
         self._say("resting")
         events = await self._all_events()

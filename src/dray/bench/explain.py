@@ -8,22 +8,16 @@ includes the server's.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import resource
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
 import msgspec
 
 from dray.api import kinds
 from dray.api.types.meta import JsonObject
+from dray.bench.command_runs import COMMAND, Say, Taken, run_once, running_cluster
 from dray.client import kubeconfig
 from dray.client.api_client import Client
 from dray.client.rest import RestTransport
@@ -31,14 +25,10 @@ from dray.client.rest import RestTransport
 FLEET = "h200"
 CLASS = "gpu.nvidia.com"
 NAMESPACE = "default"
-COMMAND = (sys.executable, "-m", "dray")
 DEADLINE_SECONDS = 300.0
 LOOK_SECONDS = 0.5
 REFUSED = 1
 """The exit code for a claim that does not fit."""
-
-
-Say = Callable[[str], None]
 
 
 class ExplainScale(msgspec.Struct, frozen=True):
@@ -63,37 +53,17 @@ class Report(msgspec.Struct):
     constraint_cpu_s: float
 
 
-class Taken(NamedTuple):
-    seconds: float
-    cpu_seconds: float
-
-
 def run(scale: ExplainScale, say: Say = lambda _: None) -> Report:
     with tempfile.TemporaryDirectory(prefix="dray-bench-", ignore_cleanup_errors=True) as folder:
         directory = Path(folder)
         say(f"starting {scale.nodes} nodes")
-        with _cluster(directory, scale.nodes):
+        with running_cluster(directory, FLEET, scale.nodes):
             asyncio.run(_prepare(directory / "kubeconfig", scale.nodes))
             say("asking")
             selector, count, constraint = (
                 _median_of(directory, name, scale.runs) for name in _QUESTIONS
             )
     return Report(scale.nodes, scale.runs, *selector, *count, *constraint)
-
-
-@contextlib.contextmanager
-def _cluster(directory: Path, nodes: int) -> Iterator[None]:
-    """Run a cluster while the block runs, after it is ready."""
-    options = ["--fleet", FLEET, "--nodes", str(nodes), "--runtime", "none", "--store", "memory"]
-    where = ["--data", str(directory), "--listen", "127.0.0.1:0"]
-    with subprocess.Popen([*COMMAND, "up", *options, *where], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        try:
-            if not process.stdout.readline():
-                raise RuntimeError(f"the cluster ended with exit code {process.wait()}")
-            yield
-        finally:
-            process.terminate()
 
 
 async def _prepare(path: Path, nodes: int) -> None:
@@ -111,27 +81,9 @@ async def _prepare(path: Path, nodes: int) -> None:
 
 def _median_of(directory: Path, name: str, runs: int) -> Taken:
     """Return the median of several runs of the command."""
-    environment = {**os.environ, "KUBECONFIG": str(directory / "kubeconfig")}
-    taken = [_run_once(name, environment) for _ in range(runs)]
-    return Taken(*map(median, zip(*taken, strict=True)))
-
-
-def _run_once(name: str, environment: Mapping[str, str]) -> Taken:
-    began, cpu = time.perf_counter(), _cpu_of_children()
     command = [*COMMAND, "explain", f"claim/{name}"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    taken = Taken(time.perf_counter() - began, _cpu_of_children() - cpu)
-    if done.returncode != REFUSED:
-        raise RuntimeError(
-            f"claim {name}: exit code {done.returncode}: {done.stderr or done.stdout}"
-        )
-    return taken
-
-
-def _cpu_of_children() -> float:
-    """Return the CPU time of child processes that have ended; the cluster has not."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    taken = [run_once(command, directory, REFUSED) for _ in range(runs)]
+    return Taken(*map(median, zip(*taken, strict=True)))
 
 
 def _request(name: str, count: int, *expressions: str) -> JsonObject:

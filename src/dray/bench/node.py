@@ -81,7 +81,7 @@ async def run(scale: NodeScale, say: Say = lambda _: None) -> Report:
             claimed = [await measured.start_one(True) for _ in range(scale.single)]
             say(f"starting {scale.together} pods at once")
             together, cpu = await measured.start_many(scale.together)
-    say(f"starting {scale.nodes} nodes in name only")
+    say(f"starting {scale.nodes} simulated nodes")
     started, memory = await _many_nodes(scale.nodes)
     return Report(
         single=scale.single,

@@ -19,6 +19,7 @@ from dray import durable_files
 
 NAME = "dray"
 """Name of the cluster, the user and the context that dray writes."""
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -168,7 +169,7 @@ def _merge(files: Sequence[Path]) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
+        document = yaml.load(path.read_text("utf-8"), _Loader)
     except OSError as error:
         raise KubeconfigError(f"{path}: cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:

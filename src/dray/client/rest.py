@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import datetime
 import json
 import os
@@ -11,15 +13,22 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
-
-import aiohttp
+from typing import TYPE_CHECKING, Any
 
 from dray.api import errors
 from dray.api.http_messages import Request, Response
-from dray.client import websockets
+from dray.client.http_pool import (
+    CONNECT_SECONDS,
+    ConnectionPool,
+    HttpError,
+    HttpResponse,
+    ServerAddress,
+)
 from dray.client.kubeconfig import ClusterConnection, ExecPlugin, KubeconfigError
 from dray.clock import utc_now
+
+if TYPE_CHECKING:
+    import aiohttp
 
 TOKEN_FILE_SECONDS = 60.0
 USER_AGENT = "dray"
@@ -27,20 +36,26 @@ _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
 class RestTransport:
-    """One connection pool to one API server. Close it, or use it as a context manager."""
+    """The connections to one API server. Close it, or use it as a context manager.
+
+    `patience`: see `ConnectionPool`.
+    """
 
     def __init__(
         self,
         connection: ClusterConnection,
         *,
         connections: int = 64,
+        patience: float = 0.0,
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
         self._connection = connection
         self._on_warning = on_warning
         self._credentials = Credentials(connection)
         self._limit = connections
-        self._session: aiohttp.ClientSession | None = None
+        self._patience = patience
+        self._pool: ConnectionPool | None = None
+        self._sockets: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> RestTransport:
         return self
@@ -49,50 +64,57 @@ class RestTransport:
         await self.close()
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+        if self._sockets is not None:
+            await self._sockets.close()
+            self._sockets = None
 
     async def send(self, request: Request) -> Response:
         """Return the response; an endless one streams until its iterator is closed.
 
         The response to a request with an `upgrade` header has an `Upgrade`.
         """
-        session = self._session or await self._open()
         headers = {"User-Agent": USER_AGENT, **request.headers}
         headers.update(await self._credentials.headers())
         if headers.pop("upgrade", ""):
-            return await self._converse(session, request, headers)
+            return await self._converse(request, headers)
+        is_endless = _is_endless(request)
+        if not is_endless:
+            headers["Accept-Encoding"] = "gzip"
+        pool = self._pool or await self._open()
         try:
-            response = await session.request(
-                request.method,
-                self._connection.server + request.path,
-                params=request.query,
-                data=request.body or None,
-                headers=headers,
-                server_hostname=self._connection.tls_server_name or None,
+            response = await pool.request(
+                request.method, request.path, request.query, headers, request.body
             )
-        except (aiohttp.ClientError, OSError) as error:
+            self._warn(response)
+            if is_endless and response.status == 200:
+                return Response(response.status, response.headers, stream=_chunks(response))
+            return Response(response.status, response.headers, await response.read())
+        except HttpError as error:
             raise self._unreachable(error) from error
-        received = {name.lower(): value for name, value in response.headers.items()}
+
+    def _warn(self, response: HttpResponse) -> None:
         if self._on_warning is not None:
-            for value in response.headers.getall("Warning", ()):
+            for value in response.warnings:
                 for text in _WARNING.findall(value):
                     self._on_warning(text.replace('\\"', '"').replace("\\\\", "\\"))
-        if _is_endless(request) and response.status == 200:
-            return Response(response.status, received, stream=_chunks(response))
-        async with response:
-            return Response(response.status, received, await response.read())
 
-    async def _converse(
-        self, session: aiohttp.ClientSession, request: Request, headers: dict[str, str]
-    ) -> Response:
-        protocols = headers.pop("sec-websocket-protocol").split(",")
-        connecting = session.ws_connect(
+    async def _converse(self, request: Request, headers: dict[str, str]) -> Response:
+        # Imported here: few commands need WebSockets, and aiohttp is large.
+        import aiohttp
+
+        from dray.client import websockets
+
+        if self._sockets is None:
+            connector = aiohttp.TCPConnector(ssl=await self._tls(), limit=0)
+            self._sockets = websockets.session(connector, connect_seconds=CONNECT_SECONDS)
+        connecting = self._sockets.ws_connect(
             self._connection.server + request.path,
             params=request.query,
             headers=headers,
-            protocols=protocols,
+            protocols=headers.pop("sec-websocket-protocol").split(","),
             server_hostname=self._connection.tls_server_name or None,
             max_msg_size=websockets.MAX_MESSAGE_BYTES,
         )
@@ -106,13 +128,16 @@ class RestTransport:
     def _unreachable(self, error: Exception) -> errors.ServiceUnavailable:
         return errors.ServiceUnavailable(f"cannot reach {self._connection.server}: {error}")
 
-    async def _open(self) -> aiohttp.ClientSession:
-        certificate = await self._credentials.client_certificate()
-        connector = aiohttp.TCPConnector(
-            ssl=tls_context(self._connection, *certificate), limit=self._limit
-        )
-        self._session = websockets.session(connector, connect_seconds=30, read_bufsize=2**20)
-        return self._session
+    async def _open(self) -> ConnectionPool:
+        tls = await self._tls() if self._connection.server.startswith("https:") else None
+        # Another request may have opened it while this one waited for a credential plugin.
+        if self._pool is None:
+            address = ServerAddress(self._connection.server, tls, self._connection.tls_server_name)
+            self._pool = ConnectionPool(address, limit=self._limit, patience=self._patience)
+        return self._pool
+
+    async def _tls(self) -> ssl.SSLContext:
+        return tls_context(self._connection, *await self._credentials.client_certificate())
 
 
 def _is_endless(request: Request) -> bool:
@@ -120,22 +145,14 @@ def _is_endless(request: Request) -> bool:
     return any(request.parameter(name) in ("true", "1") for name in ("watch", "follow"))
 
 
-async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    async with response:
-        try:
-            async for chunk in response.content.iter_any():
+async def _chunks(response: HttpResponse) -> AsyncIterator[bytes]:
+    try:
+        # Closed at once if the caller ends early, and with it the connection.
+        async with contextlib.aclosing(response.chunks()) as chunks:
+            async for chunk in chunks:
                 yield chunk
-        except (aiohttp.ClientError, OSError) as error:
-            raise errors.ServiceUnavailable(f"the watch was cut: {error}") from error
-        finally:
-            _abort(response)
-
-
-def _abort(response: aiohttp.ClientResponse) -> None:
-    """Close the connection of a stream that ends early, without the handshake of TLS."""
-    connection = response.connection
-    if connection is not None and connection.transport is not None:
-        connection.transport.abort()
+    except HttpError as error:
+        raise errors.ServiceUnavailable(f"the watch was interrupted: {error}") from error
 
 
 class Credentials:
@@ -153,8 +170,8 @@ class Credentials:
         if self._token:
             return {"Authorization": f"Bearer {self._token}"}
         if self._connection.username:
-            basic = aiohttp.BasicAuth(self._connection.username, self._connection.password)
-            return {"Authorization": basic.encode()}
+            pair = f"{self._connection.username}:{self._connection.password}"
+            return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
         return {}
 
     async def client_certificate(self) -> tuple[bytes, bytes]:

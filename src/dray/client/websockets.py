@@ -21,7 +21,7 @@ class UpgradeRefused(Exception):
     """The server did not open a WebSocket: its status and its body."""
 
     def __init__(self, status: int, body: bytes) -> None:
-        super().__init__(f"the other side answered {status}")
+        super().__init__(f"the server responded with status {status}")
         self.status = status
         self.body = body
 

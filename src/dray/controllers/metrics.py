@@ -12,11 +12,11 @@ class Metrics:
         self._registry = registry
         self.seconds = telemetry.Histogram(
             "workqueue_work_duration_seconds",
-            "Time that a controller takes to look after one object.",
+            "Time that a controller needs for one object.",
             ("name",),
         )
         self.retries = telemetry.Counter(
-            "workqueue_retries_total", "How often a controller has to try again.", ("name",)
+            "workqueue_retries_total", "Retries of a controller.", ("name",)
         )
         registry.register(self.seconds, self.retries)
 
@@ -26,5 +26,5 @@ class Metrics:
         def depths() -> Iterable[tuple[telemetry.Labels, float]]:
             return (((name,), length) for name, length in lengths().items())
 
-        text = "Objects that a controller has yet to look at."
+        text = "Objects in the queue of a controller."
         self._registry.register(telemetry.Gauge("workqueue_depth", text, ("name",), depths))

@@ -19,9 +19,12 @@ from typing import TYPE_CHECKING, Any
 from dray.api.types.dra import (
     CapacityRequestPolicy,
     CapacityRequestPolicyRange,
+    Counter,
+    CounterSet,
     Device,
     DeviceAttribute,
     DeviceCapacity,
+    DeviceCounterConsumption,
 )
 from dray.driverkit.cdi import DeviceNode, Edits, Hook, Mount
 from dray.driverkit.driver import (
@@ -45,9 +48,12 @@ __all__ = [
     "Allocated",
     "CapacityRequestPolicy",
     "CapacityRequestPolicyRange",
+    "Counter",
+    "CounterSet",
     "Device",
     "DeviceAttribute",
     "DeviceCapacity",
+    "DeviceCounterConsumption",
     "DeviceHealth",
     "DeviceNode",
     "DeviceOptions",

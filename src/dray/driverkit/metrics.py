@@ -23,25 +23,23 @@ class Metrics:
         self._driver = driver
         self._operations = Histogram(
             "dray_driver_operation_seconds",
-            "How long claims take to be prepared and unprepared.",
+            "Time to prepare and unprepare claims.",
             ("driver", "operation", "outcome"),
         )
         self.registrations = Counter(
             "dray_driver_registrations_total",
-            "How often a node agent has taken the driver on.",
+            "Registrations with a node agent.",
             ("driver",),
         )
         self.faults = Counter(
             "dray_driver_faults_total",
-            "How often the driver failed to say what devices there are or how they are.",
+            "Exceptions of devices() and health().",
             ("driver",),
         )
-        self.devices = Gauge(
-            "dray_driver_devices", "Devices that there are, by health.", ("driver", "health")
-        )
+        self.devices = Gauge("dray_driver_devices", "Devices by health.", ("driver", "health"))
         claims = Gauge(
             "dray_driver_prepared_claims",
-            "Claims that are prepared on this node.",
+            "Prepared claims on this node.",
             ("driver",),
             ask=lambda: [((driver,), prepared())],
         )

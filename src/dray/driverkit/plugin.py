@@ -144,7 +144,7 @@ class Plugin:
         try:
             await self.claims.report(uid, device, status)
         except (OSError, TypeError):
-            log.exception("what %s reports of %s cannot be kept", self._driver.name, device)
+            log.exception("the report of %s about %s cannot be stored", self._driver.name, device)
             self._metrics.faults.add(self._driver.name)
         else:
             self._reports.refresh(uid)
@@ -162,7 +162,7 @@ class Plugin:
             try:
                 self._driver.node_changed(change.new.metadata)
             except Exception:
-                log.exception("%s cannot follow its Node", self._driver.name)
+                log.exception("%s cannot watch its Node", self._driver.name)
                 self._metrics.faults.add(self._driver.name)
         self._changed.set()
 
@@ -171,7 +171,7 @@ class Plugin:
         try:
             inventory = await self._take_inventory()
         except Exception:
-            log.exception("%s cannot say what devices there are", self._driver.name)
+            log.exception("%s: devices() raised an exception", self._driver.name)
             self._metrics.faults.add(self._driver.name)
             return
         if self._inventory is None or len(inventory.devices) != len(self._inventory.devices):
@@ -346,7 +346,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--instance",
         default=os.environ.get("POD_UID", ""),
-        help="what tells two of this driver apart during an upgrade; $POD_UID by default",
+        help="distinguishes two instances of this driver during an upgrade; $POD_UID by default",
     )
     parser.add_argument(
         "--metrics-port", type=int, help="serve /metrics, /livez and /readyz on this port"

@@ -163,7 +163,7 @@ class PreparedClaims:
         if allocation is None:
             metadata = claim.metadata
             raise PrepareError(f"claim {metadata.namespace}/{metadata.name} is not allocated")
-        with _as_prepare_error(f"{self._driver.name} cannot say what devices there are"):
+        with _as_prepare_error(f"{self._driver.name}: devices() raised an exception"):
             published = list(self._driver.devices())
             elsewhere = self._driver.devices_elsewhere()
         allocated = []

@@ -125,6 +125,6 @@ class Listener:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if not self._path.exists():
-                log.warning("%s is gone: making it anew", self._path)
+                log.warning("%s was removed: creating it again", self._path)
                 await self._close()
                 await self._open()

@@ -189,14 +189,14 @@ class Agent:
                 await _end_pod(folder)
             except (OSError, ValueError, LookupError) as error:
                 # Its files are not as dray wrote them; that must not keep other pods waiting.
-                log.warning("pod %s that is gone: %s", folder.name, error)
+                log.warning("deleted pod %s: %s", folder.name, error)
         for uid in limited:
             await self._context.limits.remove_pod(uid)
         while True:
             try:
                 return await self._context.preparation.unprepare_all_but(known)
             except DriverError as error:
-                log.warning("claims of pods that are gone: %s", error)
+                log.warning("claims of deleted pods: %s", error)
             await asyncio.sleep(RESTART_SECONDS)
 
 

@@ -153,7 +153,7 @@ class Endpoint:
         subject = itertools.chain.from_iterable((certificate or {}).get("subject", ()))
         name = dict(subject).get("commonName", "")
         if name not in self._identity.clients:
-            return f"{name!r} may not ask this node"
+            return f"{name!r} may not use this node"
         protocol = request.protocol
         assert isinstance(protocol, HttpProtocol)
         self._connections.assign(protocol.connection, name, None)

@@ -23,9 +23,7 @@ def register(
 ) -> None:
     """Register gauges, which are computed when the metrics are read."""
     registry.register(
-        telemetry.Gauge(
-            "kubelet_running_pods", "Pods that the agent looks after.", ask=lambda: [((), pods())]
-        ),
+        telemetry.Gauge("kubelet_running_pods", "Pods of the agent.", ask=lambda: [((), pods())]),
         telemetry.Gauge(
             "dra_resource_claims_in_use",
             "Claims that are prepared on this node, by driver.",

@@ -280,14 +280,14 @@ def _problems(exactly: JsonObject, requested: Any, path: Path) -> fields.Errors:
         yield fields.invalid(path.child("count"), count, "must be greater than zero")
     if not isinstance(resources, dict) or not resources:
         yield fields.required(
-            path.child("resources"), "say how much memory or compute it must have"
+            path.child("resources"), "set the memory or compute that it must have"
         )
     for name, value in resources.items():
         yield from _size_problems(value, path.child("resources").key(name))
     if exactly.get("allocationMode", "ExactCount") != "ExactCount":
         yield fields.forbidden(path, "cannot be combined with allocationMode: All")
     if exactly.get("count", 1) > 1:
-        yield fields.forbidden(path, "cannot be combined with count: say partitionRequest.count")
+        yield fields.forbidden(path, "cannot be combined with count: set partitionRequest.count")
     if exactly.get("adminAccess"):
         yield fields.forbidden(path, "cannot be combined with adminAccess")
 

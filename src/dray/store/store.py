@@ -211,7 +211,9 @@ class Transaction(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         keys = [operation.key for operation in self.operations]
         if not keys or len(set(keys)) != len(keys):
-            raise ValueError("a transaction needs operations, each on a key of its own")
+            raise ValueError(
+                "invalid transaction: it needs at least one operation and each key at most once"
+            )
         for key in keys:
             _check_key(key)
         self._check_size()

@@ -161,8 +161,8 @@ class Cluster:
         deadline = time.monotonic() + timeout_seconds
         while not (found := condition()):
             if time.monotonic() > deadline:
-                limit = f"within {timeout_seconds:g} s"
-                raise AssertionError(f"{what or 'the condition'} did not come true {limit}")
+                waited = f"timed out after {timeout_seconds:g} s"
+                raise AssertionError(f"{waited}, waiting for {what or 'the condition'}")
             time.sleep(LOOK_SECONDS)
         return found
 

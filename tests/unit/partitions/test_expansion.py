@@ -172,7 +172,7 @@ ENOUGH = {"memory": "1Gi"}
         ({"resources": ENOUGH, "size": 1}, "", UNKNOWN),
         ({"count": 0, "resources": ENOUGH}, ".count", f"Invalid value: 0: {TOO_SMALL}"),
         ({"count": "2", "resources": ENOUGH}, ".count", f'Invalid value: "2": {TOO_SMALL}'),
-        ({"count": 1}, ".resources", "Required value: say how much memory or compute it must have"),
+        ({"count": 1}, ".resources", "Required value: set the memory or compute that it must have"),
         (
             {"resources": {"memory": "-1Gi"}},
             ".resources[memory]",

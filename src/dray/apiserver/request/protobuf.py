@@ -113,7 +113,7 @@ class _Decoder:
             ]
         reader = _READERS.get(form)
         if reader is None:
-            raise Malformed(f"a field of the form {form.name} cannot stand here")
+            raise Malformed(f"a field of the form {form.name} is not allowed here")
         return reader(value)
 
 
@@ -123,19 +123,19 @@ def _text(value: int | bytes) -> str:
 
 def _as_bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise Malformed("a number stands where a message or a string is due")
+        raise Malformed("a number instead of a message or a string")
     return value
 
 
 def _as_int(value: int | bytes) -> int:
     if not isinstance(value, int):
-        raise Malformed("a string stands where a number is due")
+        raise Malformed("a string instead of a number")
     return value - 2**64 if value >= 2**63 else value
 
 
 def _float(value: int | bytes) -> float:
     if not isinstance(value, int):
-        raise Malformed("a string stands where a number is due")
+        raise Malformed("a string instead of a number")
     number: float = struct.unpack("<d", value.to_bytes(8, "little"))[0]
     return number
 

@@ -121,7 +121,7 @@ def _groups(pool: PoolId, name: str, drawings: list[_Drawing]) -> Iterator[Overu
     groups = [frozenset(item.consumption.compatibility_groups) for item in drawings]
     if any(groups) and not frozenset.intersection(*groups):
         yield Overuse(
-            f"the devices that draw from the counter set {name} in pool {pool} would have no "
+            f"the devices that consume the counter set {name} in pool {pool} would have no "
             "compatibility group in common",
             _holders(drawings),
         )

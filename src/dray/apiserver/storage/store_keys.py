@@ -76,7 +76,7 @@ def _describe(error: store.StoreError) -> errors.StatusError | None:
         case store.TooLarge():
             return errors.request_entity_too_large(str(error))
         case store.ReadOnly():
-            return errors.internal_error(f"writes are refused for now: {error}")
+            return errors.internal_error(f"writes are rejected for now: {error}")
         case store.Unavailable() | store.Closed():
             return errors.service_unavailable(str(error))
     return None

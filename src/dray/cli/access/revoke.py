@@ -22,15 +22,17 @@ from dray.clock import utc_now
 @click.command("revoke", cls=DrayCommand)
 @click.argument("user", required=False, default="")
 @connection.options
-@click.option("--before", default="", metavar="TIME", help="Not now: 2026-01-02T03:04:05Z.")
+@click.option("--before", default="", metavar="TIME", help="Instead of now: 2026-01-02T03:04:05Z.")
 @click.option("--certificate", default="", metavar="FILE", help="Only this certificate, in PEM.")
-@click.option("--serial", default="", metavar="HEX", help="Only the certificate of this number.")
+@click.option(
+    "--serial", default="", metavar="HEX", help="Only the certificate with this serial number."
+)
 def revoke(target: Target, user: str, before: str, certificate: str, serial: str) -> None:
-    """End all certificates and tokens that USER has got so far, on every API server at once.
+    """Revoke all certificates and tokens that USER has got so far, on every API server at once.
 
     The tokens of a service account are those of system:serviceaccount:NAMESPACE:NAME. What is
     issued afterwards is valid. `dray get configmap dray-revoked -n kube-system` shows all
-    revocations; one that is removed there no longer counts.
+    revocations; to undo one, remove it there.
     """
     if bool(user) + bool(certificate) + bool(serial) != 1:
         raise WrongUsage("name a user, or one certificate with --certificate or --serial")
@@ -50,12 +52,12 @@ def revoke(target: Target, user: str, before: str, certificate: str, serial: str
         await _write(session, {_key_of(wanted): text})
 
     connection.run(target, body)
-    what = f"{user}: what was issued before {wanted.before}" if user else wanted.serial
+    what = f"{user}: all that was issued before {wanted.before}" if user else wanted.serial
     click.echo(f"revoked: {what}")
 
 
 async def _write(session: Session, data: dict[str, str]) -> None:
-    """Add to what is revoked already, also while others do so."""
+    """Add to the revocations, also while others do so."""
     name, namespace = revocation.NAME, revocation.NAMESPACE
     try:
         await session.client.patch(kinds.CONFIG_MAP, name, {"data": data}, namespace)

@@ -8,12 +8,13 @@ bench = LazyGroup(
     {
         "cel": ("bench.commands:cel", "A selector on many devices: generated code, shapes."),
         "allocate": ("bench.commands:allocate", "Place the claims of a scenario."),
-        "churn": ("bench.commands:churn", "A fleet nearly full and never at rest."),
-        "apiserver": ("bench.commands:apiserver", "What one API server can take."),
+        "churn": ("bench.commands:churn", "Claims come and go on a fleet that is nearly full."),
+        "apiserver": ("bench.commands:apiserver", "Throughput of one API server."),
         "cluster": ("bench.commands:cluster", "From manifests to devices, in one process."),
         "node": ("bench.commands:node", "From bind to running in a sandbox."),
-        "explain": ("bench.commands:explain", "Why not, asked of a large fleet."),
+        "explain": ("bench.commands:explain", "Explain why claims do not fit a large fleet."),
+        "startup": ("bench.commands:startup", "Short commands from start to exit."),
     },
     name="bench",
-    help="Run a benchmark and print its figures.",
+    help="Run a benchmark and print the results.",
 )

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @click.command("apiserver")
 @click.option("--pairs", type=int, help="Claims and pods, each, created over HTTPS.")
-@click.option("--watchers", type=int, help="Watchers that hear of one change.")
+@click.option("--watchers", type=int, help="Watchers of one change.")
 @click.option("--inside-pairs", type=int, help="Claims and pods, each, created without a socket.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def apiserver(
     pairs: int | None, watchers: int | None, inside_pairs: int | None, as_json: bool
 ) -> None:
@@ -56,9 +56,9 @@ def _show(measurement: ServerMeasurement) -> None:
 
 @click.command("cel")
 @click.option("--devices", default=10_000, show_default=True, help="How many distinct devices.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def cel(devices: int, as_json: bool) -> None:
-    """A two-clause selector on distinct devices: generated code, the answer remembered per shape,
+    """A two-clause selector on distinct devices: generated code, results cached per shape,
     and Google's C++ engine where it is installed."""
     from dray.bench import cel as benchmark
 
@@ -78,7 +78,7 @@ def cel(devices: int, as_json: bool) -> None:
             f"  {measurement.name:<28}{measurement.microseconds:9.3f} µs a device   {versus}"
         )
     if len(report.measurements) == 2:
-        click.echo("\ncel-expr-python is not installed, so there is nothing to compare with.")
+        click.echo("\ncel-expr-python is not installed, so it is not measured.")
         return
     engine = report.measurements[2].microseconds
     remembered = report.measurements[1].microseconds
@@ -118,14 +118,14 @@ POLICIES = ("best-fit", "pack", "spread", "least-stranding")
     show_default=True,
     help="Look for a node from the first one, or from the one after the last that was used.",
 )
-@click.option("--policy", type=click.Choice(POLICIES), help="Order candidates otherwise.")
+@click.option("--policy", type=click.Choice(POLICIES), help="Order of the candidates.")
 @click.option(
     "--answers",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Compare with recorded answers; fail on the first difference.",
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the answers.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def allocate(
     scenario: Path,
     start: str,
@@ -138,7 +138,7 @@ def allocate(
     from dray.allocator import scenarios
     from dray.bench import allocate as benchmark
 
-    decoded = _parsed(scenario, "is no scenario", scenarios.read)
+    decoded = _parsed(scenario, "is not a scenario", scenarios.read)
     recorded = _parsed(answers, "is not JSON", json.loads) if answers else None
     with _progress() as progress:
         report = benchmark.run(
@@ -148,7 +148,7 @@ def allocate(
         out.write_text(json.dumps(report.answers, indent=1) + "\n", "utf-8")
     _print_figures(report.figures(), as_json)
     for claim, reason in list(report.refusals.items())[:1]:
-        click.echo(f"{claim} fits nowhere; the last node said: {reason}", err=True)
+        click.echo(f"{claim} fits on no node; the reason of the last node: {reason}", err=True)
     if (difference := report.difference) is not None:
         raise click.ClickException(
             f"{difference.claim}: recorded {json.dumps(difference.expected)}, "
@@ -161,8 +161,8 @@ def allocate(
 @click.command("churn")
 @click.option("--nodes", default=500, show_default=True)
 @click.option("--steps", default=3000, show_default=True)
-@click.option("--signatures", default=500, show_default=True, help="Different questions.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--signatures", default=500, show_default=True, help="Different claims.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def churn(nodes: int, steps: int, signatures: int, as_json: bool) -> None:
     """A fleet that is 90 % full: each step ends one claim and places another, every tenth
     publishes a slice again."""
@@ -204,11 +204,11 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
 @click.command("cluster")
 @click.option("--nodes", default=200, show_default=True, help="Simulated nodes, 8 GPUs each.")
 @click.option("--pods", default=1000, show_default=True, help="Pods with a template.")
-@click.option("--hopeless", default=1000, show_default=True, help="Pods that no node can take.")
-@click.option("--quiet", default=10.0, show_default=True, help="Seconds of rest to measure.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--hopeless", default=1000, show_default=True, help="Pods that fit on no node.")
+@click.option("--quiet", default=10.0, show_default=True, help="Idle seconds to measure.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def cluster(nodes: int, pods: int, hopeless: int, quiet: float, as_json: bool) -> None:
-    """Bind pods on simulated nodes with a durable store; then rest, refuse and rest again."""
+    """Bind pods on simulated nodes with a durable store; then idle, reject and idle again."""
     import uvloop
 
     from dray.bench import cluster as benchmark
@@ -225,23 +225,40 @@ def _say(what: str) -> None:
 
 @click.command("explain", cls=DrayCommand)
 @click.option("--nodes", default=5000, show_default=True, help="With eight GPUs each.")
-@click.option("--runs", default=5, show_default=True, help="How often each question is asked.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--runs", default=5, show_default=True, help="Runs of each case.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def explain(nodes: int, runs: int, as_json: bool) -> None:
-    """Ask a cluster of simulated nodes why claims fit nowhere, as people ask it."""
+    """Time `dray explain` for claims that fit on no node, on simulated nodes."""
     from dray.bench import explain as benchmark
 
     report = benchmark.run(benchmark.ExplainScale(nodes, runs), _say)
     _print_figures(msgspec.to_builtins(report), as_json)
 
 
+@click.command("startup", cls=DrayCommand)
+@click.option(
+    "--runs", type=click.IntRange(min=1), default=10, show_default=True, help="Of each command."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def startup(runs: int, as_json: bool) -> None:
+    """Time short commands on a small cluster, with kubectl beside them: the best of several runs.
+
+    Each figure is in seconds from start to exit; `cpu` is the CPU time of the command alone.
+    """
+    from dray.bench import startup as benchmark
+
+    _print_figures(benchmark.run(runs, _say).figures(), as_json)
+
+
 @click.command("node", cls=DrayCommand)
-@click.option("--single", default=21, show_default=True, help="Pods that come one at a time.")
-@click.option("--together", default=100, show_default=True, help="Pods that come at once.")
-@click.option("--nodes", default=5000, show_default=True, help="Nodes in name only.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option(
+    "--single", default=21, show_default=True, help="Pods that are created one at a time."
+)
+@click.option("--together", default=100, show_default=True, help="Pods that are created at once.")
+@click.option("--nodes", default=5000, show_default=True, help="Simulated nodes.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def node(single: int, together: int, nodes: int, as_json: bool) -> None:
-    """Start pods in sandboxes on one node, and thousands of nodes in name only."""
+    """Start pods in sandboxes on one node, and thousands of simulated nodes."""
     import uvloop
 
     from dray.bench import node as benchmark

@@ -32,7 +32,7 @@ audit_log_option = click.option(
     "--audit-log",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Append a line for every request: who, what, how it ended.",
+    help="Append a line for every request: user, request, result.",
 )
 event_ttl_option = click.option(
     "--event-ttl",
@@ -40,7 +40,7 @@ event_ttl_option = click.option(
     show_default=True,
     callback=durations.parse,
     metavar="DURATION",
-    help="How long Events stay after they were last seen; 0 is forever.",
+    help="How long Events are kept after they were last seen; 0 is forever.",
 )
 
 
@@ -74,10 +74,10 @@ def apiserver(
     audit_log: Path | None,
     event_ttl: float,
 ) -> None:
-    """Serve the Kubernetes API over HTTPS until told to end.
+    """Serve the Kubernetes API over HTTPS until stopped.
 
     Kubeconfigs are written to the data directory: an administrator's, and one each for `dray
-    scheduler` and `dray controllers`, with their rights alone. Several servers on one etcd need
+    scheduler` and `dray controllers`, with only their rights. Several servers on one etcd need
     the same keys: give all of them the same files.
     """
     settings = Settings(
@@ -122,7 +122,7 @@ async def _serve(
     settings: Settings,
     keys: ServerKeys,
 ) -> None:
-    advice = "Choose another address with --listen; port 0 takes any that is free."
+    advice = "Choose another address with --listen; port 0 takes any free port."
     async with contextlib.AsyncExitStack() as stack:
         state = await stack.enter_async_context(store_option.opened(store, directory))
         opened = await stack.enter_async_context(

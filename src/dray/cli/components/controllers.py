@@ -25,7 +25,7 @@ from dray.controllers import manager
 def controllers(
     target: Target, only: str, feature_gates: str, leader_elect: bool, metrics_listen: str
 ) -> None:
-    """Keep claims, workloads, nodes and quotas in order until told to end."""
+    """Run the controllers of claims, workloads, nodes and quotas until stopped."""
     names = tuple(filter(None, only.split(",")))
 
     async def work() -> None:

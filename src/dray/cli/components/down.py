@@ -28,9 +28,9 @@ _LOOK_SECONDS = 0.05
     "--timeout", default="60s", show_default=True, callback=durations.parse, metavar="DURATION"
 )
 def down(data: str, keep_pods: bool, timeout: float) -> None:
-    """End the `dray up` of a data directory, and wait until it has ended.
+    """Stop the `dray up` of a data directory, and wait until it has stopped.
 
-    The state stays: `dray up` goes on where this one ends, and starts the containers of its pods
+    The state is kept: the next `dray up` continues with it, and starts the containers of its pods
     again. If nothing is up, the command succeeds.
     """
     directory = Path(data).expanduser()
@@ -51,7 +51,7 @@ def _end(running: UpInstance, directory: Path, timeout_seconds: float, keep_pods
             message = f"process {running.pid} on {directory} belongs to another user."
             raise CommandError(message, f"Ask its owner, or: sudo kill {running.pid}") from error
         if not running.has_ended(timeout_seconds):
-            message = f"dray on {directory} (process {running.pid}) has not ended in time."
+            message = f"dray on {directory} (process {running.pid}) did not stop in time."
             advice = f"Nothing is lost if you force it: kill -9 {running.pid}"
             raise TimedOut(message, advice)
 

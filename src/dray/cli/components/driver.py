@@ -42,24 +42,24 @@ def driver() -> None:
 @click.option("--kubeconfig", default="", metavar="FILE", help="Instead of $KUBECONFIG.")
 @click.option("--node", envvar="NODE_NAME", default=platform.node, help="This node's name.")
 @folder("--registry", PLACES.registry, "Where the kubelet looks for drivers.")
-@folder("--plugins", PLACES.plugins, "Where drivers keep what must survive them.")
+@folder("--plugins", PLACES.plugins, "Where drivers store their state.")
 @folder("--cdi", PLACES.cdi, "Where container runtimes look for devices.")
-@folder("--root", Path("/"), "Where the machine's files are seen.")
+@folder("--root", Path("/"), "Where the files of the machine are mounted.")
 @click.option(
     "--dynamic-mig/--static-mig",
     default=True,
     show_default=True,
-    help="Make MIG partitions when they are claimed, or offer those that exist.",
+    help="Create MIG partitions for claims, or publish the existing ones.",
 )
-@click.option("--share-memory", is_flag=True, help="Let claims have a part of a GPU's memory.")
-@click.option("--skip-xids", default="", metavar="N,N", help="Faults that mean nothing.")
+@click.option("--share-memory", is_flag=True, help="Let claims request a part of a GPU's memory.")
+@click.option("--skip-xids", default="", metavar="N,N", help="XIDs to ignore.")
 @click.option(
     "--heal-after",
     type=float,
     default=QUIET_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="A fault is forgotten after so long without another.",
+    help="Time without another fault until a GPU is healthy again.",
 )
 @metrics_endpoint.option
 def nvidia(
@@ -75,7 +75,7 @@ def nvidia(
     heal_after: float,
     metrics_listen: str,
 ) -> None:
-    """Offer the NVIDIA GPUs of this node: whole, cut by MIG when claimed, or shared."""
+    """Publish the NVIDIA GPUs of this node: whole, as MIG partitions on demand, or shared."""
     places = Directories(registry, plugins, cdi)
     options = Options(Settings(node, dynamic_mig, share_memory), _numbers(skip_xids), heal_after)
     hardware = _find(plugins / devices.DRIVER, options, root)
@@ -100,11 +100,11 @@ def _find(folder: Path, options: Options, root: Path) -> NvidiaDriver:
         return drivers.find(folder, options, root)
     except GpuUnavailable as error:
         raise CommandError(
-            f"There is no NVIDIA GPU to offer: {error}.",
+            f"no NVIDIA GPU was found: {error}.",
             "Is the NVIDIA driver installed? `nvidia-smi` should list the GPUs.",
         ) from error
     except HardwareError as error:
-        raise CommandError(f"The GPUs cannot be read: {error}.") from error
+        raise CommandError(f"the GPUs cannot be read: {error}.") from error
     except OSError as error:
         raise CommandError(f"{folder} cannot be written: {error.strerror}.") from error
 

@@ -23,21 +23,21 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--ca-cert-file",
         type=_FILE,
         metavar="FILE",
-        help="The authority of all certificates, shared by several servers; else one in --data.",
+        help="Certificate authority for several servers; by default one in --data.",
     )
-    @click.option("--ca-key-file", type=_FILE, metavar="FILE", help="The key of that authority.")
+    @click.option("--ca-key-file", type=_FILE, metavar="FILE", help="Its private key.")
     @click.option(
         "--service-account-signing-key-file",
         type=_FILE,
         metavar="FILE",
-        help="The EC key that signs tokens, shared by several servers; else one in --data.",
+        help="EC key that signs tokens, for several servers; by default one in --data.",
     )
     @click.option(
         "--service-account-key-file",
         type=_FILE,
         multiple=True,
         metavar="FILE",
-        help="A further key whose tokens are valid, as after a change of the signing key.",
+        help="Another key whose tokens are valid, for changing the signing key.",
     )
     @functools.wraps(function)
     def wrapped(

@@ -13,7 +13,7 @@ from dray.cli.components import foreground
 from dray.client.lease import LeaderElection
 
 EXAMPLE = "127.0.0.1:9400"
-ADVICE = "Choose another address with --metrics-listen; port 0 takes any that is free."
+ADVICE = "Choose another address with --metrics-listen; port 0 takes any free port."
 
 option = click.option(
     "--metrics-listen",
@@ -45,7 +45,7 @@ async def shown(
 
 
 class LeaderReadiness:
-    """Readiness of an elected component: its caches are in sync, or it stands by."""
+    """Readiness of an elected component: its caches are in sync, or it is a standby replica."""
 
     def __init__(self, election: LeaderElection | None) -> None:
         self.election = election
@@ -56,7 +56,7 @@ class LeaderReadiness:
             def leads() -> Iterable[tuple[telemetry.Labels, float]]:
                 return [((election.name,), int(election.is_leading))]
 
-            text = "Whether this process leads (1) or stands by (0)."
+            text = "Whether this process is the leader (1) or a standby replica (0)."
             gauge = telemetry.Gauge("leader_election_master_status", text, ("name",), leads)
             self.registry.register(gauge)
 

@@ -65,7 +65,9 @@ class Settings:
 @click.command("node", cls=DrayCommand)
 @connection.options
 @click.option("--name", default=platform.node(), show_default=True, help="Of the Node.")
-@click.option("--address", default="", help="Where the API server reaches this computer.")
+@click.option(
+    "--address", default="", help="Address at which the API server reaches this computer."
+)
 @click.option("--port", default=10250, show_default=True, help="For logs and exec; 0 takes any.")
 @click.option("--labels", default="", metavar="A=B,C=D", help="Of the Node.")
 @click.option("--data", default=DEFAULT_DATA, show_default=True, metavar="DIR")
@@ -91,7 +93,7 @@ class Settings:
     type=click.Choice([known for known in selection.NAMES if known != simulated.NAME]),
     default=selection.AUTO,
     show_default=True,
-    help="What containers run in; auto takes the first that works here.",
+    help="Container runtime; auto takes the first that works here.",
 )
 @click.option(
     "--allow-host-access",
@@ -121,10 +123,10 @@ def node(
     feature_gates: str,
     metrics_listen: str,
 ) -> None:
-    """Make this computer a node and run the pods that are bound to it, until told to end.
+    """Make this computer a node and run the pods that are bound to it, until stopped.
 
-    Containers run on when it ends, and the next `dray node` finds them, as with a kubelet. Drivers
-    put their sockets into --registry, or into plugins_registry of --kubelet-root-dir.
+    Containers keep running when it stops, and the next `dray node` finds them, as with a kubelet.
+    Drivers put their sockets into --registry, or into plugins_registry of --kubelet-root-dir.
     """
     control_plane = target.connect()
     folder = foreground.private_directory(data)
@@ -240,7 +242,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         )
         endpoint = Endpoint(agent.containers, identity)
         listening = endpoint.listening(settings.address, settings.port)
-        advice = "Choose another port with --port; 0 takes any that is free."
+        advice = "Choose another port with --port; 0 takes any free port."
         wanted = f"{settings.address}:{settings.port}"
         port = await foreground.listen(stack, listening, wanted, advice)
         agent_address = AgentAddress(settings.address, port, served.certificate)

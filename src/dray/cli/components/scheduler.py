@@ -37,7 +37,7 @@ def scheduler(
     leader_elect: bool,
     metrics_listen: str,
 ) -> None:
-    """Give pods their nodes and devices until told to end."""
+    """Assign nodes and devices to pods until stopped."""
 
     async def work() -> None:
         async with contextlib.AsyncExitStack() as stack:

@@ -98,7 +98,7 @@ class StoreChoice:
             raise WrongUsage(
                 f"--store {ETCD}… has no TLS, and everything in the store, Secrets too, would "
                 f"cross the network to {remote[0]} in plain text.",
-                f"Write {ETCD_TLS}… with --etcd-cafile; --etcd-insecure allows it all the same.",
+                f"Write {ETCD_TLS}… with --etcd-cafile; --etcd-insecure allows it anyway.",
             )
 
 
@@ -115,17 +115,17 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--store", default="", metavar="STORE", help=f"{FORMS}; sqlite in --data.")
     @click.option(
-        "--etcd-cafile", type=_FILE, metavar="FILE", help="The authority of etcd's certificates."
+        "--etcd-cafile", type=_FILE, metavar="FILE", help="Certificate authority of etcd."
     )
     @click.option(
-        "--etcd-certfile", type=_FILE, metavar="FILE", help="The certificate to show to etcd."
+        "--etcd-certfile", type=_FILE, metavar="FILE", help="Client certificate for etcd."
     )
-    @click.option("--etcd-keyfile", type=_FILE, metavar="FILE", help="The key of that certificate.")
+    @click.option("--etcd-keyfile", type=_FILE, metavar="FILE", help="Its private key.")
     @click.option(
         "--etcd-password-file", type=_FILE, metavar="FILE", help="The password of etcd's USER."
     )
     @click.option(
-        "--etcd-insecure", is_flag=True, help="Allow etcd:// without TLS beyond this computer."
+        "--etcd-insecure", is_flag=True, help="Allow etcd:// without TLS to another computer."
     )
     @functools.wraps(function)
     def wrapped(

@@ -24,15 +24,15 @@ UUIDS: Final = (
 
 @click.command()
 def demo() -> None:
-    """Start a cluster on a simulated fleet and walk through what dray does."""
+    """Run a guided demo on a simulated fleet."""
     started = time.perf_counter()
     # Paths of sockets must be short, which the temporary folders of some systems are not.
     with tempfile.TemporaryDirectory(prefix="dray-demo-", dir=_short_folder()) as name:
         folder = Path(name)
         _copy_manifests(folder)
         _tour(Terminal(folder))
-    click.secho(f"\nAll as it should be, in {time.perf_counter() - started:.0f} s.", bold=True)
-    click.echo("Your own cluster: dray up. What else it can do: the examples and docs of dray.")
+    click.secho(f"\nThe demo has passed, in {time.perf_counter() - started:.0f} s.", bold=True)
+    click.echo("Start your own cluster: dray up. More is in the examples and docs of dray.")
 
 
 def _short_folder() -> str | None:
@@ -64,8 +64,8 @@ def _tour(screen: Terminal) -> None:
 
 def _one_gpu(screen: Terminal, runs_containers: bool) -> None:
     screen.headline(
-        "A pod asks for one GPU with at least 40Gi",
-        "The template says what each pod needs, in CEL. The pod gets a claim of its own.",
+        "A pod requests one GPU with at least 40Gi",
+        "The template has the requirements of each pod, in CEL. The pod gets its own claim.",
     )
     screen.show_file("one-gpu.yaml")
     watchers = _watchers(screen)
@@ -76,7 +76,7 @@ def _one_gpu(screen: Terminal, runs_containers: bool) -> None:
         screen.show(watch, "allocated,reserved")
     screen.run("dray wait --for=condition=Ready pod/train", expect="condition met")
     if not runs_containers:
-        screen.say("Containers run in name only here: this system allows no user namespaces.")
+        screen.say("Containers are simulated here: this system allows no user namespaces.")
         return
     screen.say("The container sees the GPU of its claim and no other:")
     listed = screen.run_until("dray logs train", "UUID: ")
@@ -94,8 +94,8 @@ def _watchers(screen: Terminal) -> int:
 
 def _impossible(screen: Terminal) -> None:
     screen.headline(
-        "Another asks for what nobody has",
-        "dray says at once that nothing matches, and then why, and what would fit.",
+        "Another pod requests more than any device has",
+        "The server warns that no device matches; dray explain shows why, and what would fit.",
     )
     screen.run("dray apply -f dream.yaml", expect="matches 0 of")
     screen.run_until("dray explain pod/dream", "would fit")
@@ -104,7 +104,7 @@ def _impossible(screen: Terminal) -> None:
 def _partitions(screen: Terminal, runs_containers: bool) -> None:
     screen.headline(
         "Two pods share an A100 by its MIG partitions",
-        "Partitions never overlap, and the whole GPU is not given while a part of it is used.",
+        "Partitions never overlap, and the whole GPU is not allocated while a part is in use.",
     )
     screen.run("dray apply -f halves.yaml")
     screen.run("dray wait --for=condition=Ready pod/left pod/right", expect="pod/right")
@@ -131,15 +131,15 @@ def _shares(screen: Terminal) -> None:
 
 def _mistake(screen: Terminal) -> None:
     screen.headline(
-        "A mistake is refused where it is made",
-        "The server answers as Kubernetes does; dray lint adds what was probably meant.",
+        "A mistake is rejected",
+        "The server responds as Kubernetes does; dray lint suggests the fix.",
     )
     screen.run("dray apply -f mistake.yaml", expect="found no matching overload")
     screen.run("dray lint mistake.yaml", expect="Did you mean")
 
 
 def _clean_up(screen: Terminal) -> None:
-    screen.headline("Everything goes again")
+    screen.headline("Clean up")
     files = ("one-gpu", "dream", "halves", "shares")
     screen.run("dray delete " + " ".join(f"-f {name}.yaml" for name in files))
     screen.run_until("dray get pods,resourceclaims", "No resources found")

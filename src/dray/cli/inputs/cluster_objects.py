@@ -8,12 +8,11 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 import msgspec
 
-from dray.allocator import scenarios
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import errors, kinds
 from dray.api import features as gates
@@ -32,8 +31,9 @@ from dray.cli.inputs import manifests
 from dray.cli.session import connection, progress, server_version
 from dray.cli.session.connection import Session, Target
 from dray.client.api_client import EVERYTHING, ListPage, ObjectSelection
-from dray.drivers.simulated import fleet as simulated
-from dray.drivers.simulated import fleet_file
+
+if TYPE_CHECKING:
+    from dray.drivers.simulated.fleet import Fleet
 
 T = TypeVar("T")
 
@@ -127,24 +127,29 @@ def load(against: str, target: Target, events: ObjectSelection | None = None) ->
     """
     if against and Path(against).exists():
         return from_files([against])
-    if against in simulated.shipped():
-        return from_fleet(against)
     if against:
+        # Imported here, because commands on a cluster do not need simulated fleets.
+        from dray.drivers.simulated import fleet
+
+        if against in fleet.shipped():
+            return from_fleet(against)
         target = Target(target.kubeconfig, against, target.namespace, target.all_namespaces)
     with progress.shown("Reading the cluster"):
         return connection.run(target, lambda session: from_cluster(session, events))
 
 
 def from_fleet(name: str) -> ClusterObjects:
+    from dray.drivers.simulated import fleet, fleet_file
+
     try:
-        described = simulated.load(name)
+        described = fleet.load(name)
         objects = [*described.nodes(), *described.slices(), *described.classes()]
     except fleet_file.FleetError as error:
         raise WrongUsage(str(error)) from error
     return _objects_from(f"fleet {name}", objects)
 
 
-def documents_of(described: simulated.Fleet) -> list[JsonObject]:
+def documents_of(described: Fleet) -> list[JsonObject]:
     """Return the nodes, classes and slices of a simulated fleet as objects to create."""
     documents = [
         {**kind.type_meta, **msgspec.to_builtins(object_)}
@@ -244,6 +249,8 @@ def _from_description(source: str, document: JsonObject) -> ClusterObjects:
     """Load a scenario, which has slices, or a fleet, which describes them."""
     if "slices" not in document:
         return from_fleet(source)
+    from dray.allocator import scenarios
+
     scenario = scenarios.convert(document)
     nodes_and_classes = (*scenario.nodes, *scenario.slices, *scenario.classes)
     objects = (*nodes_and_classes, *scenario.claims, *scenario.device_taint_rules)

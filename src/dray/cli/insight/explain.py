@@ -11,7 +11,6 @@ import click
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import kinds
 from dray.api.ids import ClaimKey
-from dray.api.schema import field_docs
 from dray.api.types import dra
 from dray.api.types.core import CoreEvent, ResourceQuota
 from dray.api.types.nodes import Node
@@ -81,6 +80,8 @@ def explain(
 
 
 def _field_help(text: str, recursive: bool) -> str:
+    from dray.api.schema import field_docs
+
     name, *path = text.split(".")
     kind = kinds.by_name(_SHORT.get(name.lower(), name))
     if kind is None:

@@ -139,22 +139,24 @@ class Period(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 @click.group("history")
 def history() -> None:
-    """Say what was, from the revisions that the server still has."""
+    """Show past allocations, as far back as the server keeps revisions."""
 
 
 @history.command("device", cls=DrayCommand)
 @click.argument("device")
 @connection.options
 @formats.option
-@click.option("--at", default="", metavar="TIME", help="Only then: 14:02, or 2026-11-15T14:02:00Z.")
+@click.option(
+    "--at", default="", metavar="TIME", help="Only at this time: 14:02, or 2026-11-15T14:02:00Z."
+)
 def device(target: Target, device: str, format: OutputFormat, at: str) -> None:
-    """Say who had a device when: NODE/DEVICE, or DRIVER/POOL/DEVICE.
+    """Show who used a device when: NODE/DEVICE, or DRIVER/POOL/DEVICE.
 
-    How far back can be seen depends on the server: `dray up --history 24h` keeps a day, other
-    clusters some minutes.
+    How far back depends on the server: `dray up --history 24h` keeps a day, other clusters some
+    minutes.
     """
     instant = moment(at)
-    with progress.shown("Reading what was"):
+    with progress.shown("Reading past revisions"):
         past, held = connection.run(target, lambda session: _read(session, device))
     if instant:
         require_visible(past, instant, at)
@@ -170,7 +172,7 @@ async def _read(session: Session, device: str) -> tuple[ClaimHistory, list[Perio
     try:
         past = await read(session)
     except errors.Expired as error:
-        raise CommandError(f"this server does not replay what was: {error}") from error
+        raise CommandError(f"the server does not keep old revisions: {error}") from error
     past_periods = [period for period in periods(past) if _is_meant(period.device, device)]
     if not past_periods:
         published = await devices.published_devices(session)
@@ -205,9 +207,9 @@ def moment(text: str) -> str:
 def require_visible(past: ClaimHistory, instant: str, at: str) -> None:
     if past.reaches_back_to and instant < past.reaches_back_to:
         raise ObjectNotFound(
-            f"{at} is before what the server remembers, which is from "
-            f"{_local(past.reaches_back_to)} on",
-            "To remember longer from now on: dray up --history 24h",
+            f"{at} is before the history of the server, which starts at "
+            f"{_local(past.reaches_back_to)}",
+            "To keep more from now on: dray up --history 24h",
         )
 
 
@@ -303,8 +305,8 @@ def _show(name: str, held: Sequence[Period], past: ClaimHistory, at: str) -> Non
     else:
         tables.show([["SINCE", "UNTIL", "CLAIM", "USED BY"], *_rows(held)], has_header=True)
     since = _local(past.reaches_back_to) if past.reaches_back_to else f"revision {past.oldest}"
-    since = "its beginning" if past.oldest <= 1 else since
-    click.echo(f"The server remembers what was since {since}.", err=True)
+    start = "with the cluster" if past.oldest <= 1 else f"at {since}"
+    click.echo(f"History starts {start}.", err=True)
 
 
 def _rows(held: Iterable[Period]) -> Iterator[list[str]]:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import importlib
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, TypeVar
 
 import click
@@ -19,8 +16,8 @@ from dray.client import kubeconfig as kubeconfigs
 from dray.client.api_client import Client
 
 FIELD_MANAGER = "dray"
-_AUTHORITIES = "SSL_CERT_FILE"
-"""The variables that OpenSSL reads first."""
+PATIENCE_SECONDS = 0.05
+"""A command opens a second connection only if the first one is busy for longer."""
 STEPS_TO_CLOSE = 8
 
 Answer = TypeVar("Answer")
@@ -85,32 +82,19 @@ def run(target: Target, body: Callable[[Session], Awaitable[Answer]]) -> Answer:
 
 
 async def _with_session(target: Target, body: Callable[[Session], Awaitable[Answer]]) -> Answer:
-    rest = _imported_rest()
+    # Imported here, because commands on files do not need it.
+    from dray.client.rest import RestTransport
+
     connection = target.connect()
-    async with rest.RestTransport(connection, on_warning=_warning_once()) as transport:
+    async with RestTransport(
+        connection, patience=PATIENCE_SECONDS, on_warning=_warning_once()
+    ) as transport:
         client = Client(transport, field_manager=FIELD_MANAGER)
         namespace = "" if target.all_namespaces else target.namespace or connection.namespace
         try:
             return await body(Session(client, namespace, connection.server, Resources(client)))
         finally:
             await _end_streams()
-
-
-def _imported_rest() -> ModuleType:
-    """Import the HTTP client, which is slow and not needed by commands on files.
-
-    Most of that time aiohttp reads the system's certificate authorities, for connections that
-    name none; those of commands do: see `rest.tls_context`.
-    """
-    trusted = os.environ.get(_AUTHORITIES)
-    os.environ[_AUTHORITIES] = os.devnull
-    try:
-        return importlib.import_module("dray.client.rest")
-    finally:
-        if trusted is None:
-            del os.environ[_AUTHORITIES]
-        else:
-            os.environ[_AUTHORITIES] = trusted
 
 
 async def _end_streams() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -32,8 +30,8 @@ class Resources:
     async def all(self) -> list[Kind]:
         """Return every kind in every version: the core group and preferred versions first."""
         if self._kinds is None:
-            found = await asyncio.gather(*(_discover(self._client, path) for path in ROOTS))
-            self._kinds = list(itertools.chain(*found))
+            # One after the other: a second connection would take longer than the second response.
+            self._kinds = [kind for path in ROOTS for kind in await _discover(self._client, path)]
         return self._kinds
 
     async def preferred(self) -> list[Kind]:
@@ -45,6 +43,11 @@ class Resources:
 
     async def named(self, name: str) -> list[Kind]:
         """Return the kinds of a word such as `po`, `claims.v1beta1.resource.k8s.io` or `all`."""
+        if self._kinds is None:
+            # Every server has these, in one version, and they come before all others.
+            for kind in kinds.KINDS:
+                if not kind.group and _is_called(kind, name):
+                    return [kind]
         served = await self.all()
         for kind in served:
             if _is_called(kind, name):
@@ -171,7 +174,7 @@ async def resolve(words: Sequence[str], resources: Resources) -> list[ObjectArgu
     types, *names = words
     kinds = [kind for name in types.split(",") for kind in await resources.named(name)]
     if not names:
-        return [ObjectArgument(kind) for kind in dict.fromkeys(kinds)]
+        return [ObjectArgument(kind) for kind in {kind.preferred: kind for kind in kinds}.values()]
     return [ObjectArgument(kind, name) for kind in kinds for name in names]
 
 

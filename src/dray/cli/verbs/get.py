@@ -17,10 +17,11 @@ from dray.cli.output.tables import TableOptions
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import ObjectArgument, full_name
-from dray.cli.verbs import devices, listing, watch
+from dray.cli.verbs import listing
 from dray.cli.verbs.listing import GetRequest
 
 ASKING = "Asking the cluster"
+DEVICE_NAMES = ("devices", "device", "dev")
 
 
 @click.command("get", cls=DrayCommand)
@@ -49,7 +50,10 @@ def get(target: Target, what: tuple[str, ...], raw: str, **settings: Any) -> Non
     request = GetRequest(words=what, all_namespaces=target.all_namespaces, **settings)
     if not what and not request.files:
         raise WrongUsage("say what to get, such as: dray get pods", "See: dray api-resources")
-    if what and what[0] in devices.NAMES:
+    if what and what[0] in DEVICE_NAMES:
+        # Imported here: of all that is got, only devices need the allocator.
+        from dray.cli.verbs import devices
+
         connection.run(target, lambda session: devices.show(session, request))
         return
     connection.run(target, lambda session: _get(session, request))
@@ -65,6 +69,8 @@ async def _raw(session: Session, path: str) -> None:
 async def _get(session: Session, request: GetRequest) -> None:
     references = await _references(session, request)
     if request.watch:
+        from dray.cli.verbs import watch
+
         await watch.watch(
             session, request, references, _options(request, references[0].kind, False)
         )

@@ -133,7 +133,7 @@ class NvidiaDriver(Driver):
             own = strategy.limit(uuid, _number(allocated))
             limit = own if limit is None else min(limit, own or limit)
         elif limit is not None:
-            note = f"nothing keeps programs to their {share} of {uuid}: {ADVICE}"
+            note = f"nothing limits programs to their {share} of {uuid}: {ADVICE}"
             self.warn(allocated.claim, note)
         request = SharingRequest(
             _key(allocated), part.gpu.uuid, uuid, strategy, limit, allocated.is_shared

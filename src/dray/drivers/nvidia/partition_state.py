@@ -112,15 +112,15 @@ class GpuState:
             try:
                 self._reconcile(key, holding.gpu, holding.partition)
             except HardwareError as error:
-                log.warning("a partition of %s is not looked after: %s", holding.gpu, error)
+                log.warning("a partition of %s is ignored: %s", holding.gpu, error)
         self.settle()
 
     def _reconcile(self, key: str, gpu: str, recorded: RecordedPartition) -> None:
         if recorded.instance is None:
-            log.warning("removing a partition of %s that was never finished", gpu)
+            log.warning("deleting an incomplete partition of %s", gpu)
             self.release(key)
         elif self._find(gpu, recorded) is None:
-            log.warning("a partition of %s is gone, as after a reboot", gpu)
+            log.warning("a partition of %s no longer exists, as after a reboot", gpu)
             self._forget(key)
 
     def is_ours(self, gpu: str, instance: Instance) -> bool:

@@ -316,7 +316,7 @@ class Starter:
             await processes.ready(ours.fileno())
             _, descriptors, _, _ = socket.recv_fds(ours, 16, 1)
         if not descriptors:
-            raise ConnectionError("the network of the pod is not there")
+            raise ConnectionError("the network of the pod does not exist")
         found = socket.socket(fileno=descriptors[0])
         found.setblocking(False)
         return found

@@ -68,7 +68,7 @@ class DeviceHealthMonitor:
             except grpc.aio.AioRpcError as error:
                 log.info("health of %s: %s", driver.name, error.details())
             except TimeoutError:
-                log.warning("driver %s says nothing about health", driver.name)
+                log.warning("driver %s does not report health", driver.name)
             self._forget(driver.name)
             await asyncio.sleep(RETRY_SECONDS)
 

@@ -32,7 +32,7 @@ DEADLINE: Final = PodFailure(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
 )
 NETWORK_CAUTION: Final = (
-    "The containers of the pod share a network of their own, which has a loopback interface alone"
+    "The containers of the pod share a network of their own, which has only a loopback interface"
 )
 MAX_NOTE_CHARACTERS: Final = 512
 

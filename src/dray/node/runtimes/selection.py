@@ -29,18 +29,20 @@ class Choice:
 def choose(name: str, *, machines: int = 1, allows_host: bool = False) -> Choice:
     """Choose a runtime by its name. Raises Unusable for a requested one that does not work here."""
     if name == simulated.NAME:
-        return Choice(None, "as asked for")
+        return Choice(None, "as requested")
     if name == AUTO:
         return _first_usable(machines)
     runtime = _named(name, allows_host)
     runtime.try_out()
-    return Choice(runtime, "as asked for, and it works here")
+    return Choice(runtime, "as requested, and it works here")
 
 
 def _first_usable(machines: int) -> Choice:
     if machines > MAX_REAL_MACHINES:
-        text = f"the fleet has {machines} machines, and real ones are at most {MAX_REAL_MACHINES}"
-        return Choice(None, f"{text}; --runtime sandbox insists")
+        text = (
+            f"the fleet has {machines} machines, and containers run on at most {MAX_REAL_MACHINES}"
+        )
+        return Choice(None, f"{text}; --runtime sandbox runs them anyway")
     failures = []
     for runtime in (sandbox.Sandbox(), podman.Podman()):
         try:

@@ -123,7 +123,7 @@ def _checked(name: str, value: str, where: str) -> str:
 
 def _checked_text(text: str, where: str) -> str:
     if "\0" in text:
-        raise ContainerConfigError(f"{where}: it has a NUL byte, which no process can be given")
+        raise ContainerConfigError(f"{where}: it has a NUL byte, which no variable can have")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -165,7 +165,7 @@ async def _value(
     reference = source.config_map_key_ref or source.secret_key_ref
     if reference is None:
         raise ContainerConfigError(
-            f"environment variable {variable.name}: no source that is supported"
+            f"environment variable {variable.name}: its source is not supported"
         )
     found = await objects.values(reference)
     if reference.key in found:

@@ -192,8 +192,8 @@ def _capabilities(context: SecurityContext, path: str) -> tuple[str, ...]:
     for index, name in enumerate(added):
         if name not in ALLOWED_CAPABILITIES:
             raise ContainerConfigError(
-                f"{path}.{_CONTEXT}.capabilities.add[{index}]: {name} reaches beyond the "
-                f"container; allowed are {', '.join(sorted(ALLOWED_CAPABILITIES))}"
+                f"{path}.{_CONTEXT}.capabilities.add[{index}]: {name} gives rights outside "
+                f"the container; allowed are {', '.join(sorted(ALLOWED_CAPABILITIES))}"
             )
     return tuple(sorted(set(added) - dropped))
 

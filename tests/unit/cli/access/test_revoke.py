@@ -41,7 +41,7 @@ def test_a_user_who_is_revoked_needs_a_new_certificate(cluster: Cluster, tmp_pat
     assert is_accepted(alice)
     result = cluster.dray("revoke", "alice")
     assert result.exit_code == 0, result.output
-    assert result.output.startswith("revoked: alice: what was issued before 20")
+    assert result.output.startswith("revoked: alice: all that was issued before 20")
     assert becomes(alice, accepted=False)
     assert is_accepted(bob)
     # Certificates have whole seconds: within the same one, a new certificate is an old one.

@@ -24,7 +24,7 @@ def test_without_a_gpu_it_says_so_and_ends(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(drivers, "find", nothing)
     ended = CliRunner().invoke(main, ["driver", "nvidia", "--plugins", str(tmp_path)])
     assert ended.exit_code == 1
-    assert "There is no NVIDIA GPU to offer: the NVIDIA driver finds no GPU." in ended.output
+    assert "no NVIDIA GPU was found: the NVIDIA driver finds no GPU." in ended.output
 
 
 def test_metrics_need_an_address_that_is_free(

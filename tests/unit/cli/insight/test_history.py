@@ -52,7 +52,7 @@ def test_a_device_remembers_who_had_it(tmp_path: Path) -> None:
         assert "until" not in second
         shown = cluster.dray("history", "device", label)
         assert shown.stdout.splitlines()[0].split() == ["SINCE", "UNTIL", "CLAIM", "USED", "BY"]
-        assert "The server remembers what was since its beginning." in shown.stderr
+        assert "History starts with the cluster." in shown.stderr
         before = cluster.dray("history", "device", label, "--at", "1999-01-01T00:00:00Z")
         assert before.stdout == f"{label} was held by nobody at 1999-01-01T00:00:00Z.\n"
         now = datetime.datetime.now(datetime.UTC).isoformat()
@@ -125,7 +125,7 @@ def test_the_deletion_of_a_claim_ends_what_it_held() -> None:
 
 def test_a_time_before_what_is_remembered_is_refused() -> None:
     past = ClaimHistory(900, "2026-11-15T10:00:00.000000Z", [], [])
-    with pytest.raises(ObjectNotFound, match="before what the server remembers"):
+    with pytest.raises(ObjectNotFound, match="before the history of the server"):
         history.require_visible(past, "2026-11-15T09:59:00Z", "09:59")
     history.require_visible(past, "2026-11-15T10:01:00Z", "10:01")
 
