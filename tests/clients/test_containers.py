@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,12 +58,13 @@ class Shell:
         assert ran.returncode == code, ran.stdout + ran.stderr
         return ran.stdout, ran.stderr
 
-    def start(self, *argv: str) -> subprocess.Popen[bytes]:
+    def start(self, *argv: str, errors: bool = False) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [program(argv[0]), *argv[1:]],
             env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if errors else None,
             bufsize=0,
         )
 
@@ -119,6 +124,87 @@ def test_dray_follows_a_log(shell: Shell) -> None:
     assert following.poll() is None
     following.kill()
     following.communicate()
+
+
+SERVER = """
+import socket
+listening = socket.create_server(("127.0.0.1", 8080))
+print("up", flush=True)
+while True:
+    with listening.accept()[0] as connection:
+        while chunk := connection.recv(65536):
+            connection.sendall(chunk.upper())
+"""
+
+
+@pytest.fixture(scope="module")
+def web(shell: Shell) -> Shell:
+    """A pod that serves on a port, and a service in front of it."""
+    ports = [{"name": "http", "containerPort": 8080}]
+    served = pod("web", container("", command=["python3", "-c", SERVER], ports=ports))
+    served["metadata"]["labels"] = {"app": "web"}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "front"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]},
+    }
+    (shell.folder / "web.yaml").write_text(yaml.safe_dump_all([served, service]), "utf-8")
+    shell("dray", "apply", "-f", str(shell.folder / "web.yaml"))
+    shell("dray", "wait", "--for=condition=Ready", "pod/web", "--timeout", "60s")
+    waiting.block_until(
+        lambda: shell("dray", "logs", "web")[0] == b"up\n", "the server", seconds=SECONDS
+    )
+    return shell
+
+
+def forwarded_port(process: subprocess.Popen[bytes], remote: int) -> int:
+    assert process.stdout is not None
+    found = re.fullmatch(
+        rf"Forwarding from 127\.0\.0\.1:(\d+) -> {remote}\n", process.stdout.readline().decode()
+    )
+    assert found
+    return int(found[1])
+
+
+@pytest.mark.parametrize(
+    "argv", [("service/front", ":80"), ("pod/web", ":http"), ("web", ":8080")], ids=" ".join
+)
+def test_dray_forwards_a_port(web: Shell, argv: tuple[str, ...]) -> None:
+    forwarding = web.start("dray", "port-forward", *argv, "--address", "127.0.0.1")
+    try:
+        port = forwarded_port(forwarding, 8080)
+        sent = b"abcdefgh" * 2**17
+        for _ in range(2):
+            with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
+                sending = threading.Thread(target=connection.sendall, args=(sent,))
+                sending.start()
+                received = b""
+                while len(received) < len(sent) and (chunk := connection.recv(65536)):
+                    received += chunk
+                sending.join()
+                assert received == sent.upper()
+    finally:
+        forwarding.send_signal(signal.SIGINT)
+        printed, _ = forwarding.communicate(timeout=SECONDS)
+    assert printed == f"Handling connection for {port}\n".encode() * 2
+    assert forwarding.returncode == 0
+
+
+def test_dray_says_what_cannot_be_forwarded(web: Shell) -> None:
+    forwarding = web.start("dray", "port-forward", "web", ":9", errors=True)
+    try:
+        port = forwarded_port(forwarding, 9)
+        with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
+            assert connection.recv(1) == b""
+        assert forwarding.stderr is not None
+        said = forwarding.stderr.readline().decode()
+        assert said.startswith(f"Cannot forward {port} -> 9: error forwarding port 9 to pod")
+        _, said_of_taken = web("dray", "port-forward", "web", f"{port}:80", code=1)
+        assert f"cannot listen on port {port}".encode() in said_of_taken
+    finally:
+        forwarding.terminate()
+        forwarding.communicate(timeout=SECONDS)
 
 
 @pytest.fixture
