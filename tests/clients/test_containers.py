@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -239,27 +241,57 @@ def test_the_python_client_reads_logs_and_runs_commands(api: Any) -> None:
 kubectl_only = pytest.mark.skipif(not test_kubectl.is_recent(), reason="no recent kubectl on PATH")
 
 
+@pytest.fixture(params=["true", "false"], ids=["websockets", "spdy"])
+def transported(shell: Shell, request: pytest.FixtureRequest) -> Shell:
+    """The same cluster for a kubectl that uses WebSockets, and for one that uses SPDY."""
+    made = Shell(shell.folder)
+    made.environment["KUBECTL_REMOTE_COMMAND_WEBSOCKETS"] = request.param
+    made.environment["KUBECTL_PORT_FORWARD_WEBSOCKETS"] = request.param
+    return made
+
+
 @kubectl_only
-def test_kubectl_shows_logs_and_runs_commands(shell: Shell) -> None:
-    assert shell("kubectl", "logs", "p")[0] == b"one\ntwo\n"
-    printed, said = shell("kubectl", "exec", "p", "--", "sh", "-c", "echo out; exit 3", code=3)
+def test_kubectl_shows_logs_and_runs_commands(transported: Shell) -> None:
+    assert transported("kubectl", "logs", "p")[0] == b"one\ntwo\n"
+    script = "echo out; echo err >&2; exit 3"
+    printed, said = transported("kubectl", "exec", "p", "--", "sh", "-c", script, code=3)
     assert printed == b"out\n"
-    assert b"command terminated with exit code 3" in said
-    assert shell("kubectl", "exec", "-i", "p", "--", "cat", typed=BINARY)[0] == BINARY
+    assert said == b"err\ncommand terminated with exit code 3\n"
+    for _ in range(3):
+        assert transported("kubectl", "exec", "-i", "p", "--", "cat", typed=BINARY)[0] == BINARY
 
 
 @kubectl_only
-def test_kubectl_copies_files(shell: Shell) -> None:
-    there, back = shell.folder / "there", shell.folder / "back"
+def test_kubectl_gives_a_program_a_terminal(transported: Shell) -> None:
+    script = 'until [ "$(stty size)" = "33 99" ]; do sleep 0.1; done; echo as wide'
+    argv = ["kubectl", "exec", "-it", "p", "--", "sh", "-c", script]
+    outer, inner = os.openpty()
+    termios.tcsetwinsize(inner, (33, 99))
+    process = subprocess.Popen(
+        argv, env=transported.environment, stdin=inner, stdout=inner, stderr=inner
+    )
+    os.close(inner)
+    seen = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(outer, 1000):
+            seen += chunk
+    os.close(outer)
+    assert process.wait(SECONDS) == 0
+    assert seen == b"as wide\r\n"
+
+
+@kubectl_only
+def test_kubectl_copies_files(transported: Shell) -> None:
+    there, back = transported.folder / "there", transported.folder / "back"
     there.write_bytes(BINARY)
-    shell("kubectl", "cp", str(there), "p:/tmp/there")
-    shell("kubectl", "cp", "p:/tmp/there", str(back))
+    transported("kubectl", "cp", str(there), "p:/tmp/there")
+    transported("kubectl", "cp", "p:/tmp/there", str(back))
     assert back.read_bytes() == BINARY
 
 
 @kubectl_only
-def test_kubectl_attaches(shell: Shell) -> None:
-    attached = shell.start("kubectl", "attach", "-i", "p")
+def test_kubectl_attaches(transported: Shell) -> None:
+    attached = transported.start("kubectl", "attach", "-i", "p")
     assert attached.stdin is not None
     end, seen = time.monotonic() + SECONDS, b""
     while b"hello" not in seen and time.monotonic() < end:
