@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from dray.api import remote_command
@@ -31,7 +31,7 @@ CHANNELS: Final = {
 }
 
 
-def translated(agent: Upgrade, stream_types: Collection[str]) -> Upgrade:
+def translated(agent: Upgrade, stream_types: Iterable[str]) -> Upgrade:
     """Return the upgrade for a client that opens streams of these types, and one for errors."""
     return Upgrade(PROTOCOL, functools.partial(_converse, agent, {"error", *stream_types}))
 

@@ -50,7 +50,7 @@ def converse(stream_types: set[str], talk: Talk, agent: Agent | None = None) -> 
         near, far = websockets.pipe()
         upgrade = spdy_sessions.translated(Upgrade("", agent.converse), stream_types)
         assert upgrade.protocol == "SPDY/3.1+v4.channel.k8s.io"
-        serving = asyncio.create_task(upgrade.converse(far))
+        serving = asyncio.ensure_future(upgrade.converse(far))
         client = SpdyConnection(near)
         reading = asyncio.create_task(client.run())
         await talk(client)
