@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import select
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,12 +60,13 @@ class Shell:
         assert ran.returncode == code, ran.stdout + ran.stderr
         return ran.stdout, ran.stderr
 
-    def start(self, *argv: str) -> subprocess.Popen[bytes]:
+    def start(self, *argv: str, errors: bool = False) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [program(argv[0]), *argv[1:]],
             env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if errors else None,
             bufsize=0,
         )
 
@@ -121,6 +128,87 @@ def test_dray_follows_a_log(shell: Shell) -> None:
     following.communicate()
 
 
+SERVER = """
+import socket
+listening = socket.create_server(("127.0.0.1", 8080))
+print("up", flush=True)
+while True:
+    with listening.accept()[0] as connection:
+        while chunk := connection.recv(65536):
+            connection.sendall(chunk.upper())
+"""
+
+
+@pytest.fixture(scope="module")
+def web(shell: Shell) -> Shell:
+    """A pod that serves on a port, and a service in front of it."""
+    ports = [{"name": "http", "containerPort": 8080}]
+    served = pod("web", container("", command=["python3", "-c", SERVER], ports=ports))
+    served["metadata"]["labels"] = {"app": "web"}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "front"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]},
+    }
+    (shell.folder / "web.yaml").write_text(yaml.safe_dump_all([served, service]), "utf-8")
+    shell("dray", "apply", "-f", str(shell.folder / "web.yaml"))
+    shell("dray", "wait", "--for=condition=Ready", "pod/web", "--timeout", "60s")
+    waiting.block_until(
+        lambda: shell("dray", "logs", "web")[0] == b"up\n", "the server", seconds=SECONDS
+    )
+    return shell
+
+
+def forwarded_port(process: subprocess.Popen[bytes], remote: int) -> int:
+    assert process.stdout is not None
+    found = re.fullmatch(
+        rf"Forwarding from 127\.0\.0\.1:(\d+) -> {remote}\n", process.stdout.readline().decode()
+    )
+    assert found
+    return int(found[1])
+
+
+@pytest.mark.parametrize(
+    "argv", [("service/front", ":80"), ("pod/web", ":http"), ("web", ":8080")], ids=" ".join
+)
+def test_dray_forwards_a_port(web: Shell, argv: tuple[str, ...]) -> None:
+    forwarding = web.start("dray", "port-forward", *argv, "--address", "127.0.0.1")
+    try:
+        port = forwarded_port(forwarding, 8080)
+        sent = b"abcdefgh" * 2**17
+        for _ in range(2):
+            with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
+                sending = threading.Thread(target=connection.sendall, args=(sent,))
+                sending.start()
+                received = b""
+                while len(received) < len(sent) and (chunk := connection.recv(65536)):
+                    received += chunk
+                sending.join()
+                assert received == sent.upper()
+    finally:
+        forwarding.send_signal(signal.SIGINT)
+        printed, _ = forwarding.communicate(timeout=SECONDS)
+    assert printed == f"Handling connection for {port}\n".encode() * 2
+    assert forwarding.returncode == 0
+
+
+def test_dray_says_what_cannot_be_forwarded(web: Shell) -> None:
+    forwarding = web.start("dray", "port-forward", "web", ":9", errors=True)
+    try:
+        port = forwarded_port(forwarding, 9)
+        with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
+            assert connection.recv(1) == b""
+        assert forwarding.stderr is not None
+        said = forwarding.stderr.readline().decode()
+        assert said.startswith(f"Cannot forward {port} -> 9: error forwarding port 9 to pod")
+        _, said_of_taken = web("dray", "port-forward", "web", f"{port}:80", code=1)
+        assert f"cannot listen on port {port}".encode() in said_of_taken
+    finally:
+        forwarding.terminate()
+        forwarding.communicate(timeout=SECONDS)
+
+
 @pytest.fixture
 def api(shell: Shell) -> Iterator[Any]:
     with new_client(str(shell.folder / "kubeconfig")) as connected:
@@ -153,27 +241,57 @@ def test_the_python_client_reads_logs_and_runs_commands(api: Any) -> None:
 kubectl_only = pytest.mark.skipif(not test_kubectl.is_recent(), reason="no recent kubectl on PATH")
 
 
+@pytest.fixture(params=["true", "false"], ids=["websockets", "spdy"])
+def transported(shell: Shell, request: pytest.FixtureRequest) -> Shell:
+    """The same cluster for a kubectl that uses WebSockets, and for one that uses SPDY."""
+    made = Shell(shell.folder)
+    made.environment["KUBECTL_REMOTE_COMMAND_WEBSOCKETS"] = request.param
+    made.environment["KUBECTL_PORT_FORWARD_WEBSOCKETS"] = request.param
+    return made
+
+
 @kubectl_only
-def test_kubectl_shows_logs_and_runs_commands(shell: Shell) -> None:
-    assert shell("kubectl", "logs", "p")[0] == b"one\ntwo\n"
-    printed, said = shell("kubectl", "exec", "p", "--", "sh", "-c", "echo out; exit 3", code=3)
+def test_kubectl_shows_logs_and_runs_commands(transported: Shell) -> None:
+    assert transported("kubectl", "logs", "p")[0] == b"one\ntwo\n"
+    script = "echo out; echo err >&2; exit 3"
+    printed, said = transported("kubectl", "exec", "p", "--", "sh", "-c", script, code=3)
     assert printed == b"out\n"
-    assert b"command terminated with exit code 3" in said
-    assert shell("kubectl", "exec", "-i", "p", "--", "cat", typed=BINARY)[0] == BINARY
+    assert said == b"err\ncommand terminated with exit code 3\n"
+    for _ in range(3):
+        assert transported("kubectl", "exec", "-i", "p", "--", "cat", typed=BINARY)[0] == BINARY
 
 
 @kubectl_only
-def test_kubectl_copies_files(shell: Shell) -> None:
-    there, back = shell.folder / "there", shell.folder / "back"
+def test_kubectl_gives_a_program_a_terminal(transported: Shell) -> None:
+    script = 'until [ "$(stty size)" = "33 99" ]; do sleep 0.1; done; echo as wide'
+    argv = ["kubectl", "exec", "-it", "p", "--", "sh", "-c", script]
+    outer, inner = os.openpty()
+    termios.tcsetwinsize(inner, (33, 99))
+    process = subprocess.Popen(
+        argv, env=transported.environment, stdin=inner, stdout=inner, stderr=inner
+    )
+    os.close(inner)
+    seen = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(outer, 1000):
+            seen += chunk
+    os.close(outer)
+    assert process.wait(SECONDS) == 0
+    assert seen == b"as wide\r\n"
+
+
+@kubectl_only
+def test_kubectl_copies_files(transported: Shell) -> None:
+    there, back = transported.folder / "there", transported.folder / "back"
     there.write_bytes(BINARY)
-    shell("kubectl", "cp", str(there), "p:/tmp/there")
-    shell("kubectl", "cp", "p:/tmp/there", str(back))
+    transported("kubectl", "cp", str(there), "p:/tmp/there")
+    transported("kubectl", "cp", "p:/tmp/there", str(back))
     assert back.read_bytes() == BINARY
 
 
 @kubectl_only
-def test_kubectl_attaches(shell: Shell) -> None:
-    attached = shell.start("kubectl", "attach", "-i", "p")
+def test_kubectl_attaches(transported: Shell) -> None:
+    attached = transported.start("kubectl", "attach", "-i", "p")
     assert attached.stdin is not None
     end, seen = time.monotonic() + SECONDS, b""
     while b"hello" not in seen and time.monotonic() < end:

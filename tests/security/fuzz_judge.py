@@ -219,17 +219,10 @@ async def _wrong_object(api: Api, kind: Kind, namespace: str, name: str) -> str:
     again = await api("PUT", path, answer.body)
     if again.status not in (200, 409):
         return f"{kind.kind} is stored and not valid: {path}: {again.body[:500]!r}"
-    if again.status == 200 and _without_owners(again.json) != _without_owners(answer.json):
+    if again.status == 200 and again.json != answer.json:
         changed = [key for key in again.json if again.json[key] != answer.json.get(key)]
         return f"{kind.kind} is changed by a write of the same: {changed} of {path}"
     return ""
-
-
-def _without_owners(document: Any) -> Any:
-    """Return an object without its managed fields, which a write of the same may tidy up."""
-    hidden = ("managedFields", "resourceVersion")
-    metadata = {key: value for key, value in document["metadata"].items() if key not in hidden}
-    return {**document, "metadata": metadata}
 
 
 async def _listed(api: Api, kind: Kind) -> list[Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.wire import serving
 from tests.wire.serving import Api
 
@@ -80,5 +82,36 @@ def test_controllers_have_columns_and_a_scale(tmp_path: Path) -> None:
         status["status"]["readyReplicas"] = 5
         refused = await api("PUT", f"{CONTROLLERS}/a/status", status)
         assert refused.json["details"]["causes"][0]["field"] == "status.readyReplicas"
+
+    serving.with_api(conversation, tmp_path)
+
+
+BATCH = "/apis/batch/v1/namespaces/default/jobs"
+DAEMONS = "/apis/apps/v1/namespaces/default/daemonsets"
+ONE_CONTAINER = {"containers": [{"name": "c", "image": "i:1"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (BATCH, {"spec": {"template": {"spec": {**ONE_CONTAINER, "restartPolicy": "Never"}}}}),
+        (CONTROLLERS, {"spec": {"template": TEMPLATE}}),
+        (DAEMONS, {"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE}}),
+    ],
+)
+def test_an_update_of_the_status_without_labels_gives_the_default_ones(
+    path: str, body: dict[str, Any], tmp_path: Path
+) -> None:
+    """So an update with what was read changes nothing."""
+
+    async def conversation(api: Api) -> None:
+        made = await api("POST", path, {**body, "metadata": {"name": "a", "labels": {"x": "y"}}})
+        assert made.status == 201, made.json
+        for sent in (body, {}):
+            status = await api("PUT", f"{path}/a/status", {**sent, "metadata": {"name": "a"}})
+            assert status.status == 200, status.json
+            assert (status.json["metadata"].get("labels") or {}).get("x") is None
+            read = await api("GET", f"{path}/a")
+            assert (await api("PUT", f"{path}/a", read.body)).body == read.body
 
     serving.with_api(conversation, tmp_path)

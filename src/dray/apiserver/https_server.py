@@ -44,6 +44,7 @@ NOBODY = User("")
 SMALL_BODY_BYTES = 2**14
 CHUNK_BYTES = 2**16
 LINGERING_SECONDS = 2.0
+_PROTOCOL_HEADERS = frozenset({"sec-websocket-protocol", "x-stream-protocol-version"})
 
 
 class Server:
@@ -130,7 +131,7 @@ class Server:
         )
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
-        headers = {name.lower(): value for name, value in incoming.headers.items()}
+        headers = _headers(incoming)
         user = NOBODY
         try:
             user = self._acting(await self._authenticate(incoming), incoming, headers)
@@ -370,6 +371,15 @@ def _hang_up(incoming: web.BaseRequest) -> None:
     """Abort the connection: what its client has not read is dropped."""
     if incoming.transport is not None:
         incoming.transport.abort()
+
+
+def _headers(incoming: web.BaseRequest) -> dict[str, str]:
+    """Return the headers by their names in lower case; protocols may be named in several."""
+    headers = {name.lower(): value for name, value in incoming.headers.items()}
+    if "upgrade" in headers:
+        for name in _PROTOCOL_HEADERS & headers.keys():
+            headers[name] = ",".join(incoming.headers.getall(name))
+    return headers
 
 
 def _request(incoming: web.BaseRequest, headers: Mapping[str, str], body: bytes = b"") -> Request:

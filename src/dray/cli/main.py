@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "logs": ("verbs.logs:logs", "Print what a container prints."),
         "exec": ("verbs.exec:exec_", "Run a command in a container."),
         "attach": ("verbs.exec:attach", "See and type at a running container."),
+        "port-forward": ("verbs.port_forward:port_forward", "Forward local ports to a pod."),
         "wait": ("verbs.wait:wait", "Wait until objects are as they should be."),
         "events": ("verbs.events:events", "Show what happened."),
         "label": ("verbs.patch_label:label", "Set and remove labels."),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 MAX_MESSAGE_BYTES = 4 * 2**20
+PIPED_MESSAGES = 8
 
 
 class UpgradeRefused(Exception):
@@ -104,3 +105,29 @@ async def received(receive: Callable[[], Awaitable[aiohttp.WSMessage]]) -> bytes
     if message.type is aiohttp.WSMsgType.TEXT:
         return str(message.data).encode()
     return None
+
+
+class MessagePipe:
+    """One end of a conversation inside this process; `send` waits while the other end is slow."""
+
+    def __init__(
+        self, incoming: asyncio.Queue[bytes | None], outgoing: asyncio.Queue[bytes | None]
+    ) -> None:
+        self._incoming, self._outgoing = incoming, outgoing
+
+    async def receive(self) -> bytes | None:
+        return await self._incoming.get()
+
+    async def send(self, message: bytes) -> None:
+        await self._outgoing.put(message)
+
+    async def close(self) -> None:
+        """Let the other end know that this one has left."""
+        await self._outgoing.put(None)
+
+
+def pipe() -> tuple[MessagePipe, MessagePipe]:
+    """Return two ends of a conversation."""
+    first: asyncio.Queue[bytes | None] = asyncio.Queue(PIPED_MESSAGES)
+    second: asyncio.Queue[bytes | None] = asyncio.Queue(PIPED_MESSAGES)
+    return MessagePipe(first, second), MessagePipe(second, first)

@@ -48,6 +48,11 @@ class HttpProtocol(web.RequestHandler):
         self._open.remove(self.connection)
         super().connection_lost(exc)
 
+    async def shutdown(self, timeout: float | None = 15.0) -> None:
+        # A connection that was established just before close() waits for a request nevertheless.
+        self.close()
+        await super().shutdown(timeout)
+
     def data_received(self, data: bytes) -> None:
         before = self._request_count
         super().data_received(data)

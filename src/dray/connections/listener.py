@@ -35,15 +35,15 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 class Connection:
     """One accepted connection. The times are None while nothing is waited for."""
 
-    __slots__ = ("address", "handshake", "head_since", "opened", "stuck_since", "transport", "user")
+    __slots__ = ("accepted", "address", "head_since", "opened", "stuck_since", "transport", "user")
 
-    def __init__(self, address: str, now: float) -> None:
+    def __init__(self, accepted: socket.socket, address: str, now: float) -> None:
+        self.accepted = accepted
         self.address = address
         self.opened = now
         self.user: str | None = None
         """The user that it counts for; None while it is new."""
         self.transport: asyncio.Transport | None = None
-        self.handshake: asyncio.Task[None] | None = None
         self.head_since: float | None = None
         """Since when the head of a request is incomplete."""
         self.stuck_since: float | None = None
@@ -54,8 +54,10 @@ class Connection:
             # Python 3.11.2, which Debian 12 has, fails on a closed connection; later ones do not.
             with contextlib.suppress(AttributeError):
                 self.transport.abort()
-        elif self.handshake is not None:
-            self.handshake.cancel()
+        else:
+            # The handshake then fails, wherever it is; to cancel it may leave the socket open.
+            with contextlib.suppress(OSError):
+                self.accepted.shutdown(socket.SHUT_RDWR)
 
 
 MakeProtocol = Callable[[Connection], asyncio.Protocol]
@@ -186,7 +188,7 @@ class ConnectionAcceptor:
             self._resume(listening)
         self._sweep()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Accept no more connections; those that are open go on."""
         for listening in self._sockets:
             self._loop.remove_reader(listening.fileno())
@@ -194,6 +196,7 @@ class ConnectionAcceptor:
         for timer in self._timers:
             timer.cancel()
         self._connections.abort_handshakes()
+        await asyncio.gather(*self._handshakes)
 
     def _resume(self, listening: socket.socket) -> None:
         self._loop.add_reader(listening.fileno(), self._accept, listening)
@@ -243,25 +246,24 @@ class ConnectionAcceptor:
 
     def _take(self, accepted: socket.socket, address: str) -> None:
         accepted.setblocking(False)
-        connection = Connection(address, self._loop.time())
+        connection = Connection(accepted, address, self._loop.time())
         self._connections.add(connection)
-        task = self._loop.create_task(self._establish(accepted, connection))
-        connection.handshake = task
+        task = self._loop.create_task(self._establish(connection))
         self._handshakes.add(task)
         task.add_done_callback(self._handshakes.discard)
 
-    async def _establish(self, accepted: socket.socket, connection: Connection) -> None:
+    async def _establish(self, connection: Connection) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 lambda: self._make_protocol(connection),
-                accepted,
+                connection.accepted,
                 ssl=self._context,
                 ssl_handshake_timeout=self._limits.head_seconds,
             )
         except (OSError, asyncio.CancelledError, ssl.SSLError):
             # Scanners and plain HTTP are no matter for the log.
             self._connections.remove(connection)
-            accepted.close()
+            connection.accepted.close()
 
 
 @contextlib.asynccontextmanager
@@ -281,7 +283,7 @@ async def listening(
         name = sockets[0].getsockname()
         yield str(name[0]), int(name[1])
     finally:
-        listener.stop()
+        await listener.stop()
 
 
 async def _bound(host: str, port: int) -> list[socket.socket]:

@@ -241,10 +241,7 @@ async def _conversation(
 ) -> web.StreamResponse:
     socket = web.WebSocketResponse(protocols=protocols, max_msg_size=websockets.MAX_MESSAGE_BYTES)
     if not socket.can_prepare(request).ok:
-        spoken = " and ".join(protocols)
-        raise ValueError(
-            f"exec, attach and port-forward need WebSockets ({spoken}): use kubectl 1.31 or newer"
-        )
+        raise ValueError("exec, attach and port-forward need an upgrade to WebSockets or SPDY")
     await socket.prepare(request)
     await converse(MessageWebSocket(socket))
     await socket.close()

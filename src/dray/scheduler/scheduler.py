@@ -165,6 +165,7 @@ class Scheduler:
             await self._place_pod(entry, pod)
 
     async def _place_pod(self, entry: QueueEntry, pod: Pod) -> None:
+        self._leave_deleted_claims(pod)
         started = time.perf_counter()
         decision = await self._runner.run(self._decider.place_pod(pod, self._now()))
         if isinstance(decision, NodeAssignment):
@@ -186,6 +187,8 @@ class Scheduler:
             for pod in gang.waiting
             if pod.metadata.key != entry.key
         ]
+        for pod in gang.waiting:
+            self._leave_deleted_claims(pod)
         entries = {member.key: member for member in (entry, *taken) if member is not None}
         limit = Countdown(GANG_SEARCH_SECONDS)
         try:
@@ -230,6 +233,32 @@ class Scheduler:
                 withdrawal = self._writes.withdraw(key, pod.metadata.uid, deallocate=True)
                 self._tasks.create_task(withdrawal)
                 return
+
+    def _leave_deleted_claims(self, pod: Pod) -> None:
+        """Withdraw reservations that an interrupted attempt has left in claims that are deleted.
+
+        Such a claim cannot be used again, and stays until nobody has reserved it.
+        """
+        for key in pod_claims.used_claims(pod):
+            claim = self._state.claim(key)
+            if claim is None or claim.metadata.deletion_timestamp is None:
+                continue
+            users = self._unplaced_users(pod)
+            for consumer in claim.status.reserved_for:
+                if consumer.uid in users:
+                    withdrawal = self._writes.withdraw(key, consumer.uid, deallocate=True)
+                    self._tasks.create_task(withdrawal)
+
+    def _unplaced_users(self, pod: Pod) -> set[str]:
+        """Return the uids of the pod and, if none of its pods is placed, of its PodGroup."""
+        scheduling = self._state.scheduling
+        group = scheduling.group_of(pod)
+        if group is None:
+            return {pod.metadata.uid}
+        members = scheduling.pods.in_group(group.metadata.key)
+        if any(map(scheduling.is_placed, members)):
+            return {pod.metadata.uid}
+        return {pod.metadata.uid, group.metadata.uid}
 
     def _start_binding(self, entry: QueueEntry, assignment: NodeAssignment) -> None:
         self._queue.done(entry)

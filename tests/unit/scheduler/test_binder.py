@@ -9,11 +9,13 @@ import pytest
 
 from dray.api import errors
 from dray.api.http_messages import Request, Response
+from dray.api.ids import GroupResource
 from dray.apiserver.app import status_response
 from dray.scheduler import queue
 from dray.scheduler.claims import claim_writes
 from tests import loop
 from tests.unit.scheduler.world import (
+    DRIVER,
     Clock,
     World,
     claim,
@@ -29,6 +31,7 @@ from tests.unit.scheduler.world import (
 )
 from tests.unit.scheduler.world import world as connected
 
+CLAIMS = GroupResource("resource.k8s.io", "resourceclaims")
 Proceed = Callable[[], Awaitable[Response]]
 
 
@@ -441,3 +444,58 @@ def test_a_claim_that_others_keep_changing_is_given_up_for_a_while(
             await world.bound("p")
 
     loop.run(run())
+
+
+async def interrupted(world: World, name: str) -> None:
+    """Leave a pod as a scheduler that ended before it bound it, and delete its claim."""
+    gates = [{"name": "example.com/wait"}]
+    await world.create(pod(name, template_name="gpu", schedulingGates=gates))
+
+    async def is_made() -> bool:
+        return bool((await world.get("pods", name))["status"].get("resourceClaimStatuses"))
+
+    await world.until(is_made, "the claim of the pod")
+    (made,) = await world.claims_of(name)
+    claim_name = made["metadata"]["name"]
+    finalizers = {"finalizers": ["resource.kubernetes.io/delete-protection"]}
+    await world.patch("resourceclaims", claim_name, {"metadata": finalizers})
+    result = {"request": "gpu", "driver": DRIVER, "pool": "node-0", "device": "gpu-0"}
+    uid = (await world.get("pods", name))["metadata"]["uid"]
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": name, "uid": uid}],
+    }
+    await world.set_status("resourceclaims", claim_name, status)
+    await world.delete("resourceclaims", claim_name)
+    assert (await world.get("resourceclaims", claim_name))["metadata"]["deletionTimestamp"]
+
+
+@in_world()
+async def test_a_deleted_claim_that_an_interrupted_attempt_reserved_is_given_up(
+    world: World,
+) -> None:
+    await fleet(world, gpus=1)
+    await world.create(template("gpu"))
+    await interrupted(world, "p")
+    await world.patch("pods", "p", {"spec": {"schedulingGates": []}})
+    assert await world.bound("p") == "node-0"
+
+
+@in_world()
+async def test_a_withdrawal_goes_on_until_it_is_answered(world: World) -> None:
+    await fleet(world, gpus=1)
+    refusals = 0
+
+    async def interfere(request: Request, proceed: Proceed) -> Response:
+        nonlocal refusals
+        if is_status_patch(request) and b'"reservedFor":null' in request.body and refusals < 8:
+            refusals += 1
+            return status_response(errors.conflict(CLAIMS, "it", "somebody else was faster"))
+        return await proceed()
+
+    world.intercept = interfere
+    await world.create(template("gpu"))
+    await interrupted(world, "p")
+    await world.patch("pods", "p", {"spec": {"schedulingGates": []}})
+    assert await world.bound("p") == "node-0"
+    assert refusals == 8

@@ -9,6 +9,7 @@ are in Kubernetes 1.37.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from dray.api.conversion import pod_defaults
 from dray.api.conversion.pod_defaults import absent, child, inside, items, round_resources, zero
@@ -20,6 +21,20 @@ def fill(stored: JsonObject, now: str) -> None:
     filler = _BY_KIND.get((stored["apiVersion"], stored["kind"]))
     if filler:
         filler(stored, now)
+
+
+_LABELLED_BY_TEMPLATE: Final = frozenset({("v1", "ReplicationController"), ("batch/v1", "Job")})
+
+
+def fill_labels(stored: JsonObject, *specs: JsonObject | None) -> None:
+    """Write the default labels of kinds that have those of their template.
+
+    They come from the first of `specs` that has such labels.
+    """
+    if (stored["apiVersion"], stored["kind"]) in _LABELLED_BY_TEMPLATE:
+        for spec in specs:
+            if labels := (inside(spec, "template", "metadata") or {}).get("labels"):
+                zero(child(stored, "metadata"), labels=dict(labels))
 
 
 Filler = Callable[[JsonObject, str], None]
@@ -165,7 +180,7 @@ def _fill_replication_controller(controller: JsonObject) -> None:
     labels = (inside(spec, "template", "metadata") or {}).get("labels")
     if labels is not None:
         zero(spec, selector=dict(labels))
-        zero(child(controller, "metadata"), labels=dict(labels))
+    fill_labels(controller, spec)
     absent(spec, replicas=1)
     if spec.get("template") is not None:
         pod_defaults.fill_template(spec["template"])
@@ -241,9 +256,7 @@ def _fill_job(job: JsonObject) -> None:
         podReplacementPolicy="Failed" if has_failure_policy else "TerminatingOrFailed",
         manualSelector=False,
     )
-    labels = (template.get("metadata") or {}).get("labels")
-    if labels is not None:
-        zero(child(job, "metadata"), labels=dict(labels))
+    fill_labels(job, spec)
     for rule in items(spec.get("podFailurePolicy"), "rules"):
         for pattern in items(rule, "onPodConditions"):
             zero(pattern, status="True")

@@ -231,7 +231,7 @@ def _daemon_set_create(document: JsonObject) -> None:
 
 
 def _daemon_set_update(new: JsonObject, old: JsonObject, _now: datetime.datetime) -> None:
-    """Old clients count the versions of the template in an annotation."""
+    """Count the versions of the template in an annotation, for old clients."""
     before = (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "1")
     count = int(before) if before.isdecimal() else 1
     if new.get("spec", {}).get("template") != old.get("spec", {}).get("template"):
@@ -275,7 +275,10 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("apps", "ReplicaSet"): _COUNTED,
     ("apps", "StatefulSet"): _COUNTED,
     ("apps", "DaemonSet"): Strategy(
-        counts_generation=True, prepare_create=_daemon_set_create, prepare_update=_daemon_set_update
+        counts_generation=True,
+        prepare_create=_daemon_set_create,
+        prepare_update=_daemon_set_update,
+        prepare_status=_daemon_set_update,
     ),
     ("batch", "CronJob"): _COUNTED,
     ("batch", "Job"): Strategy(counts_generation=True, prepare_create=_job_create),

@@ -65,7 +65,7 @@ class Authenticator:
             issued = msgspec.convert(claims["iat"], float)
         except (TokenRefused, KeyError, msgspec.ValidationError) as error:
             raise errors.unauthorized("Unauthorized") from error
-        found = _service_account(private)
+        found = _service_account(private, str(claims.get("jti") or ""))
         if (
             DEFAULT_AUDIENCE not in audiences
             or self._revoked.covers_user(found.name, issued)
@@ -92,19 +92,21 @@ def _seconds(time: str) -> int:
     return ssl.cert_time_to_seconds(time)
 
 
-def _service_account(private: PrivateClaims) -> User:
+def _service_account(private: PrivateClaims, token_id: str) -> User:
     namespace, account = private.namespace, private.serviceaccount
     groups = {"system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED}
     return User(
         f"system:serviceaccount:{namespace}:{account.name}",
         frozenset(groups),
         account.uid,
-        tuple(_bound_to(private)),
+        tuple(_extra(private, token_id)),
     )
 
 
-def _bound_to(private: PrivateClaims) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Return the objects a token is bound to, as extra values with Kubernetes' keys."""
+def _extra(private: PrivateClaims, token_id: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Return the id of a token and the objects it is bound to, with Kubernetes' keys."""
+    if token_id:
+        yield "authentication.kubernetes.io/credential-id", (f"JTI={token_id}",)
     for kind, bound in (("pod", private.pod), ("node", private.node)):
         if bound is not None:
             yield f"authentication.kubernetes.io/{kind}-name", (bound.name,)

@@ -22,6 +22,7 @@ from dray.apiserver.node_agents import NodeAgents
 from dray.apiserver.request import validation
 from dray.apiserver.request.call import Call
 from dray.apiserver.storage import store_keys
+from dray.apiserver.subresources import spdy_sessions
 from dray.apiserver.verbs import reads
 from dray.store.store import Store
 from dray.validation import fields
@@ -56,15 +57,23 @@ class PodAccess:
         return await self.agents.log(place.node, path, tuple(_log_query(call.request)))
 
     async def connect(self, call: Call) -> Response:
-        """Handle exec and attach. A WebSocket opens with GET, but needs `create` as well."""
+        """Handle exec and attach. A WebSocket opens with GET, but needs `create` as well.
+
+        The agent gets a WebSocket also where the client speaks SPDY.
+        """
         self._check_may_create(call)
         await self.chain.validate(_connection(call))
         place = await self._place(call)
         if not place.node:
             raise errors.bad_request(f"pod {call.info.name} does not have a host assigned")
-        what, protocols = call.info.subresource, _protocols(call.request)
-        query = tuple(_stream_query(call.request))
-        return await self.agents.connect(place.node, _path(what, call, place), query, protocols)
+        path, query = _path(call.info.subresource, call, place), tuple(_stream_query(call.request))
+        if _upgrade(call.request) != remote_command.SPDY.lower():
+            return await self.agents.connect(place.node, path, query, _protocols(call.request))
+        _check_spoken(call.request, remote_command.V4, "exec and attach")
+        response = await self.agents.connect(place.node, path, query, (remote_command.V5,))
+        assert response.upgrade is not None
+        streams = _spdy_streams(call.request)
+        return Response(101, upgrade=spdy_sessions.translated(response.upgrade, streams))
 
     async def forward(self, call: Call) -> Response:
         """Handle portforward: SPDY, by itself or in a WebSocket. The agent gets the latter."""
@@ -182,11 +191,25 @@ def _stream_query(request: Request) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
+def _spdy_streams(request: Request) -> Iterator[str]:
+    """Return the types of the streams that a client of SPDY opens, besides that for errors."""
+    has_tty = _is_true(request.parameter("tty"))
+    for name in ("stdin", "stdout", "stderr"):
+        if _is_true(request.parameter(name)) and not (has_tty and name == "stderr"):
+            yield name
+    if has_tty:
+        yield "resize"
+
+
+def _upgrade(request: Request) -> str:
+    return request.headers.get("upgrade", "").lower()
+
+
 def _protocols(request: Request) -> tuple[str, ...]:
     """Return the common protocols, the newest first; empty without a WebSocket request."""
-    if request.headers.get("upgrade", "").lower() != "websocket":
+    if _upgrade(request) != "websocket":
         return ()
-    offered = request.headers.get("sec-websocket-protocol", "").replace(" ", "").split(",")
+    offered = _offered(request)
     spoken = tuple(protocol for protocol in remote_command.PROTOCOLS if protocol in offered)
     if not spoken:
         supported = " and ".join(remote_command.PROTOCOLS)
@@ -194,16 +217,29 @@ def _protocols(request: Request) -> tuple[str, ...]:
     return spoken
 
 
-def _check_forwarding(request: Request) -> None:
+def _offered(request: Request) -> list[str]:
+    """Return the protocols that the client of an upgrade speaks."""
+    is_spdy = _upgrade(request) == remote_command.SPDY.lower()
+    name = "x-stream-protocol-version" if is_spdy else "sec-websocket-protocol"
+    return request.headers.get(name, "").replace(" ", "").split(",")
+
+
+def _check_spoken(request: Request, protocol: str, what: str) -> None:
     """Raise BadRequest for a client that speaks another protocol."""
-    upgrade = request.headers.get("upgrade", "").lower()
-    names = {"websocket": "sec-websocket-protocol", "spdy/3.1": "x-stream-protocol-version"}
-    known = {"websocket": remote_command.TUNNEL, "spdy/3.1": remote_command.PORT_FORWARD_PROTOCOL}
-    if upgrade not in names:
+    offered = _offered(request)
+    if protocol not in offered:
+        raise errors.bad_request(f"{what} speaks {protocol}, not {', '.join(offered)}")
+
+
+def _check_forwarding(request: Request) -> None:
+    known = {
+        "websocket": remote_command.TUNNEL,
+        remote_command.SPDY.lower(): remote_command.PORT_FORWARD_PROTOCOL,
+    }
+    upgrade = _upgrade(request)
+    if upgrade not in known:
         raise errors.bad_request("unable to upgrade: missing upgrade headers in request")
-    offered = request.headers.get(names[upgrade], "").replace(" ", "").split(",")
-    if known[upgrade] not in offered:
-        raise errors.bad_request(f"portforward speaks {known[upgrade]}, not {', '.join(offered)}")
+    _check_spoken(request, known[upgrade], "portforward")
 
 
 def _is_true(text: str) -> bool:

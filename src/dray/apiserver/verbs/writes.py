@@ -345,6 +345,7 @@ class Writer:
         defaults.fill(new, gotime.write(call.now))
         if not is_status:
             return new
+        defaults.fill_labels(new, changed.get("spec"), old.get("spec"))
         kept = {key: old[key] for key in old if key in parts or key not in _STATUS_PARTS}
         return {**kept, **{key: new[key] for key in parts}}
 

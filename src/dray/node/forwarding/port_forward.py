@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from dray.api.http_messages import MessageSocket
-from dray.node.forwarding import spdy
-from dray.node.forwarding.spdy import SpdyConnection, SpdyStream
+from dray.client import spdy
+from dray.client.spdy import SpdyConnection, SpdyStream
 
 _DATA, _ERROR = "data", "error"
 MAX_PORT: Final = 65535

@@ -114,10 +114,8 @@ class ClaimWrites:
     async def withdraw(self, key: ClaimKey, uid: str, *, deallocate: bool) -> None:
         """Remove a consumer, and if `deallocate` the allocation too unless others use it."""
         async with self._locked(key):
-            claim = self._newest(key)
-            for _ in range(CONFLICTS):
-                if claim is None or claim.status.allocation is None:
-                    return
+            claim, delay = self._newest(key), FIRST_RETRY_SECONDS
+            while claim is not None and claim.status.allocation is not None:
                 kept = [consumer for consumer in claim.status.reserved_for if consumer.uid != uid]
                 change: dict[str, Any] = {"reservedFor": kept or None}
                 if deallocate and not kept:
@@ -127,8 +125,17 @@ class ClaimWrites:
                 try:
                     await self._write_status(claim, change)
                     return
-                except (WriteOutcomeUnknown, errors.ClientError):
-                    claim = await self._read(key)
+                except WriteOutcomeUnknown as error:
+                    log.warning("claim %s: %s; reading it to see what happened", key, error)
+                    await asyncio.sleep(delay)
+                    delay = min(delay * 2, MAX_RETRY_SECONDS)
+                except errors.Conflict:
+                    # Somebody else was faster; the next attempt is made for what they wrote.
+                    pass
+                except errors.ClientError as error:
+                    log.error("claim %s stays reserved: %s", key, error)
+                    return
+                claim = await self._read(key)
 
     async def create(self, claim: ResourceClaim) -> ResourceClaim:
         """Create the claim of a pod's extended resources. A lost response is looked up."""

@@ -109,11 +109,18 @@ def test_a_token_may_live_and_die_with_a_pod() -> None:
     node = server.create("/api/v1/nodes", world.node("n1"))
     pod = bound_pod(server, nodeName="n1")
     answer = request(server, boundObjectRef=reference(pod))
-    private = claims_of(server, answer)["kubernetes.io"]
+    claims = claims_of(server, answer)
+    private = claims["kubernetes.io"]
     assert private["pod"] == {"name": "p", "uid": pod["metadata"]["uid"]}
     assert private["node"] == {"name": "n1", "uid": node["metadata"]["uid"]}
     user = world.run(server.authenticator.user_of_token(answer.body["status"]["token"]))
-    assert ("authentication.kubernetes.io/node-name", ("n1",)) in user.extra
+    assert dict(user.extra) == {
+        "authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",),
+        "authentication.kubernetes.io/pod-name": ("p",),
+        "authentication.kubernetes.io/pod-uid": (pod["metadata"]["uid"],),
+        "authentication.kubernetes.io/node-name": ("n1",),
+        "authentication.kubernetes.io/node-uid": (node["metadata"]["uid"],),
+    }
 
 
 def test_a_token_is_for_pods_of_its_own_account() -> None:

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from dray.node.forwarding import port_forward, spdy
+from dray.client import spdy
+from dray.node.forwarding import port_forward
 from tests import waiting
 from tests.unit.node.forwarding import client
 from tests.unit.node.forwarding.client import SpdyClient
@@ -33,17 +34,6 @@ class Pipe:
         await self.back.put(message)
 
 
-async def _connect(port: int) -> socket.socket:
-    made = socket.socket(socket.AF_INET)
-    made.setblocking(False)
-    try:
-        await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
 @contextlib.asynccontextmanager
 async def echo() -> AsyncIterator[int]:
     """A program of the pod that sends back in capitals what it gets, up to the end."""
@@ -60,7 +50,7 @@ async def echo() -> AsyncIterator[int]:
 def forwarding(test: Callable[[SpdyClient, Pipe], Awaitable[None]]) -> None:
     async def run() -> None:
         pipe = Pipe()
-        serving = asyncio.create_task(port_forward.serve(pipe, _connect, "web"))
+        serving = asyncio.create_task(port_forward.serve(pipe, client.connect, "web"))
         spoken = SpdyClient(pipe.away.put, pipe.back.get)
         async with asyncio.timeout(30):
             await test(spoken, pipe)

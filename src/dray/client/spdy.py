@@ -1,7 +1,7 @@
-"""SPDY/3.1 as Kubernetes' clients use it to forward ports: streams with headers, on one connection.
+"""SPDY/3.1 as Kubernetes uses it: streams with headers, which clients open on one connection.
 
-The server's side alone. There is no flow control, as in the clients: what one stream does not take
-holds up the others of its connection.
+There is no flow control, as in Kubernetes: what one stream does not take holds up the others of its
+connection.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ DICTIONARY: Final = (
 
 
 class ProtocolError(Exception):
-    """The client sent what is no SPDY/3.1, or too much of it."""
+    """The other side sent what is no SPDY/3.1, or too much of it."""
 
 
 class SpdyStream:
@@ -67,9 +67,10 @@ class SpdyStream:
         self._connection = connection
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue(_WAITING_CHUNKS)
         self._is_closed = False
+        self._is_dropped = False
 
     async def receive(self) -> bytes:
-        """Return the next bytes of the client; none after the last."""
+        """Return the next bytes of the other side; none after the last."""
         return await self._chunks.get()
 
     async def send(self, data: bytes) -> None:
@@ -83,14 +84,26 @@ class SpdyStream:
             await self._connection.send_data(self.number, b"", is_last=True)
 
     async def put(self, chunk: bytes) -> None:
-        await self._chunks.put(chunk)
+        if not self._is_dropped:
+            await self._chunks.put(chunk)
+
+    def drop(self) -> None:
+        """Take nothing any more: nobody receives, and the connection must not wait for that."""
+        self._is_dropped = True
+        while not self._chunks.empty():
+            self._chunks.get_nowait()
 
 
 class SpdyConnection:
-    """Reads frames from a socket, and calls `opened` with every new stream until the end."""
+    """Reads frames from a socket until the end.
+
+    The server's side calls `opened` with every new stream; the client's side has no `opened`.
+    """
 
     def __init__(
-        self, socket: MessageSocket, opened: Callable[[SpdyStream], Awaitable[None]]
+        self,
+        socket: MessageSocket,
+        opened: Callable[[SpdyStream], Awaitable[None]] | None = None,
     ) -> None:
         self._socket, self._opened = socket, opened
         self._buffer = b""
@@ -101,7 +114,7 @@ class SpdyConnection:
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
 
     async def run(self) -> None:
-        """Serve until the client has left. Raises ProtocolError."""
+        """Read until the other side has left. Raises ProtocolError."""
         while head := await self._read(8):
             word, rest = struct.unpack(">II", head)
             flags, length = rest >> 24, rest & 0xFFFFFF
@@ -114,10 +127,22 @@ class SpdyConnection:
             elif not await self._control(word & 0xFFFF, flags, await self._read(length)):
                 return
 
+    async def open(self, **headers: str) -> SpdyStream:
+        """Open a stream to the server, which may refuse it: then it ends at once."""
+        self._last += 1 if not self._last else 2
+        stream = SpdyStream(self, self._last, headers)
+        self._streams[stream.number] = stream
+        parts = [struct.pack(">I", len(headers))]
+        parts += [_field(part.encode()) for pair in headers.items() for part in pair]
+        text = self._deflate.compress(b"".join(parts)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+        await self._send_control(_SYN_STREAM, struct.pack(">IIH", stream.number, 0, 0) + text)
+        return stream
+
     def forget(self, *streams: SpdyStream) -> None:
-        """Drop streams that are over; what the client still sends to them is dropped, too."""
+        """Drop streams that are over, and what the other side still sends to them."""
         for stream in streams:
             self._streams.pop(stream.number, None)
+            stream.drop()
 
     async def refuse(self, stream: SpdyStream) -> None:
         """Tell the client that a stream will not be served."""
@@ -142,9 +167,10 @@ class SpdyConnection:
 
     async def _control(self, type_: int, flags: int, body: bytes) -> bool:
         """Handle a control frame; whether the connection goes on."""
+        is_server = self._opened is not None
         if type_ == _SYN_STREAM:
-            await self._open(flags, body)
-        elif type_ == _PING and len(body) == 4 and body[3] & 1:
+            await self._open_by_client(flags, body)
+        elif type_ == _PING and len(body) == 4 and body[3] & 1 == is_server:
             await self._send_control(_PING, body)
         elif type_ == _RST_STREAM and len(body) == 8:
             stream = self._streams.pop(struct.unpack(">I", body[:4])[0], None)
@@ -152,7 +178,9 @@ class SpdyConnection:
                 await stream.put(b"")
         return type_ != _GO_AWAY
 
-    async def _open(self, flags: int, body: bytes) -> None:
+    async def _open_by_client(self, flags: int, body: bytes) -> None:
+        if self._opened is None:
+            raise ProtocolError("a server opens no streams")
         if len(body) < 10:
             raise ProtocolError("a stream without a number")
         number = struct.unpack(">I", body[:4])[0] & _LAST_ID
