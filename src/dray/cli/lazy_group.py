@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import click
+
+from dray.cli import kubectl_options
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -17,15 +19,35 @@ COLLECTION_THRESHOLD = 200_000
 """Garbage collection threshold: commands end before a collection would pay off."""
 
 
+Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+
+
+def completer(name: str) -> Completer:
+    """Return a function of `session.completions` that is imported when a shell asks."""
+
+    def complete(
+        context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        module = importlib.import_module("dray.cli.session.completions")
+        found: list[CompletionItem] = getattr(module, name)(context, incomplete)
+        return found
+
+    return complete
+
+
 class LazyGroup(click.Group):
     """A group that imports its commands on use.
 
-    It has the place of each command, `module:attribute` below `dray.cli`, and one line of help.
+    It has the place of each command, `module:attribute` below `dray.cli`, and one line of help,
+    by the titles of the help.
     """
 
-    def __init__(self, commands: Mapping[str, tuple[str, str]], **settings: object) -> None:
+    def __init__(
+        self, sections: Mapping[str, Mapping[str, tuple[str, str]]], **settings: object
+    ) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
-        self._lazy = commands
+        self._sections = sections
+        self._lazy = {name: place for part in sections.values() for name, place in part.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._lazy)
@@ -41,12 +63,22 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if ctx.parent is None and error.option_name.lstrip("-") in kubectl_options.GLOBAL:
+                ctx.fail(f"dray has no {error.option_name}; kubectl has. Use kubectl for that.")
+            raise
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self._lazy and not args[0].startswith("-"):
             import difflib
 
+            if ctx.parent is None and args[0] in kubectl_options.COMMANDS:
+                ctx.fail(f"There is no `dray {args[0]}`. Use kubectl: kubectl {' '.join(args)}")
             close = difflib.get_close_matches(args[0], self._lazy, n=1)
             advice = f"Did you mean {close[0]}?" if close else "See them all with --help."
             ctx.fail(f"There is no command {args[0]}. {advice}")
@@ -64,5 +96,12 @@ class LazyGroup(click.Group):
         return names or click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in self._lazy.items()])
+        for title, commands in self._sections.items():
+            with formatter.section(title):
+                lines = [(name.ljust(self._width), line) for name, (_, line) in commands.items()]
+                formatter.write_dl(lines)
+
+    @property
+    def _width(self) -> int:
+        """Return the width of the longest name, which aligns the sections with each other."""
+        return max(map(len, self._lazy))

@@ -10,7 +10,7 @@ import click
 
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import foreground, store_option
-from dray.cli.components.apiserver import DEFAULT_DATA
+from dray.cli.session.up_instance import DEFAULT_DATA
 from dray.store import backup as backups
 from dray.store import sqlite_file, sqlite_history
 from dray.store import store as stored

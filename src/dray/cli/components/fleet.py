@@ -41,7 +41,9 @@ _COMMANDS = {
     "scale": ("components.fleet:scale", "Change the number of machines."),
 }
 
-fleet = LazyGroup(_COMMANDS, name="fleet", help="Simulated machines, and what becomes of them.")
+fleet = LazyGroup(
+    {"Commands": _COMMANDS}, name="fleet", help="Simulated machines, and what becomes of them."
+)
 
 
 @click.command("list", cls=DrayCommand)

@@ -99,5 +99,6 @@ async def listen(
 
 @contextlib.asynccontextmanager
 async def client_of(target: Target, field_manager: str) -> AsyncIterator[Client]:
-    async with RestTransport(target.connect()) as transport:
-        yield Client(transport, field_manager=field_manager)
+    chosen = target.choose()
+    async with RestTransport(chosen.connection) as transport:
+        yield Client(chosen.announcing(transport), field_manager=field_manager)

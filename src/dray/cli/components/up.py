@@ -19,11 +19,12 @@ from dray.apiserver import standalone
 from dray.apiserver.access.server_keys import KeyFiles, ServerKeys
 from dray.apiserver.server import Settings
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
-from dray.cli.components import apiserver, foreground, instance, key_options, store_option
-from dray.cli.components.instance import UpInstance
+from dray.cli.components import apiserver, foreground, key_options, store_option
 from dray.cli.components.store_option import StoreChoice
 from dray.cli.inputs import pod_options
 from dray.cli.output import durations
+from dray.cli.session import up_instance
+from dray.cli.session.up_instance import UpInstance
 from dray.client import kubeconfig
 from dray.client.kubeconfig import ClusterConnection
 from dray.clock import utc_now
@@ -53,7 +54,7 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
 @click.option("--nodes", type=int, help="How many machines of each kind, instead of the fleet's.")
 @store_option.options
 @click.option("--listen", default=apiserver.DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT")
-@click.option("--data", default=apiserver.DEFAULT_DATA, show_default=True, metavar="DIR")
+@click.option("--data", default=up_instance.DEFAULT_DATA, show_default=True, metavar="DIR")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
 @click.option(
     "--history",
@@ -146,11 +147,11 @@ def up(
             runtime=cluster.choice.name,
             components=("apiserver", *assembly.component_names(plan)),
         )
-        instance.write(directory, described)
+        up_instance.write(directory, described)
         admin = keys.connection(url, "admin", standalone.ADMIN_GROUP)
         _announce(directory / "kubeconfig", admin, plan, seconds, merge_kubeconfig, cluster.choice)
 
-    with instance.locked(directory):
+    with up_instance.locked(directory):
         foreground.run(
             foreground.until_signalled(
                 lambda: _run(directory, store, address, plan, keys, history_seconds, announce)

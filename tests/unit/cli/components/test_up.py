@@ -14,8 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from dray.cli.components import instance
-from dray.cli.components.instance import UpInstance
+from dray.cli.session import up_instance
+from dray.cli.session.up_instance import UpInstance
 from dray.node.containers.container_attempts import Command, ContainerAttempt, Starter
 from tests.unit.cli.components.test_components import POD, TEMPLATE
 from tests.unit.cli.conftest import DRAY, START_SECONDS, Cluster, as_list, run
@@ -136,8 +136,8 @@ def test_down_gives_up_on_one_that_does_not_end(tmp_path: Path) -> None:
     assert stubborn.stdout is not None
     assert stubborn.stdout.readline() == "ready\n"
     try:
-        with instance.locked(tmp_path):
-            instance.write(tmp_path, UpInstance(stubborn.pid))
+        with up_instance.locked(tmp_path):
+            up_instance.write(tmp_path, UpInstance(stubborn.pid))
             result = run("down", "--data", str(tmp_path), "--timeout", "100ms")
         assert result.exit_code == 5
         assert f"kill -9 {stubborn.pid}" in result.stderr
