@@ -17,7 +17,7 @@ from dray.api.kinds import Kind
 from dray.cli import cluster_options
 from dray.cli.session import cluster_choice
 from dray.cli.session.cluster_choice import ClusterChoice
-from dray.cli.session.resource_types import Resources
+from dray.cli.session.resource_types import ObjectArgument, Resources
 from dray.client import kubeconfig as kubeconfigs
 from dray.client.api_client import Client
 
@@ -57,6 +57,10 @@ class Session:
     def namespace_of(self, kind: Kind) -> str:
         """Return the namespace for names of a kind, "" for kinds without namespaces."""
         return self.namespace if kind.namespaced else ""
+
+    def place(self, reference: ObjectArgument) -> str:
+        """Return the namespace of an object, or of the objects to list."""
+        return reference.namespace or self.namespace_of(reference.kind)
 
 
 def options(function: Callable[..., Any]) -> Callable[..., Any]:

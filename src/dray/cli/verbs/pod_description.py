@@ -60,6 +60,34 @@ def below_annotations(pod: Object) -> Iterator[str]:
         yield f"  PodGroupName:\t{group}"
 
 
+def claim_names(pod: Object) -> list[str]:
+    """Return the names of the ResourceClaims of a pod that exist or are named."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    made = {
+        item["name"]: item.get("resourceClaimName")
+        for item in status.get("resourceClaimStatuses") or ()
+    }
+    names = [
+        item.get("resourceClaimName") or made.get(item["name"])
+        for item in spec.get("resourceClaims") or ()
+    ]
+    extended = status.get("extendedResourceClaimStatus") or {}
+    return [str(name) for name in (*names, extended.get("resourceClaimName")) if name]
+
+
+def devices(claims: Sequence[Object]) -> Iterator[str]:
+    """Yield the allocated devices of a pod's claims; nothing without any."""
+    lines = []
+    for claim in claims:
+        allocation = (claim.get("status") or {}).get("allocation") or {}
+        for result in (allocation.get("devices") or {}).get("results") or ():
+            origin = f"claim {claim['metadata']['name']}, request {result['request']}"
+            lines.append(f"  {result['pool']}/{result['device']}\t{result['driver']}\t{origin}")
+    if lines:
+        yield "Devices:"
+        yield from lines
+
+
 def multiline(title: str, values: Sequence[str]) -> Iterator[str]:
     """Yield the values one per line, beside their title."""
     for number, value in enumerate(values or [NONE]):

@@ -273,12 +273,16 @@ def _without_ages(text: str) -> list[str]:
 
 
 def test_delete_by_name_label_and_file(cluster: Cluster, filled: str, tmp_path: Path) -> None:
-    assert cluster.dray("delete", "cm", "a", "-n", filled).output == 'configmap "a" deleted\n'
+    assert cluster.dray("delete", "cm", "a", "-n", filled).output == (
+        f'configmap "a" deleted from {filled} namespace\n'
+    )
     by_label = cluster.dray("delete", "cm", "-l", "app=b", "-n", filled)
-    assert by_label.output == 'configmap "b" deleted\n'
+    assert by_label.output == f'configmap "b" deleted from {filled} namespace\n'
     file = write(tmp_path / "claim.yaml", CLAIM.replace("NAME", "one"))
     by_file = cluster.dray("delete", "-f", file, "-n", filled)
-    assert by_file.output == 'resourceclaim.resource.k8s.io "one" deleted\n'
+    assert by_file.output == (
+        f'resourceclaim.resource.k8s.io "one" deleted from {filled} namespace\n'
+    )
     assert cluster.dray("delete", "-f", file, "-n", filled).exit_code == 4
     assert cluster.dray("delete", "-f", file, "-n", filled, "--ignore-not-found").exit_code == 0
 
@@ -298,7 +302,9 @@ def test_delete_waits_until_it_is_gone_and_says_what_holds_it_up(
     cluster.dray("apply", "-n", namespace, "-f", write(tmp_path / "held.yaml", held))
     result = cluster.dray("delete", "cm/held", "-n", namespace, "--timeout", "0.3")
     assert result.exit_code == 5
-    assert "still there after 0.3 s" in result.stderr
+    assert "configmap/held still exists after 0.3 s: its finalizer example.com/keep" in (
+        result.stderr
+    )
     patch = '{"metadata":{"finalizers":null}}'
     freed = cluster.dray("patch", "cm", "held", "-n", namespace, "--type=merge", "-p", patch)
     assert freed.output == "configmap/held patched\n"
