@@ -61,9 +61,9 @@ class DrayCommand(click.Command):
     are refused with that advice.
     """
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
+    def __init__(self, name: str | None, **settings: Any) -> None:
         context = {"help_option_names": ["-h", "--help"], **(settings.pop("context_settings", {}))}
-        super().__init__(*arguments, context_settings=context, **settings)
+        super().__init__(name, context_settings=context, **settings)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:

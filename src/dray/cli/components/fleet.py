@@ -76,14 +76,9 @@ def _summary(described: Fleet) -> dict[str, Any]:
 
 def _models(described: Fleet) -> Counter[str]:
     """Return the number of devices of each model, without partitions."""
-    counts: Counter[str] = Counter()
-    places = [machine.group.devices for machine in described.machines.values()]
-    places += [pool.devices for pool in described.blueprint.pools]
-    for by_driver in places:
-        for driver, groups in by_driver.items():
-            for group in groups:
-                counts[f"{driver} {group.model}"] += group.count
-    return counts
+    return Counter(
+        {f"{driver} {model}": number for (driver, model), number in described.models().items()}
+    )
 
 
 @click.command("show", cls=DrayCommand)

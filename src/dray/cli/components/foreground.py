@@ -59,6 +59,9 @@ def private_directory(text: str) -> Path:
         )
     except private_directories.DirectoryRefused as error:
         raise CommandError(str(error), error.advice) from error
+    except OSError as error:
+        advice = "Choose another directory with --data."
+        raise CommandError(f"{path} cannot be used: {error.strerror}", advice) from error
     return path
 
 

@@ -86,8 +86,10 @@ def _words(context: click.Context) -> Sequence[str]:
 
 def _target(context: click.Context) -> Target:
     given = {**context.find_root().params, **{k: v for k, v in context.params.items() if v}}
-    fields = (str(given.get(name) or "") for name in ("kubeconfig", "context", "namespace"))
-    return Target(*fields, all_namespaces=bool(given.get("all_namespaces")))
+    kubeconfig, chosen, namespace = (
+        str(given.get(name) or "") for name in ("kubeconfig", "context", "namespace")
+    )
+    return Target(kubeconfig, chosen, namespace, bool(given.get("all_namespaces")))
 
 
 def _names(context: click.Context, type_name: str) -> list[str]:
