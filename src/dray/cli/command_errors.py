@@ -114,6 +114,8 @@ def _flag(option: click.Option, name: str, value: str) -> list[str]:
     if is_set:
         return [name]
     opposite = option.opts if name in option.secondary_opts else option.secondary_opts
+    if not opposite and option.default is True:
+        raise WrongUsage(f"{name}={value} is not possible; kubectl can.")
     return opposite[:1]
 
 

@@ -59,16 +59,19 @@ def choose(kubeconfig: str, context: str) -> ClusterChoice:
     """Return the cluster of a command's options. Raises KubeconfigError if there is none."""
     if kubeconfig or os.environ.get("KUBECONFIG"):
         return ClusterChoice(kubeconfigs.load(kubeconfig or None, context=context or None))
-    running = _running_kubeconfig()
-    if running is None or (context and _own_kubeconfig().exists()):
-        try:
-            return ClusterChoice(kubeconfigs.load(context=context or None))
-        except KubeconfigError as error:
-            if _own_kubeconfig().exists():
-                raise
-            raise KubeconfigError(f"{error} Or start a cluster: dray up") from error
-    connection = kubeconfigs.load(running, context=context or None)
-    return ClusterChoice(connection, _notice(connection))
+    running, has_own = _running_kubeconfig(), _own_kubeconfig().exists()
+    if has_own and context:
+        return ClusterChoice(kubeconfigs.load(context=context))
+    if running is not None:
+        connection = kubeconfigs.load(running, context=context or None)
+        return ClusterChoice(connection, _notice(connection))
+    if has_own:
+        connection = kubeconfigs.load()
+        return ClusterChoice(connection, _notice_without_up(connection))
+    try:
+        return ClusterChoice(kubeconfigs.load(context=context or None))
+    except KubeconfigError as error:
+        raise KubeconfigError(f"{error} Or start a cluster: dray up") from error
 
 
 def data_directory() -> Path:
@@ -88,6 +91,16 @@ def _running_kubeconfig() -> Path | None:
 
 def _own_kubeconfig() -> Path:
     return Path.home() / ".kube" / "config"
+
+
+def _notice_without_up(connection: ClusterConnection) -> str:
+    """Return a notice if the user has a `dray up` that does not run now."""
+    if not (data_directory() / "kubeconfig").exists():
+        return ""
+    return (
+        f"Using {connection.server} (context {connection.context} of {_own_kubeconfig()}): "
+        "`dray up` does not run."
+    )
 
 
 def _notice(connection: ClusterConnection) -> str:

@@ -22,7 +22,7 @@ from dray.cli.output import tables
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import ObjectArgument
-from dray.cli.verbs import device_description, events, listing, pod_description
+from dray.cli.verbs import events, listing, pod_description
 from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
 
@@ -61,6 +61,9 @@ def describe(
     async def body(session: Session) -> list[str]:
         names = resource_types.device_names(what)
         if names is not None:
+            # Imported here: of all that is described, only devices need the allocator.
+            from dray.cli.verbs import device_description
+
             return await device_description.texts(session, names)
         documents = await _all_documents(session, what, files, recursive, selector)
         return [await _described(session, document, show_events) for document in documents]

@@ -50,12 +50,17 @@ class ExecCommand(DrayCommand):
     """A command whose own options end at `--`, as kubectl requires it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        wants_help = any(name in args for name in self.get_help_option_names(ctx))
-        if "--" not in args and not wants_help and not ctx.resilient_parsing:
-            raise WrongUsage(
-                "the command must follow --", "Write: dray exec POD [-c CONTAINER] -- COMMAND"
-            )
-        return super().parse_args(ctx, args)
+        has_command = "--" in args or ctx.resilient_parsing
+        advice = "Write: dray exec POD [-c CONTAINER] -- COMMAND"
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if has_command:
+                raise
+            raise WrongUsage("the command must follow --", advice) from error
+        if not has_command:
+            raise WrongUsage("the command must follow --", advice)
+        return rest
 
 
 @click.command("exec", cls=ExecCommand)

@@ -18,7 +18,7 @@ from dray.cli.output.tables import TableOptions
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import ObjectArgument, full_name
-from dray.cli.verbs import devices, listing, watch
+from dray.cli.verbs import listing
 from dray.cli.verbs.listing import GetRequest
 
 ASKING = "Asking the cluster"
@@ -74,6 +74,9 @@ def get(target: Target, what: tuple[str, ...], raw: str, **settings: Any) -> Non
     _refuse_combinations(request)
     names = resource_types.device_names(what)
     if names is not None:
+        # Imported here: of all that is got, only devices need the allocator.
+        from dray.cli.verbs import devices
+
         request = replace(request, words=("devices", *names))
         connection.run(target, lambda session: devices.show(session, request))
         return
@@ -106,6 +109,8 @@ async def _get(session: Session, request: GetRequest) -> None:
     if request.subresource and not all(reference.name for reference in references):
         raise WrongUsage("--subresource needs the names of objects")
     if request.watch or request.watch_only:
+        from dray.cli.verbs import watch
+
         await watch.watch(session, request, references, _options(request, references))
     elif request.format.is_table:
         await _show_tables(session, request, references)
