@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import click
@@ -23,7 +23,7 @@ from dray.client import kubeconfig as kubeconfigs
 from dray.client.api_client import ObjectSelection
 from dray.client.kubeconfig import KubeconfigError
 
-PATIENCE_SECONDS = 2.0
+PATIENCE_SECONDS = 5.0
 FAILURES = (StatusError, KubeconfigError, CommandError, OSError, TimeoutError)
 """What a completion hides: a shell that completes a word shows no errors."""
 _OWNERS = ("jobs", "deployments", "statefulsets", "daemonsets", "replicasets")
@@ -31,12 +31,12 @@ _OWNERS = ("jobs", "deployments", "statefulsets", "daemonsets", "replicasets")
 
 def objects(context: click.Context, incomplete: str) -> list[CompletionItem]:
     """Return types, and behind a type the names of its objects; also after TYPE/."""
-    words = _words(context)
+    words = tuple(context.params.get("what") or ())
+    if words and "/" not in words[0]:
+        return _items(_names(context, words[0]), incomplete)
     type_name, slash, _ = incomplete.partition("/")
     if slash:
         return _items((f"{type_name}/{name}" for name in _names(context, type_name)), incomplete)
-    if words and "/" not in words[0]:
-        return _items(_names(context, words[0]), incomplete)
     return _items(["devices", *(kind.plural for kind in kinds.KINDS)], incomplete)
 
 
@@ -78,10 +78,6 @@ def contexts(context: click.Context, incomplete: str) -> list[CompletionItem]:
 
 def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-def _words(context: click.Context) -> Sequence[str]:
-    return tuple(context.params.get("what") or ())
 
 
 def _target(context: click.Context) -> Target:

@@ -114,12 +114,13 @@ def delete(
 
     async def body(session: Session) -> None:
         meant, failures = await _meant(session, what, selection)
+        number = len(meant) + len(failures)
         if interactive and not _is_confirmed(meant):
             return
         deleted = await _delete_all(session, meant, request, failures)
         if wait and not dry_run:
             await _wait_for_all(session, deleted, timeout)
-        _report(failures, of=len(meant) + len(failures))
+        _report(failures, of=number)
 
     connection.run(target, body)
 
