@@ -76,7 +76,7 @@ def _section(command: click.Command, name: str) -> str:
         lines += ["", "| option | meaning |", "|---|---|"]
         lines += [_option(option, context) for option in options]
     if shown := examples.of_command(name, command.name or ""):
-        lines += ["", "```sh", *shown, "```"]
+        lines += ["", "Examples:", "", *(f"    {line}" for line in shown)]
     return "\n".join(lines) + "\n"
 
 

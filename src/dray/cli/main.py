@@ -31,7 +31,10 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
         },
         "Inspect": {
             "get": ("verbs.get:get", "Show objects; also `get devices`."),
-            "describe": ("verbs.describe:describe", "Show all fields of objects, and events."),
+            "describe": (
+                "verbs.descriptions.command:describe",
+                "Show all fields of objects, and events.",
+            ),
             "top": ("insight.top:top", "Watch devices, and what waits and why."),
             "events": ("verbs.events:events", "Show events."),
             "logs": ("verbs.logs:logs", "Print the log of a container."),

@@ -1,4 +1,4 @@
-"""Which cluster a command uses.
+"""The choice of a cluster for a command.
 
 An explicit kubeconfig or context wins, then $KUBECONFIG, then the `dray up` that runs here, then
 kubectl's default. If a `dray up` runs beside a kubeconfig for another cluster, a command that

@@ -28,7 +28,7 @@ CASCADES = ("background", "foreground", "orphan")
 
 
 class DeleteRequest(NamedTuple):
-    """How to delete objects, and what to print about it."""
+    """Options of a deletion, and of the lines about it."""
 
     options: JsonObject
     dry_run: str

@@ -1,4 +1,4 @@
-"""Why an object that was deleted still exists, and what to do about it."""
+"""Causes for which a deleted object still exists, and the next step for each."""
 
 from __future__ import annotations
 

@@ -181,8 +181,7 @@ async def _wait_for_all(
         shown = formats.reference(reference.kind, reference.name)
         try:
             with progress.shown(f"Waiting for {shown}"):
-                async with asyncio.timeout_at(deadline) as limit:
-                    reached = await _wait_for(session, reference, goal, limit)
+                reached = await _wait_for(session, reference, goal, deadline)
         except TimeoutError as error:
             where = f" -n {reference.namespace}" if reference.namespace else ""
             raise TimedOut(
@@ -196,16 +195,14 @@ async def _wait_for_all(
 
 
 async def _wait_for(
-    session: Session, reference: ObjectArgument, goal: Goal, limit: asyncio.Timeout
+    session: Session, reference: ObjectArgument, goal: Goal, deadline: float
 ) -> JsonObject | None:
     """Wait until an object reaches a goal. Returns the object, or None if it is deleted.
 
-    An expired limit counts after the first look, so that a timeout of 0s checks once.
+    Looks once also after the deadline, then raises TimeoutError.
     """
     kind, fields = reference.kind, f"metadata.name={reference.name}"
     selection = ObjectSelection(reference.namespace, field_selector=fields)
-    deadline = limit.when()
-    limit.reschedule(None)
     while True:
         page = await session.client.list(kind, selection)
         found = msgspec.json.decode(page.items[0]) if page.items else None
@@ -213,11 +210,13 @@ async def _wait_for(
             return {**kind.type_meta, **found} if found is not None else None
         if found is None and not goal.creates and not goal.deletes:
             raise ObjectNotFound(f'{kind.plural} "{reference.name}" not found')
-        limit.reschedule(deadline)
-        reached, last = await _follow(session, kind, selection, page.resource_version, goal)
-        if reached:
-            return last
-        await asyncio.sleep(RETRY_SECONDS)
+        if asyncio.get_running_loop().time() >= deadline:
+            raise TimeoutError
+        async with asyncio.timeout_at(deadline):
+            reached, last = await _follow(session, kind, selection, page.resource_version, goal)
+            if reached:
+                return last
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 async def _follow(

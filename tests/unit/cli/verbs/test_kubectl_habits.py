@@ -13,7 +13,9 @@ import pytest
 from dray.api import kinds
 from dray.cli.session.connection import Session
 from dray.cli.session.resource_types import ObjectArgument
-from dray.cli.verbs import deletion_causes, describe
+from dray.cli.verbs import deletion_causes
+from dray.cli.verbs.descriptions import command as describe
+from dray.cli.verbs.descriptions import nodes, pods
 from tests.unit.cli.conftest import DRAY, Cluster, as_list, fleet_documents, run
 from tests.unit.cli.verbs.conftest import POD, config_map, write
 
@@ -133,7 +135,7 @@ def test_wait_with_a_timeout_of_zero_looks_once(cluster: Cluster, filled: str) -
 def test_wait_for_creation_of_what_a_selector_finds(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    command = [DRAY, "wait", "--kubeconfig", cluster.kubeconfig, "-n", namespace]
+    command = [str(DRAY), "wait", "--kubeconfig", str(cluster.kubeconfig), "-n", namespace]
     goal = ["cm", "-l", "app=late", "--for=create", "--for=jsonpath={.data.a}=1"]
     waiting = subprocess.Popen([*command, *goal], stdout=subprocess.PIPE, text=True)
     file = write(tmp_path / "late.yaml", config_map("late", a="1"))
@@ -197,7 +199,7 @@ def allocated(name: str) -> dict[str, Any]:
 
 def test_a_pod_is_described_with_its_devices() -> None:
     pod = {**POD, "status": {}}
-    lines = describe.text(pod, None, [allocated("one")]).splitlines()
+    lines = describe.text(pod, None, pods.devices([allocated("one")])).splitlines()
     start = lines.index("Devices:")
     assert lines[start + 1] == "  gpu-0/gpu-1  gpu.nvidia.com  claim one, request gpu"
 
@@ -205,10 +207,35 @@ def test_a_pod_is_described_with_its_devices() -> None:
 def test_certificates_are_not_printed() -> None:
     pem = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
     annotations = {"dray.dev/agent-certificate": pem}
-    node = {"kind": "Node", "metadata": {"name": "n", "annotations": annotations}, "ca": pem}
-    shown = describe.text(node, None)
+    shown = describe.text({"metadata": {"name": "n", "annotations": annotations}, "ca": pem}, None)
     assert "BEGIN" not in shown
     assert shown.count("<PEM certificate, ") == 2
+
+
+def test_a_node_is_described_with_its_devices_and_pods() -> None:
+    condition = {"type": "Ready", "status": "True", "reason": "AgentReady"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "gpu-0", "creationTimestamp": "2026-01-02T03:04:05Z"},
+        "spec": {"taints": [{"key": "gpu", "value": "x", "effect": "NoSchedule"}]},
+        "status": {"conditions": [condition], "allocatable": {"cpu": "64"}},
+    }
+    slices = [{"spec": {"driver": "d", "pool": {"name": "gpu-0"}, "devices": [{}, {}]}}]
+    pod = {**POD, "metadata": {"name": "p", "namespace": "lab"}}
+    lines = describe.text(node, [], nodes.related(slices, [pod])).splitlines()
+    assert lines[0].split() == ["Name:", "gpu-0"]
+    assert [line.split() for line in lines if "gpu=x" in line or "AgentReady" in line] == [
+        ["Taints:", "gpu=x:NoSchedule"],
+        ["Ready", "True", "<none>", "AgentReady"],
+    ]
+    start = lines.index("Devices:")
+    assert [line.split() for line in lines[start + 1 :]] == [
+        ["gpu-0", "d", "2", "devices"],
+        ["Non-terminated", "Pods:", "(1", "in", "total)"],
+        ["lab", "p", "claims", "one"],
+        ["Events:", "<none>"],
+    ]
 
 
 def test_claims_are_listed_with_their_devices(

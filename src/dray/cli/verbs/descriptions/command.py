@@ -9,11 +9,12 @@ import contextlib
 import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import click
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.types.meta import JsonObject
 from dray.cli import lazy_group
 from dray.cli.command_errors import DrayCommand, ObjectNotFound, WrongUsage
@@ -22,11 +23,16 @@ from dray.cli.output import tables
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import ObjectArgument
-from dray.cli.verbs import events, listing, pod_description
+from dray.cli.verbs import events, listing
+from dray.cli.verbs.descriptions import nodes, pods
 from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
 
 ANNOTATION_LENGTH = 140
+POD, NODE = ("v1", "Pod"), ("v1", "Node")
+_LAYOUTS: Mapping[tuple[Any, Any], ModuleType] = {POD: pods, NODE: nodes}
+"""Kinds with a layout of their own."""
+_UNREADABLE = (errors.NotFound, errors.Forbidden, ObjectNotFound)
 PADDING = 2
 _ACRONYMS = ("API", "URL", "UID", "GUID")
 _HIDDEN_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
@@ -62,9 +68,9 @@ def describe(
         names = resource_types.device_names(what)
         if names is not None:
             # Imported here: of all that is described, only devices need the allocator.
-            from dray.cli.verbs import device_description
+            from dray.cli.verbs.descriptions import device_texts
 
-            return await device_description.texts(session, names)
+            return await device_texts.texts(session, names)
         documents = await _all_documents(session, what, files, recursive, selector)
         return [await _described(session, document, show_events) for document in documents]
 
@@ -112,23 +118,40 @@ async def _documents(
 
 async def _described(session: Session, document: JsonObject, show_events: bool) -> str:
     happened = await _events(session, document) if show_events else None
-    return text(document, happened, await _claims(session, document))
+    related: Iterable[str] = ()
+    if _type(document) == POD:
+        related = pods.devices(await _claims(session, document))
+    elif _type(document) == NODE:
+        related = await _of_node(session, document["metadata"]["name"])
+    return text(document, happened, related)
 
 
-async def _claims(session: Session, document: JsonObject) -> list[JsonObject]:
-    """Return the ResourceClaims of a pod that the user may read; none for other objects."""
-    names = pod_description.claim_names(document) if _is_pod(document) else ()
+def _type(document: JsonObject) -> tuple[Any, Any]:
+    return document.get("apiVersion"), document.get("kind")
+
+
+async def _claims(session: Session, pod: JsonObject) -> list[JsonObject]:
+    """Return the ResourceClaims of a pod that exist and that the user may read."""
     found = []
-    for name in names:
-        with contextlib.suppress(errors.NotFound, errors.Forbidden, ObjectNotFound):
+    for name in pods.claim_names(pod):
+        with contextlib.suppress(*_UNREADABLE):
             (kind,) = await session.resources.named("resourceclaims")
-            namespace = document["metadata"]["namespace"]
-            found.append(await session.client.get(kind, name, namespace))
+            found.append(await session.client.get(kind, name, pod["metadata"]["namespace"]))
     return found
 
 
-def _is_pod(document: JsonObject) -> bool:
-    return (document.get("apiVersion"), document.get("kind")) == ("v1", "Pod")
+async def _of_node(session: Session, name: str) -> Iterable[str]:
+    """Return the lines about devices and pods of a node that the user may read."""
+    slices: list[JsonObject] = []
+    running: list[JsonObject] = []
+    with contextlib.suppress(*_UNREADABLE):
+        (kind,) = await session.resources.named("resourceslices")
+        selection = ObjectSelection(field_selector=f"spec.nodeName={name}")
+        slices = await listing.listed(session, kind, selection)
+    with contextlib.suppress(*_UNREADABLE):
+        fields = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
+        running = await listing.listed(session, kinds.POD, ObjectSelection(field_selector=fields))
+    return nodes.related(slices, running)
 
 
 async def _events(session: Session, document: JsonObject) -> list[JsonObject]:
@@ -140,22 +163,21 @@ async def _events(session: Session, document: JsonObject) -> list[JsonObject]:
 
 
 def text(
-    document: JsonObject,
-    happened: Sequence[JsonObject] | None,
-    claims: Sequence[JsonObject] = (),
+    document: JsonObject, happened: Sequence[JsonObject] | None, related: Iterable[str] = ()
 ) -> str:
-    """Return the description of one object; for a pod also the devices of its claims."""
+    """Return the description of one object, with lines about related ones before the events."""
     metadata = document.get("metadata") or {}
-    is_pod = _is_pod(document)
+    layout = _LAYOUTS.get(_type(document))
     labels = [f"{key}={value}" for key, value in sorted((metadata.get("labels") or {}).items())]
+    namespace = [f"Namespace:\t{metadata.get('namespace', '')}"] if layout is not nodes else []
     lines = [
         f"Name:\t{metadata.get('name', '')}",
-        f"Namespace:\t{metadata.get('namespace', '')}",
-        *(pod_description.above_labels(document) if is_pod else ()),
-        *pod_description.multiline("Labels", labels),
+        *namespace,
+        *(layout.above_labels(document) if layout else ()),
+        *pods.multiline("Labels", labels),
         *_annotations(metadata.get("annotations")),
-        *(pod_description.below_annotations(document) if is_pod else _fields(_shown(document), 0)),
-        *pod_description.devices(claims),
+        *(layout.below_annotations(document) if layout else _fields(_shown(document), 0)),
+        *related,
     ]
     if happened is not None and not happened:
         lines.append("Events:\t<none>")

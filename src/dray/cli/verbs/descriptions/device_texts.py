@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dray.cli.command_errors import ObjectNotFound
 from dray.cli.output import tables
 from dray.cli.session.connection import Session
-from dray.cli.verbs import devices, pod_description
+from dray.cli.verbs import devices
+from dray.cli.verbs.descriptions import pods
 from dray.cli.verbs.devices import PublishedDevice
 
 PADDING = 2
@@ -44,7 +45,7 @@ def _lines(device: PublishedDevice) -> Iterator[str]:
     yield from _pairs("Capacity", device.capacity)
     yield f"Allow Multiple Allocations:\t{str(device.shareable).lower()}"
     taints = [f"{taint.key}={taint.value or ''}:{taint.effect}" for taint in device.taints]
-    yield from pod_description.multiline("Taints", taints)
+    yield from pods.multiline("Taints", taints)
     yield "Held By:" if device.holders else "Held By:\t<none>"
     for holder in device.holders:
         yield f"  Claim:\t{holder.namespace}/{holder.claim} (request {holder.request})"

@@ -29,7 +29,7 @@ def above_labels(pod: Object) -> Iterator[str]:
     node = spec.get("nodeName")
     yield f"Node:\t{node}/{status.get('hostIP', '')}" if node else f"Node:\t{NONE}"
     if started := status.get("startTime"):
-        yield f"Start Time:\t{_time(started)}"
+        yield f"Start Time:\t{time_text(started)}"
 
 
 def below_annotations(pod: Object) -> Iterator[str]:
@@ -94,7 +94,8 @@ def multiline(title: str, values: Sequence[str]) -> Iterator[str]:
         yield f"{'' if number else f'{title}:'}\t{value}"
 
 
-def _time(text: str) -> str:
+def time_text(text: str) -> str:
+    """Return a timestamp as kubectl prints it."""
     return datetime.datetime.fromisoformat(text).strftime("%a, %d %b %Y %H:%M:%S %z")
 
 
@@ -167,7 +168,7 @@ def _state_of(status: Object) -> Iterator[str]:
 def _state(title: str, state: Object) -> Iterator[str]:
     if running := state.get("running"):
         yield f"{title}:\tRunning"
-        yield f"  Started:\t{_time(running['startedAt'])}"
+        yield f"  Started:\t{time_text(running['startedAt'])}"
     elif terminated := state.get("terminated"):
         yield f"{title}:\tTerminated"
         for field in ("reason", "message"):
@@ -178,7 +179,7 @@ def _state(title: str, state: Object) -> Iterator[str]:
             yield f"  Signal:\t{terminated['signal']}"
         for field in ("started", "finished"):
             if terminated.get(f"{field}At"):
-                yield f"  {field.title()}:\t{_time(terminated[f'{field}At'])}"
+                yield f"  {field.title()}:\t{time_text(terminated[f'{field}At'])}"
     else:
         yield f"{title}:\tWaiting"
         if reason := (state.get("waiting") or {}).get("reason"):
