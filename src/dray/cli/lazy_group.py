@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -38,16 +38,20 @@ def completer(name: str) -> Completer:
 class LazyGroup(click.Group):
     """A group that imports its commands on use.
 
-    It has the place of each command, `module:attribute` below `dray.cli`, and one line of help,
-    by the titles of the help.
+    It has the place of each command, `module:attribute` below `dray.cli`, and one line of help.
+    The help lists the commands by `sections`, titles with names.
     """
 
     def __init__(
-        self, sections: Mapping[str, Mapping[str, tuple[str, str]]], **settings: object
+        self,
+        commands: Mapping[str, tuple[str, str]],
+        *,
+        sections: Mapping[str, Sequence[str]] | None = None,
+        **settings: object,
     ) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
-        self._sections = sections
-        self._lazy = {name: place for part in sections.values() for name, place in part.items()}
+        self._lazy = commands
+        self._sections = sections or {"Commands": tuple(commands)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._lazy)
@@ -96,12 +100,8 @@ class LazyGroup(click.Group):
         return names or click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, commands in self._sections.items():
+        # The same width everywhere aligns the sections with each other.
+        width = max(map(len, self._lazy))
+        for title, names in self._sections.items():
             with formatter.section(title):
-                lines = [(name.ljust(self._width), line) for name, (_, line) in commands.items()]
-                formatter.write_dl(lines)
-
-    @property
-    def _width(self) -> int:
-        """Return the width of the longest name, which aligns the sections with each other."""
-        return max(map(len, self._lazy))
+                formatter.write_dl([(name.ljust(width), self._lazy[name][1]) for name in names])

@@ -11,71 +11,85 @@ import dray
 from dray.cli import cluster_options
 from dray.cli.lazy_group import LazyGroup
 
-SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
+COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "Cluster": {
-            "demo": ("demo.command:demo", "Run a guided demo."),
-            "up": ("components.up:up", "Run a local cluster until stopped."),
-            "down": ("components.down:down", "Stop what `dray up` runs."),
-            "status": (
-                "components.status:status",
-                "Show whether the cluster is running and healthy.",
-            ),
-            "fleet": (
-                "components.fleet:fleet",
-                "Simulated nodes: list, show, fail, heal, scale.",
-            ),
-            "backup": ("components.backup:backup", "Write the whole state to a file."),
-            "restore": ("components.backup:restore", "Replace the state by a backup."),
-            "revoke": ("access.revoke:revoke", "End a user's certificates and tokens."),
-        },
-        "Inspect": {
-            "get": ("verbs.get:get", "Show objects; also `get devices`."),
-            "describe": (
-                "verbs.descriptions.command:describe",
-                "Show all fields of objects, and events.",
-            ),
-            "top": ("insight.top:top", "Watch devices, and what waits and why."),
-            "events": ("verbs.events:events", "Show events."),
-            "logs": ("verbs.logs:logs", "Print the log of a container."),
-            "history": ("insight.history:history", "Show who held a device when."),
-            "api-resources": ("verbs.server_info:api_resources", "List the served resources."),
-            "version": ("verbs.server_info:version", "Print versions."),
-        },
-        "Diagnose": {
-            "explain": ("insight.explain:explain", "Show why a pod or claim has no devices."),
-            "lint": ("lint.command:lint", "Check manifests for mistakes."),
-            "cel": ("insight.cel:cel", "Check a selector and show what it matches."),
-            "doctor": ("doctor.command:doctor", "Find problems of a cluster, and repair them."),
-            "snapshot": ("insight.snapshot:snapshot", "Write a cluster's DRA objects to a file."),
-        },
-        "Objects": {
-            "apply": ("verbs.apply:apply", "Create or change objects as files say."),
-            "create": ("verbs.apply:create", "Create the objects of files."),
-            "delete": ("verbs.delete:delete", "Delete objects."),
-            "patch": ("verbs.patch_label:patch", "Change fields of objects."),
-            "label": ("verbs.patch_label:label", "Set and remove labels."),
-            "wait": ("verbs.wait:wait", "Wait for a condition on objects."),
-            "exec": ("verbs.exec:exec_", "Run a command in a container."),
-            "attach": ("verbs.exec:attach", "Attach to a running container."),
-        },
-        "Components": {
-            "apiserver": ("components.apiserver:apiserver", "Serve the Kubernetes API."),
-            "scheduler": ("components.scheduler:scheduler", "Assign nodes and devices to pods."),
-            "controllers": (
-                "components.controllers:controllers",
-                "Run the controllers of claims and workloads.",
-            ),
-            "node": ("components.node:node", "Make this computer a node that runs pods."),
-            "driver": ("components.driver:driver", "Run a driver on this node: nvidia."),
-            "completion": ("completion:completion", "Print a completion script for a shell."),
-            "bench": ("bench.command:bench", "Run a benchmark and print its figures."),
-        },
+        "demo": ("demo.command:demo", "Run a guided demo."),
+        "up": ("components.up:up", "Run a local cluster until stopped."),
+        "down": ("components.down:down", "Stop what `dray up` runs."),
+        "status": ("components.status:status", "Show whether the cluster is running and healthy."),
+        "fleet": ("components.fleet:fleet", "Simulated nodes: list, show, fail, heal, scale."),
+        "apiserver": ("components.apiserver:apiserver", "Serve the Kubernetes API."),
+        "scheduler": ("components.scheduler:scheduler", "Assign nodes and devices to pods."),
+        "controllers": (
+            "components.controllers:controllers",
+            "Run the controllers of claims and workloads.",
+        ),
+        "node": ("components.node:node", "Make this computer a node that runs pods."),
+        "driver": ("components.driver:driver", "Run a driver on this node: nvidia."),
+        "backup": ("components.backup:backup", "Write the whole state to a file."),
+        "restore": ("components.backup:restore", "Replace the state by a backup."),
+        "revoke": ("access.revoke:revoke", "End a user's certificates and tokens."),
+        "get": ("verbs.get:get", "Show objects; also `get devices`."),
+        "top": ("insight.top:top", "Watch devices, and what waits and why."),
+        "describe": (
+            "verbs.descriptions.command:describe",
+            "Show all fields of objects, and events.",
+        ),
+        "apply": ("verbs.apply:apply", "Create or change objects as files say."),
+        "create": ("verbs.apply:create", "Create the objects of files."),
+        "delete": ("verbs.delete:delete", "Delete objects."),
+        "logs": ("verbs.logs:logs", "Print the log of a container."),
+        "exec": ("verbs.exec:exec_", "Run a command in a container."),
+        "attach": ("verbs.exec:attach", "Attach to a running container."),
+        "wait": ("verbs.wait:wait", "Wait for a condition on objects."),
+        "events": ("verbs.events:events", "Show events."),
+        "label": ("verbs.patch_label:label", "Set and remove labels."),
+        "patch": ("verbs.patch_label:patch", "Change fields of objects."),
+        "api-resources": ("verbs.server_info:api_resources", "List the served resources."),
+        "version": ("verbs.server_info:version", "Print versions."),
+        "explain": ("insight.explain:explain", "Show why a pod or claim has no devices."),
+        "cel": ("insight.cel:cel", "Check a selector and show what it matches."),
+        "lint": ("lint.command:lint", "Check manifests for mistakes."),
+        "doctor": ("doctor.command:doctor", "Find problems of a cluster, and repair them."),
+        "history": ("insight.history:history", "Show who held a device when."),
+        "snapshot": ("insight.snapshot:snapshot", "Write a cluster's DRA objects to a file."),
+        "completion": ("completion:completion", "Print a completion script for a shell."),
+        "bench": ("bench.command:bench", "Run a benchmark and print its figures."),
     }
 )
+"""Place and help of each command."""
+
+SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "Cluster": ("demo", "up", "down", "status", "fleet", "backup", "restore", "revoke"),
+        "Inspect": (
+            "get",
+            "describe",
+            "top",
+            "events",
+            "logs",
+            "history",
+            "api-resources",
+            "version",
+        ),
+        "Diagnose": ("explain", "lint", "cel", "doctor", "snapshot"),
+        "Objects": ("apply", "create", "delete", "patch", "label", "wait", "exec", "attach"),
+        "Components": (
+            "apiserver",
+            "scheduler",
+            "controllers",
+            "node",
+            "driver",
+            "completion",
+            "bench",
+        ),
+    }
+)
+"""Commands by the titles of the help."""
 
 main = LazyGroup(
-    SECTIONS,
+    COMMANDS,
+    sections=SECTIONS,
     name="dray",
     help="A complete Python implementation of Kubernetes Dynamic Resource Allocation.",
     epilog=(

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from dray.cli import examples
-from dray.cli.main import main
+from dray.cli.main import COMMANDS, SECTIONS, main
 from tests.unit.cli.conftest import run
 from tests.unit.cli.test_main import commands
 
@@ -68,3 +68,8 @@ def test_commands_are_grouped() -> None:
     shown = run("--help").stdout
     titles = ["Cluster:", "Inspect:", "Diagnose:", "Objects:", "Components:"]
     assert [line for line in shown.splitlines() if line in titles] == titles
+
+
+def test_every_command_is_in_one_group() -> None:
+    grouped = [name for names in SECTIONS.values() for name in names]
+    assert sorted(grouped) == sorted(COMMANDS)

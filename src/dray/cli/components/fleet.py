@@ -41,9 +41,7 @@ _COMMANDS = {
     "scale": ("components.fleet:scale", "Change the number of machines."),
 }
 
-fleet = LazyGroup(
-    {"Commands": _COMMANDS}, name="fleet", help="Simulated machines, and what becomes of them."
-)
+fleet = LazyGroup(_COMMANDS, name="fleet", help="Simulated machines, and what becomes of them.")
 
 
 @click.command("list", cls=DrayCommand)
@@ -76,9 +74,14 @@ def _summary(described: Fleet) -> dict[str, Any]:
 
 def _models(described: Fleet) -> Counter[str]:
     """Return the number of devices of each model, without partitions."""
-    return Counter(
-        {f"{driver} {model}": number for (driver, model), number in described.models().items()}
-    )
+    counts: Counter[str] = Counter()
+    places = [machine.group.devices for machine in described.machines.values()]
+    places += [pool.devices for pool in described.blueprint.pools]
+    for by_driver in places:
+        for driver, groups in by_driver.items():
+            for group in groups:
+                counts[f"{driver} {group.model}"] += group.count
+    return counts
 
 
 @click.command("show", cls=DrayCommand)

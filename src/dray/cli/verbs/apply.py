@@ -11,7 +11,7 @@ from dray.api import errors, http_messages
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from dray.cli import command_errors
-from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
+from dray.cli.command_errors import CommandError, DrayCommand
 from dray.cli.inputs import manifests
 from dray.cli.inputs.manifests import Manifest
 from dray.cli.output import formats
@@ -23,30 +23,24 @@ from dray.client import api_client
 Writing = Callable[[Session, Kind, JsonObject], Awaitable[tuple[JsonObject, str]]]
 """Writes one object. Returns the object, and the verb for the message."""
 
-_server_side = click.option(
-    "--server-side",
-    is_flag=True,
-    default=True,
-    expose_value=False,
-    help="Always so: dray has no client-side apply.",
-)
+_dry_run = click.option("--dry-run", is_flag=True, help="Let the server check, write nothing.")
+_recursive = click.option("--recursive", "-R", is_flag=True, help="Also subdirectories.")
 
 
 @click.command("apply", cls=DrayCommand)
 @connection.options
 @manifests.files_option(required=True)
-@manifests.recursive_option
+@_recursive
 @formats.option
-@formats.dry_run_option
+@_dry_run
 @click.option("--field-manager", default=FIELD_MANAGER, show_default=True)
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that others manage.")
-@_server_side
 def apply(
     target: Target,
     files: tuple[str, ...],
     recursive: bool,
     format: OutputFormat,
-    dry_run: str,
+    dry_run: bool,
     field_manager: str,
     force_conflicts: bool,
 ) -> None:
@@ -62,11 +56,11 @@ def apply(
 @click.command("create", cls=DrayCommand)
 @connection.options
 @manifests.files_option(required=True)
-@manifests.recursive_option
+@_recursive
 @formats.option
-@formats.dry_run_option
+@_dry_run
 def create(
-    target: Target, files: tuple[str, ...], recursive: bool, format: OutputFormat, dry_run: str
+    target: Target, files: tuple[str, ...], recursive: bool, format: OutputFormat, dry_run: bool
 ) -> None:
     """Create the objects of the files."""
     query = _with_dry_run([("fieldManager", FIELD_MANAGER)], dry_run)
@@ -78,10 +72,8 @@ def create(
     _write_all(target, manifests.read(files, recursive=recursive), one, format, dry_run)
 
 
-def _with_dry_run(query: list[tuple[str, str]], dry_run: str) -> list[tuple[str, str]]:
+def _with_dry_run(query: list[tuple[str, str]], dry_run: bool) -> list[tuple[str, str]]:
     """Return the query with strict field validation, as kubectl sends it."""
-    if dry_run == "client":
-        raise WrongUsage("--dry-run=client is left to kubectl", "Use: --dry-run=server")
     return [*query, ("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
 
 
@@ -146,7 +138,7 @@ async def _send(
 
 
 def _write_all(
-    target: Target, documents: list[Manifest], one: Writing, format: OutputFormat, dry_run: str
+    target: Target, documents: list[Manifest], one: Writing, format: OutputFormat, dry_run: bool
 ) -> None:
     """Write objects one after the other; rejected ones do not stop the rest."""
 

@@ -34,6 +34,8 @@ from dray.cli.verbs.listing import GetRequest
 from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
 
+NAMES = ("devices", "device", "dev")
+
 
 class ClaimHolder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A claim that holds a device, or a share of it."""

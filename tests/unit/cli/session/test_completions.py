@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.conftest import DRAY, Cluster, as_list, fleet_documents
+from tests.unit.cli.conftest import DRAY, Cluster, as_list, fleet_documents, start, stop
 
 OBJECTS = [
     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab-completion"}},
@@ -43,11 +44,17 @@ def completed(line: str, *, kubeconfig: Path | str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def filled(cluster: Cluster) -> Path:
-    documents = [*fleet_documents("quickstart"), *OBJECTS]
-    created = cluster.dray("apply", "-f", "-", input=as_list(documents))
-    assert created.exit_code == 0, created.output
-    return cluster.kubeconfig
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    data = tmp_path_factory.mktemp("completions")
+    process = start(data, "--store", "memory")
+    try:
+        cluster = Cluster(data / "kubeconfig")
+        documents = [*fleet_documents("quickstart"), *OBJECTS]
+        created = cluster.dray("apply", "-f", "-", input=as_list(documents))
+        assert created.exit_code == 0, created.output
+        yield cluster.kubeconfig
+    finally:
+        assert stop(process) == 0
 
 
 @pytest.mark.parametrize(

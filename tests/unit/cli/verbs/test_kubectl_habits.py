@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import deletion_causes
 from dray.cli.verbs.descriptions import command as describe
 from dray.cli.verbs.descriptions import nodes, pods
-from tests.unit.cli.conftest import DRAY, Cluster, as_list, fleet_documents, run
+from tests.unit.cli.conftest import DRAY, Cluster, as_list, fleet_documents, run, start, stop
 from tests.unit.cli.verbs.conftest import POD, config_map, write
 
 JOB = {
@@ -153,28 +154,32 @@ def test_the_beginning_of_a_name_is_enough_to_describe(cluster: Cluster, filled:
 
 
 @pytest.fixture(scope="module")
-def devices(cluster: Cluster) -> None:
-    documents = [
-        document for document in fleet_documents("quickstart") if document["kind"] != "Node"
-    ]
-    created = cluster.dray("apply", "-f", "-", input=as_list(documents))
-    assert created.exit_code == 0, created.output
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A server with the devices of a fleet."""
+    data = tmp_path_factory.mktemp("fleet")
+    process = start(data, "--store", "memory")
+    try:
+        served = Cluster(data / "kubeconfig")
+        documents = fleet_documents("quickstart")
+        created = served.dray("create", "-f", "-", input=as_list(documents))
+        assert created.exit_code == 0, created.output
+        yield served
+    finally:
+        assert stop(process) == 0
 
 
-@pytest.mark.usefixtures("devices")
 @pytest.mark.parametrize(
     "words", [("device", "gpu-0/gpu-0"), ("device/gpu-0/gpu-0",), ("devices", "gpu-0/gpu-0")]
 )
-def test_a_device_is_described(cluster: Cluster, words: tuple[str, ...]) -> None:
-    lines = cluster.dray("describe", *words).stdout.splitlines()
+def test_a_device_is_described(fleet: Cluster, words: tuple[str, ...]) -> None:
+    lines = fleet.dray("describe", *words).stdout.splitlines()
     assert lines[0].split() == ["Name:", "gpu-0"]
     assert "Held By:                     <none>" in lines
     assert any(line.split() == ["productName:", "NVIDIA", "H100", "80GB", "HBM3"] for line in lines)
 
 
-@pytest.mark.usefixtures("devices")
-def test_a_device_that_is_not_there(cluster: Cluster) -> None:
-    missing = cluster.dray("describe", "device", "gpu-0/gpu-9")
+def test_a_device_that_is_not_there(fleet: Cluster) -> None:
+    missing = fleet.dray("describe", "device", "gpu-0/gpu-9")
     assert missing.exit_code == 4
     assert missing.stderr == "Error: there is no device gpu-0/gpu-9\nSee: dray get devices\n"
 
