@@ -74,6 +74,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("dray --context d", ["dray"]),
         ("dray get pods --context d", ["dray"]),
         ("dray up --fleet quick", ["quickstart"]),
+        ("dray fleet show quick", ["quickstart"]),
+        ("dray fleet heal mi", ["mig-0"]),
         ("dray get resourceclaimt", ["resourceclaimtemplates"]),
     ],
 )
