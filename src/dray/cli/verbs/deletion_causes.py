@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from typing import NamedTuple
 
 from dray.api import errors, kinds, well_known
@@ -15,6 +16,10 @@ from dray.clock import utc_now
 
 FAILED_UNPREPARE = "FailedUnprepareDynamicResources"
 _DEPENDENTS = "foregroundDeletion"
+_NO_ANSWER = re.compile(
+    r"driver (\S+?):? (?:is not registered|.*?: (?:UNAVAILABLE|DEADLINE_EXCEEDED)\b)"
+)
+"""The event of a driver that does not run, or that hangs."""
 
 
 class DeletionCause(NamedTuple):
@@ -75,10 +80,7 @@ async def _of_pod(
             f"If the node is gone for good: {force}",
         )
     if failure := await _last_unprepare_failure(session, document):
-        return DeletionCause(
-            f"a driver on node {node} did not unprepare its devices: {failure}",
-            f"Start that driver again on node {node}; the pod is then deleted.",
-        )
+        return _of_driver(node, failure)
     if deadline := document["metadata"].get("deletionTimestamp"):
         left = (datetime.datetime.fromisoformat(deadline) - utc_now()).total_seconds()
         if left > 0:
@@ -87,6 +89,21 @@ async def _of_pod(
                 "Stop them sooner with: --grace-period=1",
             )
     return DeletionCause(f"node {node} has not reported that it stopped", _describe(reference))
+
+
+def _of_driver(node: str, failure: str) -> DeletionCause:
+    """Return the cause for a driver that does not unprepare the devices of a pod."""
+    if silent := _NO_ANSWER.match(failure):
+        return DeletionCause(
+            f"driver {silent[1]} on node {node} does not answer, so it cannot unprepare the devices",
+            f"Start the driver again on node {node}; the pod is then deleted.",
+        )
+    # The time of the next try would make each message another one.
+    reason = failure.partition("; next try in ")[0]
+    return DeletionCause(
+        f"a driver on node {node} fails to unprepare the devices: {reason}",
+        "The node tries again; see the log of the driver.",
+    )
 
 
 async def _is_ready(session: Session, name: str) -> bool:
