@@ -95,7 +95,7 @@ def _of_driver(node: str, failure: str) -> DeletionCause:
     """Return the cause for a driver that does not unprepare the devices of a pod."""
     if silent := _NO_ANSWER.match(failure):
         return DeletionCause(
-            f"driver {silent[1]} on node {node} does not answer, so it cannot unprepare the devices",
+            f"driver {silent[1]} on node {node} does not answer, so devices stay prepared",
             f"Start the driver again on node {node}; the pod is then deleted.",
         )
     # The time of the next try would make each message another one.
