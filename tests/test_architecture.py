@@ -64,6 +64,17 @@ def test_the_map_of_modules_is_current() -> None:
     assert make_map.TARGET.read_text("utf-8") == make_map.page(), "run `make generate`"
 
 
+LIGHT = [
+    "dray",
+    "dray.cli",
+    "dray.cli.cluster_options",
+    "dray.cli.kubectl_options",
+    "dray.cli.lazy_group",
+    "dray.cli.main",
+]
+"""All that `dray --help` imports of dray."""
+
+
 def test_help_does_not_import_the_commands() -> None:
     code = (
         "import sys, dray.cli.main; print(sorted(m for m in sys.modules if m.startswith('dray')))"
@@ -71,7 +82,7 @@ def test_help_does_not_import_the_commands() -> None:
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    assert result.stdout.strip() == "['dray', 'dray.cli', 'dray.cli.lazy_group', 'dray.cli.main']"
+    assert result.stdout.strip() == str(LIGHT)
 
 
 MAX_MODULES = 15

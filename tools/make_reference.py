@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from dray.api import features
-from dray.cli import command_errors
+from dray.cli import command_errors, examples
 from dray.cli.main import main as dray
 
 ROOT = Path(__file__).parents[1]
@@ -75,6 +75,8 @@ def _section(command: click.Command, name: str) -> str:
     if options:
         lines += ["", "| option | meaning |", "|---|---|"]
         lines += [_option(option, context) for option in options]
+    if shown := examples.of_command(name, command.name or ""):
+        lines += ["", "Examples:", "", *(f"    {line}" for line in shown)]
     return "\n".join(lines) + "\n"
 
 

@@ -120,6 +120,41 @@ def test_dray_shows_logs_and_runs_commands(shell: Shell) -> None:
     assert b'pods "nobody" not found' in said
 
 
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "j"},
+    "spec": {
+        "template": {
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [
+                    {**container("echo one; exec sleep 1000"), "name": "a"},
+                    {**container("echo two; exec sleep 1000"), "name": "b"},
+                ],
+            }
+        }
+    },
+}
+
+
+def test_dray_finds_the_pods_of_a_job_and_deletes_them_with_it(shell: Shell) -> None:
+    (shell.folder / "job.yaml").write_text(yaml.safe_dump(JOB), "utf-8")
+    shell("dray", "apply", "-f", str(shell.folder / "job.yaml"))
+    selector = ("-l", "batch.kubernetes.io/job-name=j")
+    goals = ("--for=create", "--for=condition=Ready", "--timeout=60s")
+    shell("dray", "wait", "pods", *selector, *goals)
+    printed, said = shell("dray", "logs", "job/j")
+    assert printed == b"one\n"
+    assert said == b'Defaulted container "a" out of: a, b\n'
+    both, _ = shell("dray", "logs", *selector, "--all-containers", "--prefix")
+    assert [line.rpartition(b"/")[2] for line in both.splitlines()] == [b"a] one", b"b] two"]
+    assert shell("dray", "exec", "-q", "job/j", "--", "echo", "in")[0] == b"in\n"
+    shell("dray", "delete", "job", "j")
+    shell("dray", "wait", "pods", *selector, "--for=delete", "--timeout=60s")
+    assert shell("dray", "get", "pods", *selector)[0] == b""
+
+
 def test_dray_follows_a_log(shell: Shell) -> None:
     following = shell.start("dray", "logs", "-f", "p")
     assert first_bytes(following, 8) == b"one\ntwo\n"

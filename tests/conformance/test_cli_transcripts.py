@@ -15,7 +15,7 @@ from dray.cli.inputs import manifests
 from dray.cli.lint import object_checks, reference_checks, source_documents
 from dray.cli.lint.findings import Severity
 from dray.cli.output import serialization
-from dray.cli.verbs import describe
+from dray.cli.verbs.descriptions import command as describe
 from tests.recorded import GOLDEN
 
 _COMMAND = re.compile(r"^\$ kubectl (.*)\n((?:(?!^\$ ).*\n?)*)", re.MULTILINE)

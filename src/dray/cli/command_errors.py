@@ -18,6 +18,7 @@ import click
 
 from dray.api import errors
 from dray.api.features import FeatureError
+from dray.cli import examples, kubectl_options
 from dray.client.kubeconfig import KubeconfigError
 
 
@@ -54,11 +55,87 @@ class TimedOut(CommandError):
 
 
 class DrayCommand(click.Command):
-    """A command whose expected errors end it with a sentence instead of a traceback."""
+    """A command whose expected errors end it with a sentence instead of a traceback.
+
+    Its options can be written as kubectl's: `--wait=false`, `-o=json`. Those that only kubectl has
+    are refused with that advice.
+    """
+
+    def __init__(self, name: str | None, **settings: Any) -> None:
+        context = {"help_option_names": ["-h", "--help"], **(settings.pop("context_settings", {}))}
+        super().__init__(name, context_settings=context, **settings)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            params = self.get_params(ctx)
+            given = [*_given_before(ctx, params), *_as_click_reads(args, params)]
+            return super().parse_args(ctx, given)
+        except click.NoSuchOption as error:
+            if kubectl_options.is_of_kubectl(self.name or "", error.option_name):
+                raise _left_to_kubectl(f"{self.name} {error.option_name}") from error
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         with reported():
             return super().invoke(ctx)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        if shown := examples.of_command(ctx.command_path, self.name or ""):
+            with formatter.section("Examples"):
+                for line in shown:
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+def _left_to_kubectl(words: str) -> WrongUsage:
+    return WrongUsage(f"dray has no `{words}`; kubectl has.", f"Use: kubectl {words} …")
+
+
+def _as_click_reads(args: list[str], params: list[click.Parameter]) -> list[str]:
+    """Return arguments such as `--wait=false` and `-o=json` in the form that click reads."""
+    options = {name: param for param in params for name in (*param.opts, *param.secondary_opts)}
+    end = args.index("--") if "--" in args else len(args)
+    result: list[str] = []
+    for argument in args[:end]:
+        name, equals, value = argument.partition("=")
+        option = options.get(name) if equals and name.startswith("-") else None
+        if isinstance(option, click.Option) and option.is_bool_flag:
+            result += _flag(option, name, value)
+        elif option is not None and len(name) == 2:
+            result.append(name + value)
+        else:
+            result.append(argument)
+    return result + args[end:]
+
+
+def _flag(option: click.Option, name: str, value: str) -> list[str]:
+    """Return the flag that `NAME=VALUE` means; none if that is what it is without a flag."""
+    is_set: bool = click.BOOL.convert(value, option, None)
+    if is_set:
+        return [name]
+    opposite = option.opts if name in option.secondary_opts else option.secondary_opts
+    if not opposite and option.default is True:
+        raise WrongUsage(f"{name}={value} is not possible; kubectl can.")
+    return opposite[:1]
+
+
+def _given_before(ctx: click.Context, params: list[click.Parameter]) -> Iterator[str]:
+    """Yield the options before the command, such as --context. Raises WrongUsage for unknown ones.
+
+    They come first, so that the same option behind the command wins.
+    """
+    root = ctx.find_root()
+    if root is ctx:
+        return
+    own = {param.name for param in params}
+    for param in root.command.params:
+        name = param.name or ""
+        if not root.params.get(name):
+            continue
+        if name in own:
+            yield f"{param.opts[0]}={root.params[name]}"
+        elif root.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise WrongUsage(f"{ctx.command_path} has no {param.opts[0]}.")
 
 
 @contextlib.contextmanager

@@ -8,61 +8,100 @@ from types import MappingProxyType
 import click
 
 import dray
+from dray.cli import cluster_options
 from dray.cli.lazy_group import LazyGroup
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "demo": ("demo.command:demo", "See dray work, from a cluster to an answer."),
-        "up": ("components.up:up", "Run a whole cluster on a simulated fleet."),
+        "demo": ("demo.command:demo", "Run a guided demo."),
+        "up": ("components.up:up", "Run a local cluster until stopped."),
         "down": ("components.down:down", "Stop what `dray up` runs."),
-        "status": ("components.status:status", "Say whether it is up, and how it is."),
-        "fleet": ("components.fleet:fleet", "Simulated machines: list, show, fail, heal, scale."),
+        "status": ("components.status:status", "Show whether the cluster is running and healthy."),
+        "fleet": ("components.fleet:fleet", "Simulated nodes: list, show, fail, heal, scale."),
         "apiserver": ("components.apiserver:apiserver", "Serve the Kubernetes API."),
-        "scheduler": ("components.scheduler:scheduler", "Give pods nodes and devices."),
+        "scheduler": ("components.scheduler:scheduler", "Assign nodes and devices to pods."),
         "controllers": (
             "components.controllers:controllers",
-            "Keep claims and workloads in order.",
+            "Run the controllers of claims and workloads.",
         ),
         "node": ("components.node:node", "Make this computer a node that runs pods."),
         "driver": ("components.driver:driver", "Run a driver on this node: nvidia."),
         "backup": ("components.backup:backup", "Write the whole state to a file."),
-        "restore": ("components.backup:restore", "Put a backup back."),
+        "restore": ("components.backup:restore", "Replace the state by a backup."),
         "revoke": ("access.revoke:revoke", "End a user's certificates and tokens."),
         "get": ("verbs.get:get", "Show objects; also `get devices`."),
         "top": ("insight.top:top", "Watch devices, and what waits and why."),
-        "describe": ("verbs.describe:describe", "Show everything about objects."),
-        "apply": ("verbs.apply:apply", "Make objects what files say."),
+        "describe": (
+            "verbs.descriptions.command:describe",
+            "Show all fields of objects, and events.",
+        ),
+        "apply": ("verbs.apply:apply", "Create or change objects as files say."),
         "create": ("verbs.apply:create", "Create the objects of files."),
         "delete": ("verbs.delete:delete", "Delete objects."),
-        "logs": ("verbs.logs:logs", "Print what a container prints."),
+        "logs": ("verbs.logs:logs", "Print the log of a container."),
         "exec": ("verbs.exec:exec_", "Run a command in a container."),
-        "attach": ("verbs.exec:attach", "See and type at a running container."),
+        "attach": ("verbs.exec:attach", "Attach to a running container."),
         "port-forward": ("verbs.port_forward:port_forward", "Forward local ports to a pod."),
-        "wait": ("verbs.wait:wait", "Wait until objects are as they should be."),
-        "events": ("verbs.events:events", "Show what happened."),
+        "wait": ("verbs.wait:wait", "Wait for a condition on objects."),
+        "events": ("verbs.events:events", "Show events."),
         "label": ("verbs.patch_label:label", "Set and remove labels."),
         "patch": ("verbs.patch_label:patch", "Change fields of objects."),
-        "api-resources": ("verbs.server_info:api_resources", "List what is served."),
+        "api-resources": ("verbs.server_info:api_resources", "List the served resources."),
         "version": ("verbs.server_info:version", "Print versions."),
-        "explain": ("insight.explain:explain", "Say why there are no devices, and what helps."),
-        "cel": ("insight.cel:cel", "Check a selector and see what it matches."),
-        "lint": ("lint.command:lint", "Say what is wrong with manifests."),
-        "doctor": ("doctor.command:doctor", "Say what is wrong, and mend it."),
-        "history": ("insight.history:history", "Say who had a device when."),
-        "snapshot": ("insight.snapshot:snapshot", "Print what matters of a cluster, to a file."),
-        "completion": ("completion:completion", "Print a script that completes words."),
+        "explain": ("insight.explain:explain", "Show why a pod or claim has no devices."),
+        "cel": ("insight.cel:cel", "Check a selector and show what it matches."),
+        "lint": ("lint.command:lint", "Check manifests for mistakes."),
+        "doctor": ("doctor.command:doctor", "Find problems of a cluster, and repair them."),
+        "history": ("insight.history:history", "Show who held a device when."),
+        "snapshot": ("insight.snapshot:snapshot", "Write a cluster's DRA objects to a file."),
+        "completion": ("completion:completion", "Print a completion script for a shell."),
         "bench": ("bench.command:bench", "Run a benchmark and print its figures."),
     }
 )
+"""Place and help of each command."""
+
+SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "Cluster": ("demo", "up", "down", "status", "fleet", "backup", "restore", "revoke"),
+        "Inspect": (
+            "get",
+            "describe",
+            "top",
+            "events",
+            "logs",
+            "history",
+            "api-resources",
+            "version",
+        ),
+        "Diagnose": ("explain", "lint", "cel", "doctor", "snapshot"),
+        "Objects": (
+            *("apply", "create", "delete", "patch", "label", "wait", "exec", "attach"),
+            "port-forward",
+        ),
+        "Components": (
+            "apiserver",
+            "scheduler",
+            "controllers",
+            "node",
+            "driver",
+            "completion",
+            "bench",
+        ),
+    }
+)
+"""Commands by the titles of the help."""
 
 main = LazyGroup(
     COMMANDS,
+    sections=SECTIONS,
     name="dray",
-    help="Kubernetes Dynamic Resource Allocation, complete, in Python.",
+    help="A complete Python implementation of Kubernetes Dynamic Resource Allocation.",
     epilog=(
-        "Exit codes: 0 done, 1 refused or not as it should be, 2 wrong arguments, 3 no cluster "
-        "to be reached, 4 no such object, 5 waited in vain."
+        "Exit codes: 0 done, 1 request rejected or check failed, 2 wrong arguments, 3 cluster "
+        "unreachable or access denied, 4 no such object, 5 timed out."
     ),
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "DRAY"},
+    callback=lambda **_: None,
 )
+main = cluster_options.added(main)
 main = click.version_option(dray.__version__, prog_name="dray")(main)

@@ -77,6 +77,11 @@ def load(
     return _connection(name, chosen, cluster, user, files)
 
 
+def contexts(path: str | os.PathLike[str] | None = None) -> list[str]:
+    """Return the names of the contexts, as `load` accepts them."""
+    return sorted(_merge(_files(path))["contexts"])
+
+
 def in_cluster() -> ClusterConnection:
     """Return the connection of the service account of this pod."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST")

@@ -20,10 +20,10 @@ from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground, key_options, store_option
 from dray.cli.components.store_option import StoreChoice
 from dray.cli.output import durations
+from dray.cli.session import up_instance
 from dray.client import kubeconfig
 from dray.store import compaction
 
-DEFAULT_DATA = "~/.local/share/dray"
 DEFAULT_LISTEN = "127.0.0.1:6443"
 COMPONENTS = {"scheduler": bootstrap_policy.SCHEDULER, "controllers": bootstrap_policy.CONTROLLERS}
 """Users with only the rights that a component needs."""
@@ -49,7 +49,7 @@ event_ttl_option = click.option(
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT")
 @click.option(
     "--data",
-    default=DEFAULT_DATA,
+    default=up_instance.DEFAULT_DATA,
     show_default=True,
     metavar="DIR",
     help="Where keys, certificates and the kubeconfig are.",

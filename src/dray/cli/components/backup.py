@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import click
 
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import foreground, store_option
-from dray.cli.components.apiserver import DEFAULT_DATA
+from dray.cli.session.up_instance import DEFAULT_DATA
 from dray.store import backup as backups
 from dray.store import sqlite_file, sqlite_history
 from dray.store import store as stored
@@ -40,8 +41,9 @@ def backup(file: Path, data: str, store: str, overwrite: bool) -> None:
         )
     if file.exists() and not overwrite:
         raise WrongUsage(f"{file} exists.", "Replace it with --overwrite, or choose another name.")
+    _refuse_unwritable(file)
     with (
-        _refusals(path),
+        _refusals(path, "Is --data or --store the store of a cluster?"),
         contextlib.closing(sqlite_history.History(path, sqlite_file.connect)) as past,
     ):
         backups.write(past.copy, file)
@@ -63,17 +65,26 @@ def restore(file: Path, data: str, store: str, yes: bool) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     else:
         foreground.private_directory(data)
-    with _refusals(path):
+    with _refusals(path, "Stop what uses it (dray down) before a restore."):
         revision = backups.restore(file, path)
     click.echo(f"Restored {path}; it goes on at revision {revision}.")
 
 
+def _refuse_unwritable(file: Path) -> None:
+    """Raise CommandError if FILE cannot be written, which is no fault of the store."""
+    folder = file.parent
+    if file.is_dir():
+        raise WrongUsage(f"{file} is a directory.", f"Name a file, such as {file / 'dray.backup'}")
+    if not folder.is_dir():
+        raise CommandError(f"{folder} is not a directory, so {file} cannot be written.")
+    if not os.access(folder, os.W_OK):
+        raise CommandError(f"{folder} cannot be written by this user.", "Choose another file.")
+
+
 @contextlib.contextmanager
-def _refusals(path: Path) -> Iterator[None]:
+def _refusals(path: Path, advice: str) -> Iterator[None]:
     try:
         with sqlite_file.refusing(path):
             yield
     except stored.StoreUnusable as error:
-        raise CommandError(
-            str(error), "Stop what uses it (dray apiserver) before a restore."
-        ) from error
+        raise CommandError(str(error), advice) from error

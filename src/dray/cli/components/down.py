@@ -9,11 +9,9 @@ from pathlib import Path
 import click
 
 from dray.cli.command_errors import CommandError, DrayCommand, TimedOut
-from dray.cli.components import instance
-from dray.cli.components.apiserver import DEFAULT_DATA
-from dray.cli.components.instance import UpInstance
 from dray.cli.output import durations
-from dray.cli.session import progress
+from dray.cli.session import progress, up_instance
+from dray.cli.session.up_instance import DEFAULT_DATA, UpInstance
 from dray.node.containers import container_attempts
 from dray.node.containers.container_attempts import ContainerAttempt
 
@@ -34,7 +32,7 @@ def down(data: str, keep_pods: bool, timeout: float) -> None:
     again. If nothing is up, the command succeeds.
     """
     directory = Path(data).expanduser()
-    running = instance.find(directory)
+    running = up_instance.find(directory)
     if running is not None:
         _end(running, directory, timeout, keep_pods)
     stopped = 0 if keep_pods else _stop_containers(directory)

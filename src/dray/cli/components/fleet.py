@@ -11,7 +11,7 @@ import click
 from dray.api import errors, kinds, well_known
 from dray.cli.command_errors import DrayCommand, ObjectNotFound, WrongUsage
 from dray.cli.inputs import cluster_objects
-from dray.cli.lazy_group import LazyGroup
+from dray.cli.lazy_group import LazyGroup, completer
 from dray.cli.output import durations, formats, tables
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
@@ -85,7 +85,7 @@ def _models(described: Fleet) -> Counter[str]:
 
 
 @click.command("show", cls=DrayCommand)
-@click.argument("name")
+@click.argument("name", shell_complete=completer("fleets"))
 @click.option("--nodes", type=int, help="With so many machines of each kind.")
 @formats.option
 def show(name: str, nodes: int | None, format: OutputFormat) -> None:
@@ -144,7 +144,7 @@ def _some(names: list[str]) -> str:
 
 
 @click.command("fail", cls=DrayCommand)
-@click.argument("node")
+@click.argument("node", shell_complete=completer("nodes"))
 @click.argument("names", metavar="DEVICE…", nargs=-1, required=True)
 @connection.options
 @click.option("--effect", type=click.Choice(EFFECTS), default=EFFECTS[0], show_default=True)
@@ -168,7 +168,7 @@ def _failed_annotation(failed: Mapping[str, str]) -> str | None:
 
 
 @click.command("slow", cls=DrayCommand)
-@click.argument("node")
+@click.argument("node", shell_complete=completer("nodes"))
 @click.argument("delay", metavar="DURATION")
 @connection.options
 def slow(target: Target, node: str, delay: str) -> None:
@@ -182,7 +182,7 @@ def slow(target: Target, node: str, delay: str) -> None:
 
 
 @click.command("crash", cls=DrayCommand)
-@click.argument("node")
+@click.argument("node", shell_complete=completer("nodes"))
 @connection.options
 def crash(target: Target, node: str) -> None:
     """Let the driver of a node crash whenever it prepares a claim, until the node is healed."""
@@ -191,7 +191,7 @@ def crash(target: Target, node: str) -> None:
 
 
 @click.command("heal", cls=DrayCommand)
-@click.argument("node")
+@click.argument("node", shell_complete=completer("nodes"))
 @click.argument("names", metavar="[DEVICE…]", nargs=-1)
 @connection.options
 def heal(target: Target, node: str, names: tuple[str, ...]) -> None:

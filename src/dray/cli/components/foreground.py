@@ -59,6 +59,9 @@ def private_directory(text: str) -> Path:
         )
     except private_directories.DirectoryRefused as error:
         raise CommandError(str(error), error.advice) from error
+    except OSError as error:
+        advice = "Choose another directory with --data."
+        raise CommandError(f"{path} cannot be used: {error.strerror}", advice) from error
     return path
 
 
@@ -99,5 +102,6 @@ async def listen(
 
 @contextlib.asynccontextmanager
 async def client_of(target: Target, field_manager: str) -> AsyncIterator[Client]:
-    async with RestTransport(target.connect()) as transport:
-        yield Client(transport, field_manager=field_manager)
+    chosen = target.choose()
+    async with RestTransport(chosen.connection) as transport:
+        yield Client(chosen.announcing(transport), field_manager=field_manager)

@@ -16,13 +16,11 @@ from dray.api.formats.durations import since
 from dray.api.http_messages import Request
 from dray.cli import command_errors
 from dray.cli.command_errors import CommandError, DrayCommand, Unreachable
-from dray.cli.components import instance
-from dray.cli.components.apiserver import DEFAULT_DATA
-from dray.cli.components.instance import UpInstance
 from dray.cli.output import formats
 from dray.cli.output.formats import OutputFormat
-from dray.cli.session import connection
+from dray.cli.session import connection, up_instance
 from dray.cli.session.connection import Session, Target
+from dray.cli.session.up_instance import DEFAULT_DATA, UpInstance
 from dray.cli.verbs import devices, listing
 from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
@@ -40,7 +38,7 @@ def status(data: str, format: OutputFormat) -> None:
     fail), 3 when it is down or does not answer.
     """
     directory = Path(data).expanduser()
-    running = instance.find(directory)
+    running = up_instance.find(directory)
     counts, trouble = _counted(directory, running)
     if not format.is_table:
         formats.show_document(_document(directory, running, counts), format)

@@ -22,7 +22,8 @@ from dray.store.store import Store
 if TYPE_CHECKING:
     from dray.store.etcd_connection import Access, Login, Tls
 
-FORMS = "memory, sqlite:PATH or etcds://[USER@]HOST:PORT[,HOST:PORT…][/PREFIX]"
+MEMORY = "memory"
+FORMS = f"{MEMORY}, sqlite:PATH or etcds://[USER@]HOST:PORT[,HOST:PORT…][/PREFIX]"
 SQLITE = "sqlite:"
 ETCD, ETCD_TLS = "etcd://", "etcds://"
 DEFAULT_PREFIX = "/dray"
@@ -159,7 +160,7 @@ async def opened(choice: StoreChoice, data: Path) -> AsyncIterator[Store]:
 
 
 def _opened(choice: StoreChoice, data: Path) -> contextlib.AbstractAsyncContextManager[Store]:
-    if choice.text == "memory":
+    if choice.text == MEMORY:
         from dray.store import memory
 
         return memory.open()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable
@@ -18,14 +19,15 @@ from dray.api.formats import gotime
 from dray.apiserver import standalone
 from dray.apiserver.access.server_keys import KeyFiles, ServerKeys
 from dray.apiserver.server import Settings
+from dray.cli import lazy_group
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
-from dray.cli.components import apiserver, foreground, instance, key_options, store_option
-from dray.cli.components.instance import UpInstance
+from dray.cli.components import apiserver, foreground, key_options, store_option
 from dray.cli.components.store_option import StoreChoice
 from dray.cli.inputs import pod_options
 from dray.cli.output import durations
+from dray.cli.session import cluster_choice, up_instance
+from dray.cli.session.up_instance import UpInstance
 from dray.client import kubeconfig
-from dray.client.kubeconfig import ClusterConnection
 from dray.clock import utc_now
 from dray.cluster import assembly
 from dray.cluster.assembly import ClusterPlan, RunningCluster
@@ -39,7 +41,7 @@ from dray.node.runtimes.selection import Choice
 from dray.store import compaction
 
 QUICKSTART = "quickstart"
-RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pods in name only."
+RUNTIME_ADVICE = "Without --runtime the first that works is taken; none simulates pods."
 
 
 @click.command("up", cls=DrayCommand)
@@ -48,12 +50,17 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
     default="",
     show_default=f"this computer where it has a GPU, else {QUICKSTART}",
     metavar="NAME|FILE",
-    help=f"The machines: one of {', '.join(fleets.shipped())}, or a file of your own.",
+    shell_complete=lazy_group.completer("fleets"),
+    help=f"The nodes: one of {', '.join(fleets.shipped())}, or a file of your own.",
 )
-@click.option("--nodes", type=int, help="How many machines of each kind, instead of the fleet's.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1),
+    help="How many nodes of each kind, instead of the fleet's.",
+)
 @store_option.options
 @click.option("--listen", default=apiserver.DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT")
-@click.option("--data", default=apiserver.DEFAULT_DATA, show_default=True, metavar="DIR")
+@click.option("--data", default=up_instance.DEFAULT_DATA, show_default=True, metavar="DIR")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
 @click.option(
     "--history",
@@ -103,12 +110,12 @@ def up(
     event_ttl: float,
     verbose: bool,
 ) -> None:
-    """Run a cluster until told to end: API server, scheduler, controllers and nodes.
+    """Run a local cluster until stopped: API server, scheduler, controllers and nodes.
 
     A computer with an NVIDIA GPU is a node itself. Otherwise, and with --fleet, they are simulated.
     Containers really run, on this computer, for fleets of up to 16 machines. On larger ones, and
-    with --runtime none, pods run in name only: they are placed, get their devices, and are reported
-    as running. Containers are stopped at the end, unless it comes by SIGUSR1 or with --keep-pods.
+    with --runtime none, pods are simulated: they are placed, get their devices, and are reported as
+    running. Containers are stopped at the end, unless it comes by SIGUSR1 or with --keep-pods.
     Of several on one etcd, each serves the API; one runs the scheduler, the controllers and the
     nodes, and the others stand by. They need the same keys: give all of them the same files.
     """
@@ -146,17 +153,23 @@ def up(
             runtime=cluster.choice.name,
             components=("apiserver", *assembly.component_names(plan)),
         )
-        instance.write(directory, described)
+        up_instance.write(directory, described)
         admin = keys.connection(url, "admin", standalone.ADMIN_GROUP)
-        _announce(directory / "kubeconfig", admin, plan, seconds, merge_kubeconfig, cluster.choice)
+        kubeconfig.write(directory / "kubeconfig", admin)
+        if merge_kubeconfig:
+            merged = kubeconfig.merge(admin)
+            click.echo(f"{merged}: the current context is now {kubeconfig.NAME}")
+        click.echo(f"dray is up after {seconds:.2f} s at {admin.server}")
+        _announce(directory, plan, cluster.choice, has_default_nodes=nodes is None)
 
-    with instance.locked(directory):
+    with up_instance.locked(directory):
         foreground.run(
             foreground.until_signalled(
                 lambda: _run(directory, store, address, plan, keys, history_seconds, announce)
             ),
             logging.INFO if verbose else logging.WARNING,
         )
+    click.echo(_farewell(store, directory, data))
 
 
 def _loaded(name: str, nodes: int | None) -> fleets.Fleet:
@@ -197,7 +210,10 @@ async def _run(
         url = await apiserver.listen(stack, server, keys.authority, listen, advice)
         cluster.network.api_server = foreground.host_and_port(url)
         announce(url, cluster)
-        await compaction.compact_regularly(state, history_seconds)
+        try:
+            await compaction.compact_regularly(state, history_seconds)
+        finally:
+            click.echo("Stopping …")
 
 
 def _keep_pods_on_signal(cluster: RunningCluster) -> None:
@@ -214,27 +230,47 @@ def _keep_pods_on_signal(cluster: RunningCluster) -> None:
 
 
 def _announce(
-    path: Path,
-    admin: ClusterConnection,
-    plan: ClusterPlan,
-    seconds: float,
-    merge: bool,
-    chosen: Choice,
+    directory: Path, plan: ClusterPlan, chosen: Choice, *, has_default_nodes: bool
 ) -> None:
-    kubeconfig.write(path, admin)
-    if merge:
-        click.echo(f"{kubeconfig.merge(admin)}: the current context is now {kubeconfig.NAME}")
-    click.echo(f"dray is up after {seconds:.2f} s at {admin.server}")
-    if plan.fleet is not None:
-        click.echo(f"{plan.fleet.name}: {plan.fleet.description}")
-    else:
+    """Print what runs, and commands to go on with."""
+    if plan.fleet is None:
         click.echo("The node is this computer, with its own GPUs; --fleet simulates others.")
+    else:
+        if has_default_nodes:
+            click.echo(f"{plan.fleet.name}: {plan.fleet.description}")
+        click.echo(f"Simulated: {_counted(plan.fleet)}.")
     if chosen.runtime is None:
-        click.echo(f"Pods run in name only: {chosen.why}.\n")
+        click.echo(f"Pods are simulated: {chosen.why}. No containers run.\n")
     else:
         click.echo(f"Containers run in: {chosen.name} ({chosen.why}).\n")
-    click.echo(f"  export KUBECONFIG={path.resolve()}")
-    click.echo("  dray get devices            # or: kubectl get resourceslices")
-    click.echo("  dray apply -f claim.yaml    # or: kubectl apply -f claim.yaml")
-    click.echo("  dray get resourceclaims,pods\n")
+    is_default = directory == cluster_choice.data_directory() and not os.environ.get("KUBECONFIG")
+    users = "kubectl" if is_default else "dray and kubectl"
+    click.echo(f"  export KUBECONFIG={_kubeconfig(directory)}   # for {users}")
+    click.echo("  dray get devices")
+    click.echo("  dray top")
+    click.echo("  dray get pods,resourceclaims -A\n")
     click.echo("Ctrl-C ends it, and its containers; the state stays in the store.")
+
+
+def _kubeconfig(directory: Path) -> str:
+    return shlex.quote(str((directory / "kubeconfig").resolve()))
+
+
+def _counted(fleet: fleets.Fleet) -> str:
+    """Return real counts, such as `3 nodes, 5 GPUs (4 h100-80gb-hbm3, 1 a100-sxm4-80gb)`."""
+    models = fleet.models()
+    word = "GPU" if all(driver.startswith("gpu.") for driver, _ in models) else "device"
+    parts = ", ".join(f"{number} {model}" for (_, model), number in models.items())
+    nodes, devices = len(fleet.machines), sum(models.values())
+    return f"{_number(nodes, 'node')}, {_number(devices, word)} ({parts})"
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def _farewell(store: StoreChoice, directory: Path, data: str) -> str:
+    if store.text == store_option.MEMORY:
+        return "dray is down. Its state was in memory and is gone."
+    option = "" if directory == cluster_choice.data_directory() else f" --data {shlex.quote(data)}"
+    return f"dray is down. Its state stays; continue with: dray up{option}"

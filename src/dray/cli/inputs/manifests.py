@@ -64,6 +64,11 @@ def files_option(*, required: bool = False) -> Callable[[Decorated], Decorated]:
     )
 
 
+recursive_option = click.option(
+    "--recursive", "-R", is_flag=True, help="Also files in subdirectories."
+)
+
+
 def read(files: Iterable[str], *, recursive: bool = False) -> list[Manifest]:
     """Read every object of the files; Lists become their items."""
     return [

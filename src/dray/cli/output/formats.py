@@ -1,4 +1,4 @@
-"""Output formats: `-o json|yaml|name|wide|jsonpath=…`, or a table."""
+"""Output formats: `-o json|yaml|name|wide|jsonpath=…|custom-columns=…`, or a table."""
 
 from __future__ import annotations
 
@@ -12,10 +12,32 @@ import msgspec
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import JsonPathError, WrongUsage
-from dray.cli.output import jsonpath, jsonpath_hints, serialization
+from dray.cli.output import custom_columns, jsonpath, jsonpath_hints, serialization
 from dray.cli.session import resource_types
 
-FORMATS = ("json", "yaml", "name", "wide", "jsonpath=TEMPLATE", "jsonpath-file=FILE")
+FORMATS = (
+    "json",
+    "yaml",
+    "name",
+    "wide",
+    "jsonpath=TEMPLATE",
+    "jsonpath-file=FILE",
+    "custom-columns=SPEC",
+    "custom-columns-file=FILE",
+)
+KUBECTL_FORMATS = (
+    "go-template",
+    "go-template-file",
+    "jsonpath-as-json",
+    "kyaml",
+    "template",
+    "templatefile",
+)
+CUSTOM_COLUMNS = "custom-columns"
+_EXAMPLES = {
+    "jsonpath": "'{.metadata.name}'",
+    CUSTOM_COLUMNS: "NAME:.metadata.name,NODE:.spec.nodeName",
+}
 
 
 class OutputFormat(NamedTuple):
@@ -37,11 +59,20 @@ def _parse(context: click.Context, parameter: click.Parameter, text: str) -> Out
     name, _, argument = text.partition("=")
     if name == "jsonpath-file":
         return OutputFormat("jsonpath", file_text(argument))
-    if name not in ("", "json", "yaml", "name", "wide", "table", "jsonpath"):
-        raise click.BadParameter(f"{name!r} is none of {', '.join(FORMATS)}", context, parameter)
-    if name == "jsonpath" and not argument:
-        example = "jsonpath='{.metadata.name}'"
+    if name == "custom-columns-file":
+        return OutputFormat(CUSTOM_COLUMNS, custom_columns.spec_of_file(file_text(argument)))
+    if name in KUBECTL_FORMATS:
+        raise click.BadParameter(
+            f"dray has no {name}; use kubectl: kubectl get … -o {name}", context, parameter
+        )
+    if name not in ("", "json", "yaml", "name", "wide", "table", "jsonpath", CUSTOM_COLUMNS):
+        message = f"unknown output format {name!r}; use one of: {', '.join(FORMATS)}"
+        raise click.BadParameter(message, context, parameter)
+    if name in _EXAMPLES and not argument:
+        example = f"{name}={_EXAMPLES[name]}"
         raise click.BadParameter(f"needs a template, such as {example}", context, parameter)
+    if name == CUSTOM_COLUMNS:
+        custom_columns.parse(argument)
     return OutputFormat(name, argument)
 
 
@@ -63,8 +94,24 @@ option = click.option(
 )
 
 
-def show_document(document: Any, format: OutputFormat) -> None:
+dry_run_option = click.option(
+    "--dry-run",
+    type=click.Choice(["none", "client", "server"]),
+    is_flag=False,
+    flag_value="server",
+    default="none",
+    callback=lambda _context, _parameter, value: "" if value == "none" else value,
+    help="Write nothing; server: the server checks the request.",
+)
+
+
+def show_document(document: Any, format: OutputFormat, *, headers: bool = True) -> None:
     """Print one document in a machine-readable format."""
+    if format.name == CUSTOM_COLUMNS:
+        plain = msgspec.json.decode(msgspec.json.encode(document))
+        shown = custom_columns.rendered(plain, format.argument, headers=headers)
+        click.echo(shown, nl=False)
+        return
     if format.name != "jsonpath":
         click.echo(rendered(document, format), nl=False)
         return
@@ -81,6 +128,8 @@ def show_document(document: Any, format: OutputFormat) -> None:
 def rendered(document: Any, format: OutputFormat) -> str:
     """Return a document as text; structs and tuples in it become JSON types."""
     document = msgspec.json.decode(msgspec.json.encode(document))
+    if format.name == CUSTOM_COLUMNS:
+        return custom_columns.rendered(document, format.argument)
     if format.name == "yaml":
         return serialization.write_yaml(document)
     if format.name == "jsonpath":

@@ -24,6 +24,9 @@ class TableOptions(NamedTuple):
     kind: str = ""
     """Prefix of names if several kinds are listed."""
     labels: bool = False
+    label_columns: tuple[str, ...] = ()
+    event: str | None = None
+    """Type of a change, for its own column; "" if only the header has one."""
 
 
 def aligned(rows: Iterable[Row], min_width: int = MIN_WIDTH, padding: int = PADDING) -> list[str]:
@@ -70,7 +73,9 @@ def rows(table: dict[str, Any], options: TableOptions) -> list[Row]:
         if options.wide or not definition["priority"]
     ]
     header = [definitions[number]["name"].upper() for number in shown]
-    before, behind = ["NAMESPACE"] * options.namespace, ["LABELS"] * options.labels
+    before = ["EVENT"] * (options.event is not None) + ["NAMESPACE"] * options.namespace
+    behind = [key.rpartition("/")[2].upper() for key in options.label_columns]
+    behind += ["LABELS"] * options.labels
     result: list[Row] = [[*before, *header, *behind]] if options.headers else []
     for row in table.get("rows") or ():
         cells = [cell_text(row["cells"][number]) for number in shown]
@@ -82,11 +87,15 @@ def _with_metadata(
     cells: list[str], described: dict[str, Any], options: TableOptions
 ) -> Iterator[str]:
     metadata = described.get("metadata") or {}
+    if options.event is not None:
+        yield options.event
     if options.namespace:
         yield metadata.get("namespace", "")
     if options.kind and cells:
         cells = [f"{options.kind}/{cells[0]}", *cells[1:]]
     yield from cells
+    labels = metadata.get("labels") or {}
+    yield from (labels.get(key, "") for key in options.label_columns)
     if options.labels:
         yield labels_text(metadata.get("labels"))
 

@@ -11,7 +11,10 @@ from typing import Any, TypeVar
 import click
 
 from dray.api.kinds import Kind
-from dray.cli.session.resource_types import Resources
+from dray.cli import cluster_options
+from dray.cli.session import cluster_choice
+from dray.cli.session.cluster_choice import ClusterChoice
+from dray.cli.session.resource_types import ObjectArgument, Resources
 from dray.client import kubeconfig as kubeconfigs
 from dray.client.api_client import Client
 
@@ -33,7 +36,10 @@ class Target:
     all_namespaces: bool = False
 
     def connect(self) -> kubeconfigs.ClusterConnection:
-        return kubeconfigs.load(self.kubeconfig or None, context=self.context or None)
+        return self.choose().connection
+
+    def choose(self) -> ClusterChoice:
+        return cluster_choice.choose(self.kubeconfig, self.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +55,20 @@ class Session:
         """Return the namespace for names of a kind, "" for kinds without namespaces."""
         return self.namespace if kind.namespaced else ""
 
+    def place(self, reference: ObjectArgument) -> str:
+        """Return the namespace of an object, or of the objects to list."""
+        return reference.namespace or self.namespace_of(reference.kind)
+
 
 def options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --kubeconfig, --context and --namespace; the command receives them as `target`."""
 
-    @click.option("--kubeconfig", default="", metavar="FILE", help="Instead of $KUBECONFIG.")
-    @click.option("--context", default="", help="A context of the kubeconfig.")
-    @click.option("--namespace", "-n", default="", help="Instead of the context's namespace.")
     @functools.wraps(function)
     def wrapped(kubeconfig: str, context: str, namespace: str, **rest: Any) -> Any:
         everywhere = rest.pop("all_namespaces", False)
         return function(target=Target(kubeconfig, context, namespace, everywhere), **rest)
 
-    return wrapped
+    return cluster_options.added(wrapped)
 
 
 all_namespaces_option = click.option(
@@ -85,11 +92,12 @@ async def _with_session(target: Target, body: Callable[[Session], Awaitable[Answ
     # Imported here, because commands on files do not need it.
     from dray.client.rest import RestTransport
 
-    connection = target.connect()
+    chosen = target.choose()
+    connection = chosen.connection
     async with RestTransport(
         connection, patience=PATIENCE_SECONDS, on_warning=_warning_once()
     ) as transport:
-        client = Client(transport, field_manager=FIELD_MANAGER)
+        client = Client(chosen.announcing(transport), field_manager=FIELD_MANAGER)
         namespace = "" if target.all_namespaces else target.namespace or connection.namespace
         try:
             return await body(Session(client, namespace, connection.server, Resources(client)))

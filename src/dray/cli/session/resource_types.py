@@ -6,9 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import click
 import msgspec
-from click.shell_completion import CompletionItem
 
 from dray.api import kinds
 from dray.api.http_messages import JSON, Request
@@ -18,6 +16,15 @@ from dray.client.api_client import Client
 
 ROOTS = ("/api", "/apis")
 AGGREGATED = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+DEVICE_WORDS = ("devices", "device", "dev")
+"""Types of `get` and `describe` that are not resources of the API."""
+ALIASES = {
+    "claim": "resourceclaims",
+    "claims": "resourceclaims",
+    "template": "resourceclaimtemplates",
+    "templates": "resourceclaimtemplates",
+}
+"""Short words that dray's commands know besides those of the API."""
 
 
 class Resources:
@@ -52,6 +59,8 @@ class Resources:
         for kind in served:
             if _is_called(kind, name):
                 return [kind]
+        if name.lower() in ALIASES:
+            return await self.named(ALIASES[name.lower()])
         members = [kind for kind in await self.preferred() if name in kind.categories]
         if not members:
             raise _unknown(name, served)
@@ -83,7 +92,13 @@ def _is_called(kind: Kind, name: str) -> bool:
 
 
 def _unknown(name: str, served: Iterable[Kind]) -> ObjectNotFound:
+    if name in DEVICE_WORDS:
+        return ObjectNotFound(
+            "devices are entries of ResourceSlices, which their drivers write",
+            "See them with: dray get devices, or dray describe device POOL/DEVICE",
+        )
     words = {word for kind in served for word in (kind.plural, kind.singular)}
+    words.update(ALIASES, DEVICE_WORDS)
     close = difflib.get_close_matches(name.lower(), words, n=1)
     advice = f"Did you mean {close[0]}?" if close else "See them all: dray api-resources"
     return ObjectNotFound(f'the server doesn\'t have a resource type "{name}"', advice)
@@ -161,10 +176,29 @@ def _kind(
 
 
 class ObjectArgument(NamedTuple):
-    """One object of a kind, or all of them if `name` is empty."""
+    """One object of a kind, or all of them if `name` is empty.
+
+    Without a namespace, it is that of the session.
+    """
 
     kind: Kind
     name: str = ""
+    namespace: str = ""
+
+
+def device_names(words: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the names in words such as `device gpu-0/gpu-1`, or None for other types."""
+    if not words:
+        return None
+    first, *rest = words
+    if first in DEVICE_WORDS:
+        return tuple(rest)
+    parts = [word.partition("/") for word in words]
+    if all(kind in DEVICE_WORDS and name for kind, _, name in parts):
+        return tuple(name for _, _, name in parts)
+    if any(word in DEVICE_WORDS for word in first.split(",")):
+        raise WrongUsage("devices cannot be listed with other types: dray get devices")
+    return None
 
 
 async def resolve(words: Sequence[str], resources: Resources) -> list[ObjectArgument]:
@@ -181,7 +215,9 @@ async def resolve(words: Sequence[str], resources: Resources) -> list[ObjectArgu
 async def _single(word: str, resources: Resources) -> ObjectArgument:
     type_name, slash, name = word.partition("/")
     if not slash or not name or "/" in name:
-        raise WrongUsage(f"{word}: write TYPE/NAME, and no other form beside it")
+        raise WrongUsage(
+            f"{word}: expected TYPE/NAME", "Write TYPE/NAME for every object, or TYPE NAME NAME."
+        )
     return ObjectArgument((await resources.named(type_name))[0], name)
 
 
@@ -190,11 +226,3 @@ def require_names(references: Sequence[ObjectArgument], what: str) -> None:
     for reference in references:
         if not reference.name:
             raise WrongUsage(f"{what} needs a name: {reference.kind.plural}/NAME", "Or give --all.")
-
-
-def complete(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return the resource types that begin with a word, for a shell that completes it."""
-    names = ["devices", *(kind.plural for kind in kinds.KINDS)]
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]

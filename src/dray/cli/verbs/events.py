@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import click
+import msgspec
 
 from dray.api.formats.durations import since
+from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import DrayCommand
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.output import formats, tables
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
-from dray.cli.verbs import listing
 from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
 
@@ -25,29 +27,67 @@ from dray.clock import utc_now
 @formats.option
 @click.option("--for", "about", default="", metavar="TYPE/NAME", help="Only about this object.")
 @click.option("--types", default="", metavar="Normal,Warning", help="Only of these types.")
+@click.option("--watch", "-w", is_flag=True, help="Show the events, then new ones.")
 @click.option("--headers/--no-headers", default=True, help="With or without the first line.")
-def events(target: Target, format: OutputFormat, about: str, types: str, headers: bool) -> None:
-    """Show events."""
-    requested = [word.lower() for word in types.split(",") if word]
+@click.option("--show-managed-fields", is_flag=True, help="Also who manages which field.")
+def events(
+    target: Target,
+    format: OutputFormat,
+    about: str,
+    types: str,
+    watch: bool,
+    headers: bool,
+    show_managed_fields: bool,
+) -> None:
+    """Show events, the newest last."""
+    requested = {word.strip().lower() for word in types.split(",") if word}
+    if unknown := requested - {"normal", "warning"}:
+        raise WrongUsage(f"--types: {', '.join(sorted(unknown))} is neither Normal nor Warning")
 
-    async def body(session: Session) -> list[JsonObject]:
-        shown = await about_objects(session, about)
-        return [
-            event for event in shown if not requested or event.get("type", "").lower() in requested
-        ]
+    def present(event: JsonObject) -> JsonObject:
+        return formats.presented(event, managed_fields=show_managed_fields)
 
-    with progress.shown("Asking the cluster"):
-        shown = connection.run(target, body)
-    if not format.is_table:
-        formats.show_document(formats.as_list(list(map(formats.presented, shown))), format)
-        return
-    if not shown:
+    async def body(session: Session) -> None:
+        kind, selection = await _selection(session, about)
+        with progress.shown("Asking the cluster"):
+            page = await session.client.list(kind, selection)
+        listed = [{**kind.type_meta, **msgspec.json.decode(item)} for item in page.items]
+        found = sorted((item for item in listed if _is_of(item, requested)), key=last_seen)
+        if format.is_table:
+            _show_table(found, target.all_namespaces, headers=headers, watches=watch)
+        else:
+            formats.show_document(
+                formats.as_list(list(map(present, found))), format, headers=headers
+            )
+        if watch:
+            async for event in session.client.watch(
+                kind, selection, resource_version=page.resource_version
+            ):
+                document = msgspec.json.decode(event.object)
+                if event.type not in ("ADDED", "MODIFIED") or not _is_of(document, requested):
+                    continue
+                if format.is_table:
+                    _show_table([document], target.all_namespaces, headers=False, watches=True)
+                else:
+                    formats.show_document(present(document), format, headers=False)
+
+    connection.run(target, body)
+
+
+def _is_of(event: JsonObject, types: Collection[str]) -> bool:
+    return not types or str(event.get("type", "")).lower() in types
+
+
+def _show_table(
+    shown: Sequence[JsonObject], with_namespaces: bool, *, headers: bool, watches: bool
+) -> None:
+    if not shown and not watches:
         click.echo("No events found.", err=True)
         return
     now = utc_now()
     header = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
     rows = [_row(event, now) for event in shown]
-    if target.all_namespaces:
+    if with_namespaces:
         header = ["NAMESPACE", *header]
         rows = [
             [event["metadata"].get("namespace", ""), *row]
@@ -56,15 +96,17 @@ def events(target: Target, format: OutputFormat, about: str, types: str, headers
     tables.show([header, *rows] if headers else rows, has_header=headers)
 
 
-async def about_objects(session: Session, about: str = "") -> list[JsonObject]:
-    """Return the events of the namespace, or about one object, the oldest first."""
+async def _selection(session: Session, about: str) -> tuple[Kind, ObjectSelection]:
+    """Return the kind of events, and those of the namespace or about one object."""
     (kind,) = await session.resources.named("events")
-    selection = ObjectSelection(session.namespace)
-    if about:
-        (reference,) = await resource_types.resolve([about], session.resources)
-        fields = f"involvedObject.kind={reference.kind.kind},involvedObject.name={reference.name}"
-        selection = ObjectSelection(session.namespace, field_selector=fields)
-    return sorted(await listing.listed(session, kind, selection), key=last_seen)
+    if not about:
+        return kind, ObjectSelection(session.namespace)
+    (reference,) = await resource_types.resolve([about], session.resources)
+    resource_types.require_names([reference], "--for")
+    fields = f"involvedObject.kind={reference.kind.kind},involvedObject.name={reference.name}"
+    # Events about objects without a namespace are in the namespace default.
+    namespace = session.namespace if reference.kind.namespaced else ""
+    return kind, ObjectSelection(namespace, field_selector=fields)
 
 
 def last_seen(event: JsonObject) -> str:

@@ -11,54 +11,98 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from dray.api import kinds, remote_command
 from dray.api.http_messages import Request
 from dray.api.remote_command import CommandOutcome, TerminalSize
-from dray.cli.command_errors import CommandError, DrayCommand
+from dray.cli import lazy_group
+from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
-from dray.cli.verbs import logs
+from dray.cli.verbs import pod_targets
 from dray.client import api_client
 
 CHUNK_BYTES = 32768
 INPUT = 0
 
+_container = click.option(
+    "--container",
+    "-c",
+    default="",
+    help="Which container, where there are several.",
+    shell_complete=lazy_group.completer("containers"),
+)
+_quiet = click.option("--quiet", "-q", is_flag=True, help="Print only what the program prints.")
 
-@click.command("exec", cls=DrayCommand, context_settings={"ignore_unknown_options": True})
-@click.argument("pod")
+
+class PodChoice(NamedTuple):
+    """A pod and a container of the command line."""
+
+    pod: str
+    container: str
+    quiet: bool
+
+
+class ExecCommand(DrayCommand):
+    """A command whose own options end at `--`, as kubectl requires it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        has_command = "--" in args or ctx.resilient_parsing
+        advice = "Write: dray exec POD [-c CONTAINER] -- COMMAND"
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if has_command:
+                raise
+            raise WrongUsage("the command must follow --", advice) from error
+        if not has_command:
+            raise WrongUsage("the command must follow --", advice)
+        return rest
+
+
+@click.command("exec", cls=ExecCommand)
+@click.argument("pod", shell_complete=lazy_group.completer("pods"))
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @connection.options
-@click.option("--container", "-c", default="", help="Which container, where there are several.")
+@_container
 @click.option("--stdin", "-i", is_flag=True, help="Pass on what is typed or piped in.")
 @click.option("--tty", "-t", "wants_tty", is_flag=True, help="Give the program a terminal.")
+@_quiet
 def exec_(
-    target: Target, pod: str, command: tuple[str, ...], container: str, stdin: bool, wants_tty: bool
+    target: Target,
+    pod: str,
+    command: tuple[str, ...],
+    container: str,
+    stdin: bool,
+    wants_tty: bool,
+    quiet: bool,
 ) -> None:
     """Run a command in a container: dray exec POD -- COMMAND. Ends with its exit code."""
     query = [("command", part) for part in command]
-    _interact(target, "exec", pod, container, stdin, wants_tty, query)
+    _interact(target, "exec", PodChoice(pod, container, quiet), stdin, wants_tty, query)
 
 
 @click.command("attach", cls=DrayCommand)
-@click.argument("pod")
+@click.argument("pod", shell_complete=lazy_group.completer("pods"))
 @connection.options
-@click.option("--container", "-c", default="", help="Which container, where there are several.")
+@_container
 @click.option("--stdin", "-i", is_flag=True, help="Pass on what is typed or piped in.")
 @click.option("--tty", "-t", "wants_tty", is_flag=True, help="The container has a terminal.")
-def attach(target: Target, pod: str, container: str, stdin: bool, wants_tty: bool) -> None:
+@_quiet
+def attach(
+    target: Target, pod: str, container: str, stdin: bool, wants_tty: bool, quiet: bool
+) -> None:
     """See what a running container prints from now on, and type to it."""
-    _interact(target, "attach", pod, container, stdin, wants_tty, [])
+    _interact(target, "attach", PodChoice(pod, container, quiet), stdin, wants_tty, [])
 
 
 def _interact(
     target: Target,
     what: str,
-    pod: str,
-    container: str,
+    chosen: PodChoice,
     stdin: bool,
     wants_tty: bool,
     query: api_client.Query,
@@ -66,12 +110,9 @@ def _interact(
     has_tty = wants_tty and stdin and sys.stdin.isatty()
     options = {"stdin": stdin, "stdout": True, "stderr": not has_tty, "tty": has_tty}
     query += [(name, "true") for name, is_set in options.items() if is_set]
-    if container:
-        query.append(("container", container))
-    name = logs.pod_name(pod)
     terminal = TerminalStream(reads=stdin, has_tty=has_tty)
     outcome = connection.run(
-        target, lambda session: _exchange(session, what, name, query, terminal)
+        target, lambda session: _exchange(session, what, chosen, query, terminal)
     )
     if outcome.code is None:
         raise CommandError(outcome.message or "the connection was cut before the command ended")
@@ -80,9 +121,16 @@ def _interact(
 
 
 async def _exchange(
-    session: Session, what: str, pod: str, query: api_client.Query, terminal: TerminalStream
+    session: Session,
+    what: str,
+    chosen: PodChoice,
+    query: api_client.Query,
+    terminal: TerminalStream,
 ) -> CommandOutcome:
-    path = api_client.object_path(kinds.POD, pod, session.namespace, what)
+    found = await pod_targets.first(session, chosen.pod)
+    container = pod_targets.chosen_container(found, chosen.container, prints=not chosen.quiet)
+    query = [*query, ("container", container)]
+    path = api_client.object_path(kinds.POD, found["metadata"]["name"], session.namespace, what)
     headers = {"upgrade": "websocket", "sec-websocket-protocol": ",".join(remote_command.PROTOCOLS)}
     response = await session.client.raw(Request("GET", path, tuple(query), headers))
     if response.upgrade is None:

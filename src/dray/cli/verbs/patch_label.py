@@ -15,6 +15,7 @@ from dray.cli.session import connection, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import listing
+from dray.cli.verbs.listing import Selection
 
 PATCH_TYPES = {
     "strategic": http_messages.STRATEGIC_MERGE_PATCH,
@@ -47,10 +48,15 @@ def patch(
         meant = await resource_types.resolve(what, session.resources)
         resource_types.require_names(meant, "patch")
         for reference in meant:
-            namespace = session.namespace_of(reference.kind)
-            before = await session.client.get(*reference, namespace)
+            namespace = session.place(reference)
+            before = await session.client.get(reference.kind, reference.name, namespace)
             changed = await session.client.patch(
-                *reference, change, namespace, subresource=subresource, patch_type=patch_type
+                reference.kind,
+                reference.name,
+                change,
+                namespace,
+                subresource=subresource,
+                patch_type=patch_type,
             )
             _report(reference, before, changed, "patched", format)
 
@@ -88,7 +94,8 @@ def label(
         raise WrongUsage("write TYPE NAME KEY=VALUE, or KEY- to remove a label")
 
     async def body(session: Session) -> None:
-        for reference in await listing.named_objects(session, words, "label", selector, every):
+        selection = Selection(selector, every=every)
+        for reference in await listing.named_objects(session, words, "label", selection):
             await _label(session, reference, labels, overwrite, format)
 
     connection.run(target, body)
@@ -110,16 +117,18 @@ async def _label(
     overwrite: bool,
     format: OutputFormat,
 ) -> None:
-    namespace = session.namespace_of(reference.kind)
-    before = await session.client.get(*reference, namespace)
+    namespace = session.place(reference)
+    before = await session.client.get(reference.kind, reference.name, namespace)
     current = before["metadata"].get("labels") or {}
     for key, value in labels.items():
         if value is not None and not overwrite and current.get(key, value) != value:
-            message = f"{formats.reference(*reference)} has {key}={current[key]}."
+            message = (
+                f"{formats.reference(reference.kind, reference.name)} has {key}={current[key]}."
+            )
             raise WrongUsage(message, "Change it with --overwrite.")
     version = before["metadata"]["resourceVersion"]
     change = {"metadata": {"labels": labels, "resourceVersion": version}}
-    changed = await session.client.patch(*reference, change, namespace)
+    changed = await session.client.patch(reference.kind, reference.name, change, namespace)
     _report(reference, before, changed, "labeled", format)
 
 

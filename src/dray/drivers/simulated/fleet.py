@@ -8,6 +8,7 @@ fleet of thousands of nodes costs next to nothing.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -141,6 +142,17 @@ class Fleet:
                 node_selector=_node_selector(group),
                 all_nodes=True if group.all_nodes else None,
             )
+
+    def models(self) -> Counter[tuple[str, str]]:
+        """Return the number of devices by driver and model, without partitions."""
+        counts: Counter[tuple[str, str]] = Counter()
+        places = [machine.group.devices for machine in self.machines.values()]
+        places += [pool.devices for pool in self.blueprint.pools]
+        for by_driver in places:
+            for driver, groups in by_driver.items():
+                for group in groups:
+                    counts[driver, group.model] += group.count
+        return counts
 
     def slices(self) -> Iterator[dra.ResourceSlice]:
         for pool in self.pools():

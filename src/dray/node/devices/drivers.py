@@ -264,7 +264,7 @@ async def _introduce(caller: Caller) -> DriverConnection | None:
     versions = info.supported_versions
     service = next(service for service in _SPOKEN if service.version in versions)
     health = next((service for service in _HEALTH_SPOKEN if service.version in versions), None)
-    log.info("driver %s registered with %s", info.name, service.version)
+    log.debug("driver %s uses %s", info.name, service.version)
     return DriverConnection(info.name, info.endpoint, service, health)
 
 

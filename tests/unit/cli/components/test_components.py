@@ -155,7 +155,7 @@ def test_a_component_leads_and_lets_go_when_told_to_end(cluster: Cluster, compon
     lease = f"lease/dray-{component}"
     held = cluster.dray(
         *("wait", lease, "-n", "kube-system", "--timeout=60s"),
-        "--for=jsonpath={.spec.holderIdentity}",
+        *("--for=create", "--for=jsonpath={.spec.holderIdentity}"),
     )
     assert held.exit_code == 0, held.output
     assert stop(process) == 0

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import yaml
 
-from dray.cli.components import instance
-from dray.cli.components.instance import UpInstance
+from dray.cli.session import up_instance
+from dray.cli.session.up_instance import UpInstance
 from dray.node.containers.container_attempts import Command, ContainerAttempt, Starter
 from tests.unit.cli.components.test_components import POD, TEMPLATE
 from tests.unit.cli.conftest import DRAY, START_SECONDS, Cluster, as_list, run
@@ -69,6 +70,60 @@ def test_state_survives_down_and_a_second_up_is_refused(tmp_path: Path) -> None:
     with up(tmp_path):
         found = json.loads(run("status", *data, "-o", "json").stdout)
         assert (found["pods"], found["claims"]) == ({"running": 1}, {"allocated": 1})
+
+
+def test_up_prints_real_counts_and_says_when_it_ends(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [DRAY, "up", "--data", tmp_path, "--listen", "127.0.0.1:0", "--nodes", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith("Ctrl-C ends it"):
+            process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=START_SECONDS)
+    assert process.returncode == 0, errors
+    assert "Simulated: 2 nodes, 3 GPUs (2 h100-80gb-hbm3, 1 a100-sxm4-80gb).\n" in lines
+    assert "two machines" not in "".join(lines)
+    assert lines[-2:] == [
+        "Stopping …\n",
+        f"dray is down. Its state stays; continue with: dray up --data {tmp_path}\n",
+    ]
+
+
+@pytest.mark.parametrize("number", ["0", "-1"])
+def test_a_fleet_has_at_least_one_node(number: str, tmp_path: Path) -> None:
+    refused = run("up", "--data", str(tmp_path), "--nodes", number)
+    assert refused.exit_code == 2
+    assert f"{number} is not in the range x>=1" in refused.stderr
+
+
+def test_a_file_is_no_data_directory(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for path, reason in ((file, "is not a directory"), (file / "x", "Not a directory")):
+        refused = run("up", "--data", str(path))
+        assert refused.exit_code == 1
+        assert reason in refused.stderr
+        assert "--data" in refused.stderr
+
+
+def test_a_backup_that_cannot_be_written_names_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / "store.db").touch()
+    for file, reason in (
+        (tmp_path / "nowhere" / "x", "nowhere is not a directory"),
+        (tmp_path, "exists"),
+    ):
+        refused = run("backup", str(file), "--data", str(tmp_path))
+        assert refused.exit_code in (1, 2)
+        assert reason in refused.stderr
+        assert "store.db" not in refused.stderr
+    folder = run("backup", str(tmp_path), "--data", str(tmp_path), "--overwrite")
+    assert "is a directory" in folder.stderr
 
 
 def test_one_that_was_killed_is_not_in_the_way(tmp_path: Path) -> None:
@@ -136,8 +191,8 @@ def test_down_gives_up_on_one_that_does_not_end(tmp_path: Path) -> None:
     assert stubborn.stdout is not None
     assert stubborn.stdout.readline() == "ready\n"
     try:
-        with instance.locked(tmp_path):
-            instance.write(tmp_path, UpInstance(stubborn.pid))
+        with up_instance.locked(tmp_path):
+            up_instance.write(tmp_path, UpInstance(stubborn.pid))
             result = run("down", "--data", str(tmp_path), "--timeout", "100ms")
         assert result.exit_code == 5
         assert f"kill -9 {stubborn.pid}" in result.stderr

@@ -9,7 +9,8 @@ import pytest
 from dray.cli.command_errors import WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import durations, serialization, tables
-from dray.cli.verbs import describe, wait
+from dray.cli.verbs import wait
+from dray.cli.verbs.descriptions import command as describe
 from tests.unit.cli.conftest import run
 
 

@@ -2,112 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 import yaml
 
 from tests.unit.cli.conftest import Cluster, run
-
-CLAIM = dedent(
-    """
-    apiVersion: resource.k8s.io/v1
-    kind: ResourceClaim
-    metadata: {name: NAME, labels: {app: web}}
-    spec:
-      devices:
-        requests:
-        - name: gpu
-          exactly:
-            deviceClassName: gpu.example.com
-            selectors:
-            - cel:
-                expression: >-
-                  device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0 &&
-                  device.driver == "gpu.example.com"
-    """
-)
-POD: dict = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "p", "labels": {"a": "b", "c": "d"}},
-    "spec": {
-        # kubectl before 1.34 names the fields of its volume otherwise.
-        "automountServiceAccountToken": False,
-        "nodeSelector": {"disk": "fast"},
-        "tolerations": [
-            {"operator": "Exists"},
-            {"key": "gpu", "value": "x", "effect": "NoExecute"},
-        ],
-        "initContainers": [{"name": "i", "image": "x", "args": ["a", "b\nc"]}],
-        "containers": [
-            {
-                "name": "c",
-                "image": "x",
-                "command": ["sh", "-c"],
-                "ports": [{"containerPort": 80}, {"containerPort": 81}],
-                "env": [
-                    {"name": "A", "value": "1"},
-                    {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
-                ],
-                "resources": {
-                    "limits": {"memory": "1Gi", "cpu": 1},
-                    "claims": [{"name": "gpu"}],
-                },
-                "volumeMounts": [
-                    {"name": "tmp", "mountPath": "/tmp", "subPath": "x"},
-                    {"name": "all", "mountPath": "/all", "readOnly": True},
-                ],
-            }
-        ],
-        "resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],
-        "volumes": [
-            {"name": "tmp", "emptyDir": {}},
-            {"name": "host", "hostPath": {"path": "/x", "type": "Directory"}},
-            {"name": "secret", "secret": {"secretName": "s", "optional": True}},
-            {"name": "config", "configMap": {"name": "a"}},
-            {"name": "claim", "persistentVolumeClaim": {"claimName": "pvc"}},
-            {
-                "name": "all",
-                "projected": {
-                    "sources": [
-                        {"serviceAccountToken": {"path": "t", "expirationSeconds": 3607}},
-                    ]
-                },
-            },
-        ],
-    },
-}
-CONFIG = {"apiVersion": "v1", "kind": "ConfigMap"}
-_numbers = itertools.count()
-
-
-def write(path: Path, *documents: str | dict) -> str:
-    texts = [
-        document if isinstance(document, str) else json.dumps(document) for document in documents
-    ]
-    path.write_text("\n---\n".join(texts), "utf-8")
-    return str(path)
-
-
-@pytest.fixture
-def namespace(cluster: Cluster, tmp_path: Path) -> str:
-    """A namespace of the test's own."""
-    name = f"test-{next(_numbers)}"
-    document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    created = cluster.dray("create", "-f", write(tmp_path / "namespace.yaml", document))
-    assert created.output == f"namespace/{name} created\n"
-    return name
-
-
-def config_map(name: str, **data: str) -> dict:
-    return {**CONFIG, "metadata": {"name": name, "labels": {"app": name}}, "data": data}
+from tests.unit.cli.verbs.conftest import CLAIM, config_map, write
 
 
 def test_apply_says_what_it_did(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
@@ -189,27 +93,6 @@ def test_nothing_found_is_no_error(cluster: Cluster, namespace: str) -> None:
     assert result.stderr == f"No resources found in {namespace} namespace.\n"
 
 
-@pytest.fixture
-def filled(cluster: Cluster, namespace: str, tmp_path: Path) -> str:
-    documents: list[str | dict] = [
-        CLAIM.replace("NAME", "one"),
-        POD,
-        config_map(
-            "b",
-            text="two\nlines\n",
-            number="1",
-            float="1e3",
-            yes="y",
-            time="2026-01-01T00:00:00Z",
-            no="no",
-        ),
-        config_map("a", empty="", long="word " * 40, colon="a: b", quote='it\'s "x"', star="*"),
-    ]
-    file = write(tmp_path / "objects.yaml", *documents)
-    assert cluster.dray("apply", "-n", namespace, "-f", file).exit_code == 0
-    return namespace
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -221,6 +104,13 @@ def filled(cluster: Cluster, namespace: str, tmp_path: Path) -> str:
         pytest.param("get cm --show-labels", id="labels"),
         pytest.param("get cm --no-headers", id="no-headers"),
         pytest.param("get cm --sort-by=.data.number", id="sorted"),
+        pytest.param("get cm -L app", id="label-column"),
+        pytest.param("get cm -L app,tier --show-labels", id="label-columns"),
+        pytest.param("get cm --show-kind", id="show-kind"),
+        pytest.param("get cm -o custom-columns=NAME:.metadata.name,N:.data.number", id="columns"),
+        pytest.param("get cm a -o custom-columns=L:.metadata.labels,X:{.data.star}", id="objects"),
+        pytest.param("get cm -o custom-columns=N:metadata.name --no-headers", id="bare-columns"),
+        pytest.param("get pod p --subresource=status -o name", id="subresource"),
         pytest.param("get cm -l app=a", id="selector"),
         pytest.param("get cm -l app=c", id="none-found"),
         pytest.param("get cm -o json", id="json"),
@@ -239,6 +129,8 @@ def filled(cluster: Cluster, namespace: str, tmp_path: Path) -> str:
         pytest.param("describe resourceclaim one", id="describe-claim"),
         pytest.param("describe resourceclaims", id="describe-claims"),
         pytest.param("describe pod p", id="describe-pod"),
+        pytest.param("delete cm a --dry-run=client -o name", id="delete-dry-run-name"),
+        pytest.param("wait cm/a --for=create -o name", id="wait-name"),
         pytest.param("get pods -o wide", id="pods-wide"),
         pytest.param("api-resources", id="api-resources"),
         pytest.param("api-resources -o wide --api-group=resource.k8s.io", id="api-resources-wide"),
@@ -273,12 +165,16 @@ def _without_ages(text: str) -> list[str]:
 
 
 def test_delete_by_name_label_and_file(cluster: Cluster, filled: str, tmp_path: Path) -> None:
-    assert cluster.dray("delete", "cm", "a", "-n", filled).output == 'configmap "a" deleted\n'
+    assert cluster.dray("delete", "cm", "a", "-n", filled).output == (
+        f'configmap "a" deleted from {filled} namespace\n'
+    )
     by_label = cluster.dray("delete", "cm", "-l", "app=b", "-n", filled)
-    assert by_label.output == 'configmap "b" deleted\n'
+    assert by_label.output == f'configmap "b" deleted from {filled} namespace\n'
     file = write(tmp_path / "claim.yaml", CLAIM.replace("NAME", "one"))
     by_file = cluster.dray("delete", "-f", file, "-n", filled)
-    assert by_file.output == 'resourceclaim.resource.k8s.io "one" deleted\n'
+    assert by_file.output == (
+        f'resourceclaim.resource.k8s.io "one" deleted from {filled} namespace\n'
+    )
     assert cluster.dray("delete", "-f", file, "-n", filled).exit_code == 4
     assert cluster.dray("delete", "-f", file, "-n", filled, "--ignore-not-found").exit_code == 0
 
@@ -298,7 +194,9 @@ def test_delete_waits_until_it_is_gone_and_says_what_holds_it_up(
     cluster.dray("apply", "-n", namespace, "-f", write(tmp_path / "held.yaml", held))
     result = cluster.dray("delete", "cm/held", "-n", namespace, "--timeout", "0.3")
     assert result.exit_code == 5
-    assert "still there after 0.3 s" in result.stderr
+    assert "configmap/held still exists after 0.3 s: its finalizer example.com/keep" in (
+        result.stderr
+    )
     patch = '{"metadata":{"finalizers":null}}'
     freed = cluster.dray("patch", "cm", "held", "-n", namespace, "--type=merge", "-p", patch)
     assert freed.output == "configmap/held patched\n"

@@ -5,58 +5,74 @@ The layout is that of kubectl's generic describer, pkg/describe/describe.go.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import click
 
+from dray.api import errors, kinds
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import DrayCommand, WrongUsage
+from dray.cli import lazy_group
+from dray.cli.command_errors import DrayCommand, ObjectNotFound, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import tables
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import ObjectArgument
-from dray.cli.verbs import events, listing, pod_description
+from dray.cli.verbs import events, listing
+from dray.cli.verbs.descriptions import nodes, pods
 from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
 
 ANNOTATION_LENGTH = 140
+POD, NODE = ("v1", "Pod"), ("v1", "Node")
+_LAYOUTS: Mapping[tuple[Any, Any], ModuleType] = {POD: pods, NODE: nodes}
+"""Kinds with a layout of their own."""
+_UNREADABLE = (errors.NotFound, errors.Forbidden, ObjectNotFound)
 PADDING = 2
 _ACRONYMS = ("API", "URL", "UID", "GUID")
 _HIDDEN_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 _HIDDEN_METADATA = ("managedFields", "name", "namespace", "labels", "annotations")
+_PEM = re.compile(r"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----\n?", re.DOTALL)
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
 
 
 @click.command("describe", cls=DrayCommand)
-@click.argument("what", nargs=-1, shell_complete=resource_types.complete)
+@click.argument("what", nargs=-1, shell_complete=lazy_group.completer("objects"))
 @connection.options
 @connection.all_namespaces_option
 @manifests.files_option()
+@manifests.recursive_option
 @click.option("--selector", "-l", default="", help="Those with these labels.")
-@click.option("--show-events/--no-show-events", default=True, help="Also what happened to it.")
+@click.option("--show-events/--no-show-events", default=True, help="Also its events.")
 def describe(
-    target: Target, what: tuple[str, ...], files: tuple[str, ...], selector: str, show_events: bool
+    target: Target,
+    what: tuple[str, ...],
+    files: tuple[str, ...],
+    recursive: bool,
+    selector: str,
+    show_events: bool,
 ) -> None:
-    """Show everything about objects: TYPE [NAME…] or TYPE/NAME…."""
+    """Show all fields of objects: TYPE [NAME or its beginning…], TYPE/NAME…, or -f FILE.
+
+    `dray describe device POOL/DEVICE` shows a device and who holds it.
+    """
     if not what and not files:
         raise WrongUsage("say what to describe, such as: dray describe resourceclaims")
 
     async def body(session: Session) -> list[str]:
-        meant = [
-            ObjectArgument(await session.resources.of(*manifest.type), manifest.name)
-            for manifest in manifests.read(files)
-        ]
-        if what:
-            meant += await resource_types.resolve(what, session.resources)
-        return [
-            text(document, await _events(session, document) if show_events else None)
-            for reference in meant
-            for document in await _documents(session, reference, selector)
-        ]
+        names = resource_types.device_names(what)
+        if names is not None:
+            # Imported here: of all that is described, only devices need the allocator.
+            from dray.cli.verbs.descriptions import device_texts
+
+            return await device_texts.texts(session, names)
+        documents = await _all_documents(session, what, files, recursive, selector)
+        return [await _described(session, document, show_events) for document in documents]
 
     with progress.shown("Asking the cluster"):
         described = connection.run(target, body)
@@ -65,13 +81,77 @@ def describe(
     click.echo("\n\n".join(described), nl=bool(described))
 
 
+async def _all_documents(
+    session: Session, what: tuple[str, ...], files: tuple[str, ...], recursive: bool, selector: str
+) -> list[JsonObject]:
+    meant = [
+        await listing.of_manifest(session, manifest)
+        for manifest in manifests.read(files, recursive=recursive)
+    ]
+    if what:
+        meant += await resource_types.resolve(what, session.resources)
+    listing.refuse_name_and_selector(meant, has_selector=bool(selector))
+    return [
+        document
+        for reference in meant
+        for document in await _documents(session, reference, selector)
+    ]
+
+
 async def _documents(
     session: Session, reference: ObjectArgument, selector: str
 ) -> list[JsonObject]:
-    kind, namespace = reference.kind, session.namespace_of(reference.kind)
-    if reference.name:
+    kind, namespace = reference.kind, session.place(reference)
+    if not reference.name:
+        return await listing.listed(session, kind, ObjectSelection(namespace, selector))
+    try:
         return [await session.client.get(kind, reference.name, namespace)]
-    return await listing.listed(session, kind, ObjectSelection(namespace, selector))
+    except errors.NotFound as error:
+        everything = await listing.listed(session, kind, ObjectSelection(namespace))
+        beginning = [
+            item for item in everything if item["metadata"]["name"].startswith(reference.name)
+        ]
+        if not beginning:
+            raise listing.explained(error, session, reference) from error
+        return beginning
+
+
+async def _described(session: Session, document: JsonObject, show_events: bool) -> str:
+    happened = await _events(session, document) if show_events else None
+    related: Iterable[str] = ()
+    if _type(document) == POD:
+        related = pods.devices(await _claims(session, document))
+    elif _type(document) == NODE:
+        related = await _of_node(session, document["metadata"]["name"])
+    return text(document, happened, related)
+
+
+def _type(document: JsonObject) -> tuple[Any, Any]:
+    return document.get("apiVersion"), document.get("kind")
+
+
+async def _claims(session: Session, pod: JsonObject) -> list[JsonObject]:
+    """Return the ResourceClaims of a pod that exist and that the user may read."""
+    found = []
+    for name in pods.claim_names(pod):
+        with contextlib.suppress(*_UNREADABLE):
+            (kind,) = await session.resources.named("resourceclaims")
+            found.append(await session.client.get(kind, name, pod["metadata"]["namespace"]))
+    return found
+
+
+async def _of_node(session: Session, name: str) -> Iterable[str]:
+    """Return the lines about devices and pods of a node that the user may read."""
+    slices: list[JsonObject] = []
+    running: list[JsonObject] = []
+    with contextlib.suppress(*_UNREADABLE):
+        (kind,) = await session.resources.named("resourceslices")
+        selection = ObjectSelection(field_selector=f"spec.nodeName={name}")
+        slices = await listing.listed(session, kind, selection)
+    with contextlib.suppress(*_UNREADABLE):
+        fields = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
+        running = await listing.listed(session, kinds.POD, ObjectSelection(field_selector=fields))
+    return nodes.related(slices, running)
 
 
 async def _events(session: Session, document: JsonObject) -> list[JsonObject]:
@@ -82,18 +162,22 @@ async def _events(session: Session, document: JsonObject) -> list[JsonObject]:
     return sorted(await listing.listed(session, kind, selection), key=events.last_seen)
 
 
-def text(document: JsonObject, happened: Sequence[JsonObject] | None) -> str:
-    """Return the description of one object."""
+def text(
+    document: JsonObject, happened: Sequence[JsonObject] | None, related: Iterable[str] = ()
+) -> str:
+    """Return the description of one object, with lines about related ones before the events."""
     metadata = document.get("metadata") or {}
-    is_pod = (document.get("apiVersion"), document.get("kind")) == ("v1", "Pod")
+    layout = _LAYOUTS.get(_type(document))
     labels = [f"{key}={value}" for key, value in sorted((metadata.get("labels") or {}).items())]
+    namespace = [f"Namespace:\t{metadata.get('namespace', '')}"] if layout is not nodes else []
     lines = [
         f"Name:\t{metadata.get('name', '')}",
-        f"Namespace:\t{metadata.get('namespace', '')}",
-        *(pod_description.above_labels(document) if is_pod else ()),
-        *pod_description.multiline("Labels", labels),
+        *namespace,
+        *(layout.above_labels(document) if layout else ()),
+        *pods.multiline("Labels", labels),
         *_annotations(metadata.get("annotations")),
-        *(pod_description.below_annotations(document) if is_pod else _fields(_shown(document), 0)),
+        *(layout.below_annotations(document) if layout else _fields(_shown(document), 0)),
+        *related,
     ]
     if happened is not None and not happened:
         lines.append("Events:\t<none>")
@@ -118,7 +202,7 @@ def _annotations(annotations: Mapping[str, str] | None) -> Iterator[str]:
         yield "Annotations:\t<none>"
     for number, (key, value) in enumerate(sorted(shown.items())):
         start = "" if number else "Annotations:"
-        value = value.removesuffix("\n")
+        value = _without_pem(value.removesuffix("\n"))
         if len(key) + len(value) + 2 <= ANNOTATION_LENGTH and "\n" not in value:
             yield f"{start}\t{key}: {value}"
             continue
@@ -153,7 +237,12 @@ def _items(values: Sequence[Any], level: int) -> Iterator[str]:
 def _scalar(value: Any) -> str:
     if value is None:
         return "<nil>"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else _without_pem(str(value))
+
+
+def _without_pem(text: str) -> str:
+    """Return a text in which certificates and keys are replaced by what they are."""
+    return _PEM.sub(lambda match: f"<PEM {match[1].lower()}, {len(match[0])} bytes>", text)
 
 
 def field_title(name: str) -> str:

@@ -20,6 +20,7 @@ import msgspec
 from dray.cli.command_errors import CommandError
 from dray.durable_files import replace_file
 
+DEFAULT_DATA = "~/.local/share/dray"
 LOCK, DESCRIPTION = "up.lock", "up.json"
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02
 

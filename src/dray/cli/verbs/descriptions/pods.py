@@ -29,7 +29,7 @@ def above_labels(pod: Object) -> Iterator[str]:
     node = spec.get("nodeName")
     yield f"Node:\t{node}/{status.get('hostIP', '')}" if node else f"Node:\t{NONE}"
     if started := status.get("startTime"):
-        yield f"Start Time:\t{_time(started)}"
+        yield f"Start Time:\t{time_text(started)}"
 
 
 def below_annotations(pod: Object) -> Iterator[str]:
@@ -60,13 +60,42 @@ def below_annotations(pod: Object) -> Iterator[str]:
         yield f"  PodGroupName:\t{group}"
 
 
+def claim_names(pod: Object) -> list[str]:
+    """Return the names of the ResourceClaims of a pod that exist or are named."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    made = {
+        item["name"]: item.get("resourceClaimName")
+        for item in status.get("resourceClaimStatuses") or ()
+    }
+    names = [
+        item.get("resourceClaimName") or made.get(item["name"])
+        for item in spec.get("resourceClaims") or ()
+    ]
+    extended = status.get("extendedResourceClaimStatus") or {}
+    return [str(name) for name in (*names, extended.get("resourceClaimName")) if name]
+
+
+def devices(claims: Sequence[Object]) -> Iterator[str]:
+    """Yield the allocated devices of a pod's claims; nothing without any."""
+    lines = []
+    for claim in claims:
+        allocation = (claim.get("status") or {}).get("allocation") or {}
+        for result in (allocation.get("devices") or {}).get("results") or ():
+            origin = f"claim {claim['metadata']['name']}, request {result['request']}"
+            lines.append(f"  {result['pool']}/{result['device']}\t{result['driver']}\t{origin}")
+    if lines:
+        yield "Devices:"
+        yield from lines
+
+
 def multiline(title: str, values: Sequence[str]) -> Iterator[str]:
     """Yield the values one per line, beside their title."""
     for number, value in enumerate(values or [NONE]):
         yield f"{'' if number else f'{title}:'}\t{value}"
 
 
-def _time(text: str) -> str:
+def time_text(text: str) -> str:
+    """Return a timestamp as kubectl prints it."""
     return datetime.datetime.fromisoformat(text).strftime("%a, %d %b %Y %H:%M:%S %z")
 
 
@@ -139,7 +168,7 @@ def _state_of(status: Object) -> Iterator[str]:
 def _state(title: str, state: Object) -> Iterator[str]:
     if running := state.get("running"):
         yield f"{title}:\tRunning"
-        yield f"  Started:\t{_time(running['startedAt'])}"
+        yield f"  Started:\t{time_text(running['startedAt'])}"
     elif terminated := state.get("terminated"):
         yield f"{title}:\tTerminated"
         for field in ("reason", "message"):
@@ -150,7 +179,7 @@ def _state(title: str, state: Object) -> Iterator[str]:
             yield f"  Signal:\t{terminated['signal']}"
         for field in ("started", "finished"):
             if terminated.get(f"{field}At"):
-                yield f"  {field.title()}:\t{_time(terminated[f'{field}At'])}"
+                yield f"  {field.title()}:\t{time_text(terminated[f'{field}At'])}"
     else:
         yield f"{title}:\tWaiting"
         if reason := (state.get("waiting") or {}).get("reason"):

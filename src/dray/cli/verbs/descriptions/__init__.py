@@ -1,0 +1,1 @@
+"""`dray describe`: the command, and descriptions of pods, nodes and devices."""
