@@ -1,8 +1,7 @@
 """Counts of devices by class and state, updated only for pools that changed.
 
 A device counts once for each class whose selectors it matches, and for the class "" if it matches
-none. Of a pool, the newest generation counts. "Free" means that no claim holds the device: a
-partition may be free although its counters are used up by others.
+none; missing devices match none. The states are those of `device_states`.
 """
 
 from __future__ import annotations
@@ -10,28 +9,26 @@ from __future__ import annotations
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dray.allocator.checks import taints
-from dray.allocator.checks.taints import prevents_allocation
-from dray.allocator.checks.usage import PoolHolders
+from dray.allocator import device_states
+from dray.allocator.device_states import DeviceAvailability, DeviceState
 from dray.allocator.inventory.cluster_inventory import ClusterInventory, PoolEntry
 from dray.allocator.inventory.selectors import CachedSelector
 from dray.allocator.model.candidates import Candidate
 from dray.api.ids import PoolId
-from dray.api.semantics import pools
-from dray.api.types.dra import DeviceTaint, DeviceTaintRule, ResourceSlice
-
-FREE, ALLOCATED, SHARED, TAINTED = "free", "allocated", "shared", "tainted"
-STATES = (FREE, ALLOCATED, SHARED, TAINTED)
+from dray.api.types.dra import ResourceSlice
+from dray.api.types.nodes import Node
 
 
 class DeviceGroupKey(NamedTuple):
-    """The state and class of devices that are counted together."""
+    """What devices that are counted together have in common."""
 
-    state: str
+    state: DeviceState
     class_name: str
+    is_tainted: bool = False
+    is_unhealthy: bool = False
 
 
 _Class = tuple[str, Sequence[CachedSelector]]
@@ -42,11 +39,12 @@ class _Counted(NamedTuple):
     epoch: int
     version: int
     slices: tuple[ResourceSlice, ...]
+    nodes: Sequence[Node | None] | int
     groups: Counter[DeviceGroupKey]
 
 
 class DeviceCounts:
-    """Counts devices; a pool's counts are cached until slices, claims, classes or rules change."""
+    """Counts devices; a pool's counts are cached until what they depend on changes."""
 
     def __init__(self, cluster: ClusterInventory) -> None:
         self._cluster = cluster
@@ -77,6 +75,7 @@ class DeviceCounts:
             # By identity: a changed slice is a new object.
             and len(cached.slices) == len(entry.slices)
             and all(map(operator.is_, cached.slices, entry.slices.values()))
+            and self._nodes(entry) == cached.nodes
         )
 
     def _classes(self) -> list[_Class]:
@@ -87,15 +86,34 @@ class DeviceCounts:
         ]
 
     def _count(self, pool_id: PoolId, entry: PoolEntry, classes: Sequence[_Class]) -> _Counted:
-        rules = taints.rules_for_pool(*pool_id, self._cluster.taint_rules())
-        candidates = list(_current_devices(entry))
-        states = [_state(candidate, entry.holders, rules) for candidate in candidates]
-        groups = Counter[DeviceGroupKey]()
+        devices = list(device_states.devices_of_pool(self._cluster, pool_id))
+        published = [device for device in devices if device.device is not None]
+        keys = [_key(device) for device in published]
+        groups = Counter(_key(device) for device in devices if device.device is None)
+        candidates = [_candidate(number, device) for number, device in enumerate(published)]
         for name, matching in _by_class(candidates, classes):
-            for state, count in Counter(itertools.compress(states, matching)).items():
-                groups[DeviceGroupKey(state, name)] = count
+            for key, count in Counter(itertools.compress(keys, matching)).items():
+                groups[key._replace(class_name=name)] += count
         slices = tuple(entry.slices.values())
-        return _Counted(self._cluster.epoch, entry.holders.version, slices, groups)
+        return _Counted(
+            self._cluster.epoch, entry.holders.version, slices, self._nodes(entry), groups
+        )
+
+    def _nodes(self, entry: PoolEntry) -> Sequence[Node | None] | int:
+        """Return what changes with the nodes that the slices of a pool may be for."""
+        names = [resource_slice.spec.node_name for resource_slice in entry.slices.values()]
+        if not all(names):
+            return self._cluster.nodes_version
+        return [self._cluster.nodes[name].node for name in names if name]
+
+
+def _key(device: DeviceAvailability) -> DeviceGroupKey:
+    return DeviceGroupKey(device.state, "", device.is_tainted, device.is_unhealthy)
+
+
+def _candidate(number: int, found: DeviceAvailability) -> Candidate:
+    assert found.device is not None and found.resource_slice is not None
+    return Candidate(number, 1 << number, 0, found.id.driver, found.resource_slice, found.device)
 
 
 def _by_class(
@@ -110,38 +128,3 @@ def _by_class(
         unmatched = list(map(operator.gt, unmatched, matching))
         yield name, matching
     yield "", unmatched
-
-
-def _current_devices(entry: PoolEntry) -> Iterator[Candidate]:
-    """Yield the devices of the pool's newest generation."""
-    for resource_slice in pools.current_slices(list(entry.slices.values())):
-        for index, device in enumerate(resource_slice.spec.devices):
-            driver = resource_slice.spec.driver
-            yield Candidate(index, 1 << index, 0, driver, resource_slice, device)
-
-
-def _state(candidate: Candidate, holders: PoolHolders, rules: Sequence[DeviceTaintRule]) -> str:
-    device = candidate.device
-    holder = holders.by_device.get(device.name)
-    if holder is None and not (device.taints or rules):
-        return FREE
-    return device_state(
-        is_owned=holder is not None and bool(holder.owners),
-        is_shared=holder is not None and bool(holder.shares),
-        taints=taints.with_rules(device.taints, device.name, rules),
-    )
-
-
-def device_state(*, is_owned: bool, is_shared: bool, taints: Iterable[DeviceTaint]) -> str:
-    """Return the state of a device: `allocated`, `shared`, `tainted` or `free`.
-
-    `is_owned` means that one claim holds the whole device, `is_shared` that claims hold shares of
-    it; claims with admin access hold nothing. A holder counts before a taint: a tainted device
-    that a pod still uses is in use. `tainted` devices are those that nobody holds and that only
-    claims with a toleration can get.
-    """
-    if is_owned:
-        return ALLOCATED
-    if is_shared:
-        return SHARED
-    return TAINTED if any(map(prevents_allocation, taints)) else FREE
