@@ -70,9 +70,7 @@ def is_given(cluster: ClusterInventory, id: DeviceId, device: Device) -> bool:
     if problems.NODE not in cluster.nodes or cluster.nodes[problems.NODE].node is None:
         return False
     try:
-        result = clusters.allocator_on(cluster).allocate_on(
-            [builders.claim(asked)], problems.NODE
-        )
+        result = clusters.allocator_on(cluster).allocate_on([builders.claim(asked)], problems.NODE)
     except AllocationError:
         return False
     if isinstance(result, placement.NoFit):

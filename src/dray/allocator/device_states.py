@@ -159,7 +159,9 @@ def devices_of_pool(cluster: ClusterInventory, pool_id: PoolId) -> Iterator[Devi
     for name, holders in entry.holders.by_device.items():
         if name not in published:
             device_id = DeviceId(*pool_id, name)
-            yield DeviceAvailability(id=device_id, state=DeviceState.MISSING, holders=holders.claims())
+            yield DeviceAvailability(
+                id=device_id, state=DeviceState.MISSING, holders=holders.claims()
+            )
 
 
 _Seen = dict[str, tuple[NodeInventory, Candidate]]
@@ -318,8 +320,9 @@ def _left(candidate: Candidate, holders: DeviceHolders | None) -> dict[str, Capa
 def _parents(devices: Sequence[Device]) -> dict[str, str]:
     """Return what each partition is a part of.
 
-    A device that takes more of a counter set than any other is a whole, and the others on the set
-    are its partitions. Where there is no such device they are partitions of the counter set.
+    The device that takes most of a counter set is the whole, and the others on the set are its
+    partitions. If several take as much, it is the one with whose name all names begin. Where there
+    is no such device they are partitions of the counter set.
     """
     on_set: dict[str, list[tuple[int, str]]] = {}
     for device in devices:
@@ -333,11 +336,12 @@ def _parents(devices: Sequence[Device]) -> dict[str, str]:
     for counter_set, drawing in on_set.items():
         if len(drawing) < 2:
             continue
-        (most, whole), (second, _), *_ = sorted(drawing, reverse=True)
-        parent = whole if most > second else counter_set
-        for _, name in drawing:
-            if name != parent:
-                parents.setdefault(name, parent)
+        most = max(taken for taken, _ in drawing)
+        largest = [name for taken, name in drawing if taken == most]
+        whole = largest[0] if len(largest) == 1 else min(largest, key=len)
+        if len(largest) > 1 and not all(name.startswith(whole) for _, name in drawing):
+            whole = ""
+        parents |= {name: whole or counter_set for _, name in drawing if name != whole}
     return parents
 
 

@@ -56,13 +56,17 @@ class Metrics:
             "dray_devices_tainted",
             "Devices that only claims with a toleration can get, in whatever state.",
             ("class",),
-            lambda: self._devices(lambda group: (group.class_name,), operator.attrgetter("is_tainted")),
+            lambda: self._devices(
+                lambda group: (group.class_name,), operator.attrgetter("is_tainted")
+            ),
         )
         self.unhealthy = telemetry.Gauge(
             "dray_devices_unhealthy",
             "Devices that their driver has marked as unhealthy, in whatever state.",
             ("class",),
-            lambda: self._devices(lambda group: (group.class_name,), operator.attrgetter("is_unhealthy")),
+            lambda: self._devices(
+                lambda group: (group.class_name,), operator.attrgetter("is_unhealthy")
+            ),
         )
         registry.register(self.decisions, self.waits, self.lengths, self.pending)
         registry.register(self.devices, self.tainted, self.unhealthy)

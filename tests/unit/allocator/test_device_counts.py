@@ -33,7 +33,10 @@ def test_a_device_counts_in_every_class_that_it_matches_or_in_none() -> None:
     )
     assert counted(cluster) == {DeviceGroupKey(DeviceState.FREE, "gpu"): 2}
     cluster.put_class(builders.device_class("all"))
-    assert counted(cluster) == {DeviceGroupKey(DeviceState.FREE, "gpu"): 2, DeviceGroupKey(DeviceState.FREE, "all"): 2}
+    assert counted(cluster) == {
+        DeviceGroupKey(DeviceState.FREE, "gpu"): 2,
+        DeviceGroupKey(DeviceState.FREE, "all"): 2,
+    }
     cluster.drop_class("gpu")
     cluster.drop_class("all")
     assert counted(cluster) == {DeviceGroupKey(DeviceState.FREE, ""): 2}

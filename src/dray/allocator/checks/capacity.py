@@ -89,7 +89,7 @@ def least(capacity: DeviceCapacity) -> Quantity:
     """Return the smallest amount that a request can take of a capacity."""
     policy = capacity.request_policy
     if policy is None:
-        return _SMALLEST
+        return min(_SMALLEST, quantity.parse(capacity.value))
     texts = [policy.default] if policy.default is not None else []
     if policy.valid_range is not None and policy.valid_range.min is not None:
         texts.append(policy.valid_range.min)

@@ -10,13 +10,13 @@ import click
 
 from dray.api import errors, kinds, well_known
 from dray.cli.command_errors import DrayCommand, ObjectNotFound, WrongUsage
-from dray.cli.inputs import cluster_objects
+from dray.cli.inputs import cluster_objects, published_devices
 from dray.cli.lazy_group import LazyGroup
 from dray.cli.output import durations, formats, tables
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
-from dray.cli.verbs import devices, listing
+from dray.cli.verbs import listing
 from dray.client.api_client import ObjectSelection
 from dray.driverkit.pool_layout import PublishedPool
 from dray.drivers.simulated import faults, fleet_file, scaling
@@ -132,7 +132,10 @@ def _show_devices(pool: PublishedPool) -> None:
     names = [device.name for device in pool.devices]
     click.secho(f"{pool.driver} on {pool.name}: {_some(names)}", bold=True)
     first = pool.devices[0]
-    rows = [[name, devices.text_of(value)] for name, value in sorted(first.attributes.items())]
+    rows = [
+        [name, tables.cell_text(published_devices.value_of(value))]
+        for name, value in sorted(first.attributes.items())
+    ]
     rows += [[name, value.value] for name, value in sorted(first.capacity.items())]
     for line in tables.aligned(rows):
         click.echo(f"  {line}")
@@ -258,7 +261,7 @@ async def _edit(session: Session, node: str, edit: Edit) -> None:
 
 
 async def _require_devices(session: Session, node: str, names: tuple[str, ...]) -> None:
-    everywhere = await devices.published_devices(session)
+    everywhere, _ = await published_devices.read(session)
     published = {device.name for device in everywhere if device.node == node}
     unknown = [name for name in names if name not in published]
     if unknown and published:

@@ -42,6 +42,7 @@ class GetRequest:
     show_managed_fields: bool
     ignore_not_found: bool
     all_namespaces: bool
+    show_partitions: bool
 
     def selection(self, session: Session, reference: ObjectArgument) -> ObjectSelection:
         namespace = session.namespace_of(reference.kind)
@@ -61,7 +62,7 @@ async def tables(
         merged["rows"] += table["rows"]
     if request.sort_by:
         for table in by_kind.values():
-            table["rows"].sort(key=lambda row: _sort_key(row.get("object") or {}, request.sort_by))
+            table["rows"].sort(key=lambda row: sort_key(row.get("object") or {}, request.sort_by))
     return list(by_kind.items())
 
 
@@ -115,7 +116,7 @@ async def objects(
         for document in await _objects(session, request, reference)
     ]
     if request.sort_by:
-        collected.sort(key=lambda pair: _sort_key(pair[1], request.sort_by))
+        collected.sort(key=lambda pair: sort_key(pair[1], request.sort_by))
     return collected
 
 
@@ -159,7 +160,7 @@ async def named_objects(
     return result
 
 
-def _sort_key(document: JsonObject, path: str) -> tuple[int, Any]:
+def sort_key(document: JsonObject, path: str) -> tuple[int, Any]:
     """Return a sort key: objects without the field first, then numbers, then texts."""
     matches = jsonpath.relaxed(path).find(document)
     if not matches:
