@@ -79,11 +79,7 @@ class DeviceCounts:
         )
 
     def _classes(self) -> list[_Class]:
-        find = self._cluster.selectors.selector
-        return [
-            (name, [find(item.cel.expression) for item in device_class.spec.selectors if item.cel])
-            for name, device_class in self._cluster.classes.items()
-        ]
+        return [(name, _selectors(self._cluster, name)) for name in self._cluster.classes]
 
     def _count(self, pool_id: PoolId, entry: PoolEntry, classes: Sequence[_Class]) -> _Counted:
         devices = list(device_states.devices_of_pool(self._cluster, pool_id))
@@ -107,12 +103,29 @@ class DeviceCounts:
         return [self._cluster.nodes[name].node for name in names if name]
 
 
+def devices_of_class(cluster: ClusterInventory, class_name: str) -> Iterator[DeviceAvailability]:
+    """Yield the published devices that match a class, with their states."""
+    selectors = _selectors(cluster, class_name)
+    for pool_id in sorted(cluster.pools()):
+        devices = device_states.devices_of_pool(cluster, pool_id)
+        published = [device for device in devices if device.device is not None]
+        candidates = [_candidate(number, device) for number, device in enumerate(published)]
+        (_, matching), _ = _by_class(candidates, [(class_name, selectors)])
+        yield from itertools.compress(published, matching)
+
+
+def _selectors(cluster: ClusterInventory, class_name: str) -> list[CachedSelector]:
+    selectors = cluster.classes[class_name].spec.selectors
+    return [cluster.selectors.selector(item.cel.expression) for item in selectors if item.cel]
+
+
 def _key(device: DeviceAvailability) -> DeviceGroupKey:
     return DeviceGroupKey(device.state, "", device.is_tainted, device.is_unhealthy)
 
 
 def _candidate(number: int, found: DeviceAvailability) -> Candidate:
-    assert found.device is not None and found.resource_slice is not None
+    assert found.device is not None
+    assert found.resource_slice is not None
     return Candidate(number, 1 << number, 0, found.id.driver, found.resource_slice, found.device)
 
 

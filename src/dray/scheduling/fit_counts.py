@@ -122,7 +122,7 @@ class _Counter:
         free = alternative.eligible & ~inventory.taken
         is_special = free & (inventory.partitions | inventory.shareable)
         if not _is_local(inventory):
-            if is_special:
+            if is_special or room < free.bit_count():
                 raise _OrderMatters
             return self._placed_on(node, room)
         if not is_special:

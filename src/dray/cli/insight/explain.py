@@ -74,7 +74,7 @@ def explain(
         raise ObjectNotFound(f"there is no pod, claim or template in {', '.join(files)}")
     with progress.shown("Looking for devices"):
         fleet = objects.inventory()
-        explained = [_explained(item, fleet, objects) for item in targets]
+        explained = [explained_target(item, fleet, objects) for item in targets]
     _show(explained, format)
     if not all(item.is_good for item in explained):
         sys.exit(1)
@@ -193,9 +193,10 @@ class Explained(NamedTuple):
         return self.explanation.outcome in (Outcome.ALLOCATED, Outcome.FITS)
 
 
-def _explained(
+def explained_target(
     explain_target: ExplainTarget, fleet: ClusterInventory, objects: ClusterObjects
 ) -> Explained:
+    """Return the progress of a pod, and why its claims fit or not."""
     explanation, way = None, None
     claims, pod = explain_target.claims, explain_target.pod
     # Nothing sensible can be said about devices that were not seen.

@@ -239,6 +239,19 @@ def summary(explanation: Explanation) -> str:
     return f"{why}. Would fit: {_change(explanation, explanation.changes[0])}."
 
 
+def short(explanation: Explanation) -> str:
+    """Return why the claims do not fit in a few words, without details and remedies."""
+    reasons = explanation.reasons[:3]
+    words = [
+        f"{phrases.counted(reason.nodes, 'node')}: {_why(explanation, reason)}"
+        if len(reasons) > 1
+        else _why(explanation, reason)
+        for reason in reasons
+    ]
+    words += [phrases.fault(fault) for fault in explanation.faults[:1]]
+    return "; ".join(dict.fromkeys(words)) or _headline(explanation)
+
+
 def _counted_reason(explanation: Explanation, reason: Reason) -> str:
     nodes = phrases.counted(reason.nodes, "node")
     return f"{nodes}: {_why(explanation, reason)}{_detail(explanation, reason)}"
