@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.device_counts import DeviceCounts, DeviceGroupKey
 from dray.allocator.device_states import DeviceState
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.ids import ClaimKey
 from dray.api.types.dra import (
     DeviceTaint,

@@ -184,20 +184,18 @@ def _device(
     unhealthy: set[str],
 ) -> PublishedDevice:
     device, resource_slice = found.device, found.resource_slice
-    common = {
-        "driver": found.id.driver,
-        "pool": found.id.pool,
-        "name": found.id.device,
-        "state": str(found.state),
-        "state_detail": detail,
-        "unhealthy": found.is_unhealthy or str(found.id) in unhealthy,
-        "holders": tuple(holders),
-    }
+    missing = PublishedDevice(
+        *found.id,
+        state=str(found.state),
+        state_detail=detail,
+        unhealthy=found.is_unhealthy or str(found.id) in unhealthy,
+        holders=tuple(holders),
+    )
     if device is None or resource_slice is None:
-        return PublishedDevice(**common)
+        return missing
     attributes = {name: value_of(value) for name, value in device.attributes.items()}
-    return PublishedDevice(
-        **common,
+    return msgspec.structs.replace(
+        missing,
         node=device.node_name or resource_slice.spec.node_name or "",
         model=_model(attributes),
         partition_of=found.parent,

@@ -194,7 +194,8 @@ class TopView:
         elif key in ("enter", "right", "l") and self.keys:
             self.opened = self.keys[min(self.selected, len(self.keys) - 1)]
         elif key in ("left", "escape", "h"):
-            self.opened, self.search = None, "" if self.opened is None else self.search
+            self.search = self.search if self.opened else ""
+            self.opened = None
         return True
 
     def _type(self, key: str) -> None:
