@@ -9,6 +9,8 @@ import hypothesis
 import msgspec
 from hypothesis import strategies as st
 
+from dray.allocator.inventory.cluster_inventory import AllocatedState
+from dray.api.ids import DeviceId
 from dray.api.types.dra import ResourceSlice
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node, NodeSpec, NodeStatus
@@ -17,7 +19,7 @@ from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import decide
 from dray.scheduling.state import SchedulingState
 from tests import builders, rounds
-from tests.properties import clusters, problems
+from tests.properties import problems
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 NODES = ("n1", "n2", "n3")
@@ -29,7 +31,7 @@ def drawn(seed: int) -> tuple[SchedulingState, str]:
     state = SchedulingState(problem.features)
     for name in NODES:
         status = NodeStatus(allocatable={"pods": str(dice.choice((0, 2, 50)))})
-        spec = NodeSpec(unschedulable=True if dice.random() < 0.1 else None)
+        spec = NodeSpec(unschedulable=dice.random() < 0.1)
         state.put(Node(ObjectMeta(name=name), spec, status))
     for device_class in problem.classes.values():
         state.put(device_class)
@@ -49,13 +51,13 @@ def moved(resource_slice: ResourceSlice, node: str) -> ResourceSlice:
     return ResourceSlice(ObjectMeta(name=f"{node}-{resource_slice.metadata.name}"), spec)
 
 
-def held(state: SchedulingState, dice: random.Random) -> clusters.AllocatedState:
+def held(state: SchedulingState, dice: random.Random) -> AllocatedState:
     ids = [
-        clusters.DeviceId(*resource_slice.pool_id, device.name)
+        DeviceId(*resource_slice.pool_id, device.name)
         for resource_slice in state.inventory.slices()
         for device in resource_slice.spec.devices
     ]
-    return clusters.AllocatedState([id for id in ids if dice.random() < 0.15])
+    return AllocatedState([id for id in ids if dice.random() < 0.15])
 
 
 @rounds.examples(300, long=10_000)

@@ -23,7 +23,7 @@ from dray.api.types.nodes import Node
 
 
 class DeviceGroupKey(NamedTuple):
-    """What devices that are counted together have in common."""
+    """The properties that devices which are counted together share."""
 
     state: DeviceState
     class_name: str

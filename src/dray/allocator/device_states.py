@@ -62,7 +62,7 @@ class DeviceState(enum.StrEnum):
 
 
 class CapacityLeft(NamedTuple):
-    """How much of a capacity is left, as quantities."""
+    """The amount that is left of a capacity, and all of it, as quantities."""
 
     left: str
     total: str

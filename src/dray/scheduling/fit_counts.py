@@ -1,4 +1,4 @@
-"""How many more pods fit that ask for one device of a class and for nothing else.
+"""Count the pods that still fit and ask for one device of a class and nothing else.
 
 They are placed one after the other, as the scheduler would do it, until the next one does not fit.
 Quotas are not considered: they belong to namespaces.

@@ -1,4 +1,4 @@
-"""How many more pods fit that ask for one device of a class."""
+"""Numbers of pods that still fit, by device class."""
 
 from __future__ import annotations
 

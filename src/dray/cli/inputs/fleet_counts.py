@@ -1,4 +1,4 @@
-"""What a simulated fleet has, in numbers."""
+"""Numbers of machines, devices and partitions of a simulated fleet."""
 
 from __future__ import annotations
 

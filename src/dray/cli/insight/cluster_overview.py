@@ -1,4 +1,4 @@
-"""What a cluster has and what waits: nodes, devices by class and node, and waiting pods."""
+"""An overview of a cluster: nodes, devices by class and node, and what waits and why."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def _section_lines(section: Section) -> Iterator[str]:
 
 @dataclass(slots=True)
 class TopView:
-    """What the user of a live `dray top` has chosen with keys."""
+    """The choices that the user of a live `dray top` has made with keys."""
 
     sort: str = SORTS[0]
     search: str = ""
@@ -209,7 +209,7 @@ class TopView:
         self.selected = 0
 
     def rendered(self, seen: Overview, now: datetime.datetime, height: int) -> RenderableType:
-        """Return the tables for a terminal with so many lines."""
+        """Return the tables for a terminal of this height."""
         from rich.console import Group
         from rich.text import Text
 
