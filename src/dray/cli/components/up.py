@@ -22,8 +22,8 @@ from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import apiserver, foreground, instance, key_options, store_option
 from dray.cli.components.instance import UpInstance
 from dray.cli.components.store_option import StoreChoice
-from dray.cli.inputs import fleet_counts, pod_options
-from dray.cli.output import counts, durations
+from dray.cli.inputs import pod_options
+from dray.cli.output import durations
 from dray.client import kubeconfig
 from dray.client.kubeconfig import ClusterConnection
 from dray.clock import utc_now
@@ -213,15 +213,6 @@ def _keep_pods_on_signal(cluster: RunningCluster) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, end)
 
 
-def _fleet_in_words(fleet: fleets.Fleet) -> str:
-    """Return what the fleet has: `1 machine, 8 devices (8 h100-80gb-hbm3)`."""
-    has = fleet_counts.count(fleet)
-    models = ", ".join(f"{number} {name.split()[1]}" for name, number in has.models.items())
-    partitions = f", {counts.number_of(has.partitions, 'partition')}" if has.partitions else ""
-    machines = counts.number_of(has.machines, "machine")
-    return f"{machines}, {counts.number_of(has.devices, 'device')} ({models}){partitions}"
-
-
 def _announce(
     path: Path,
     admin: ClusterConnection,
@@ -235,7 +226,7 @@ def _announce(
         click.echo(f"{kubeconfig.merge(admin)}: the current context is now {kubeconfig.NAME}")
     click.echo(f"dray is up after {seconds:.2f} s at {admin.server}")
     if plan.fleet is not None:
-        click.echo(f"{plan.fleet.name}: {_fleet_in_words(plan.fleet)}")
+        click.echo(f"{plan.fleet.name}: {plan.fleet.description}")
     else:
         click.echo("The node is this computer, with its own GPUs; --fleet simulates others.")
     if chosen.runtime is None:
