@@ -92,12 +92,12 @@ class DeviceAvailability(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_tainted(self) -> bool:
         """Return whether only claims with a toleration can get it."""
-        return any(map(taints.prevents_allocation, self.taints))
+        return bool(self.taints) and any(map(taints.prevents_allocation, self.taints))
 
     @property
     def is_unhealthy(self) -> bool:
         """Return whether its driver has marked it as unhealthy with a taint."""
-        return any(
+        return bool(self.taints) and any(
             taint.key.rpartition("/")[2] == well_known.UNHEALTHY_TAINT for taint in self.taints
         )
 
@@ -249,7 +249,11 @@ def _unavailable(inventory: NodeInventory, candidate: Candidate) -> DeviceAvaila
     problem = ""
     if device.binding_conditions and not node_pools.has_binding_conditions(features):
         problem = "its binding conditions are not supported"
-    elif features.consumable_capacity and not _has_room(device, {}):
+    elif (
+        features.consumable_capacity
+        and any(published.request_policy for published in device.capacity.values())
+        and not _has_room(device, {})
+    ):
         problem = "no request can be as small as its capacity"
     if not problem:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,8 @@ import msgspec
 from dray.allocator import device_states
 from dray.allocator.device_states import DeviceAvailability, DeviceState
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.api.formats import quantity
+from dray.api.formats.quantity import Quantity
 from dray.api.ids import ClaimKey, DeviceId
 from dray.api.types.dra import (
     DeviceAttribute,
@@ -55,7 +57,7 @@ class PublishedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     name: str
     state: str
     state_detail: str = ""
-    """The state with what explains it."""
+    """The state with what explains it, if there is more to say."""
     node: str = ""
     model: str = ""
     partition_of: str = ""
@@ -63,6 +65,8 @@ class PublishedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     capacity: dict[str, str] = {}
     capacity_left: dict[str, str] = {}
     """Of a device that can be shared."""
+    memory: str = ""
+    """The memory that claims hold of the device and its partitions, and all of it: 12Gi/40Gi."""
     blocked_by: tuple[str, ...] = ()
     taints: tuple[DeviceTaint, ...] = ()
     tainted: bool = False
@@ -73,6 +77,10 @@ class PublishedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     @property
     def label(self) -> str:
         return f"{self.pool}/{self.name}"
+
+    @property
+    def described_state(self) -> str:
+        return self.state_detail or self.state
 
 
 async def read(session: Session) -> tuple[list[PublishedDevice], ClusterObjects]:
@@ -95,9 +103,14 @@ def of(objects: ClusterObjects) -> list[PublishedDevice]:
     def name_of(claim: ClaimKey) -> str:
         return pods.get(claim) or f"claim {claim}"
 
-    return [
+    devices = [
         _device(found, holders.get(found.id, ()), device_states.text(found, name_of), unhealthy)
         for found in device_states.all_devices(inventory(objects))
+    ]
+    return [
+        msgspec.structs.replace(device, memory=_memory(device, group))
+        for group in groups(devices)
+        for device in group
     ]
 
 
@@ -187,7 +200,7 @@ def _device(
     missing = PublishedDevice(
         *found.id,
         state=str(found.state),
-        state_detail=detail,
+        state_detail=detail if detail != found.state else "",
         unhealthy=found.is_unhealthy or str(found.id) in unhealthy,
         holders=tuple(holders),
     )
@@ -226,6 +239,29 @@ def _model(attributes: Mapping[str, Any]) -> str:
     by_name = {name.rpartition("/")[2]: value for name, value in attributes.items()}
     model = next((str(by_name[name]) for name in MODEL_ATTRIBUTES if name in by_name), "")
     return f"{model} {by_name[PROFILE]}".strip() if PROFILE in by_name else model
+
+
+def _memory(device: PublishedDevice, group: Sequence[PublishedDevice]) -> str:
+    """Return how much memory of a device claims hold, and how much it has; "" without any."""
+    total = _amount(device.capacity)
+    if total is None:
+        return ""
+    used = 0
+    left = _amount(device.capacity_left)
+    if left is not None:
+        used = total.nano - left.nano
+    elif device.state == DeviceState.IN_USE:
+        used = total.nano
+    for partition in group if not device.partition_of else ():
+        held = _amount(partition.capacity) if partition.partition_of and partition.holders else None
+        used += held.nano if held is not None else 0
+    return f"{Quantity(min(used, total.nano), total.format)}/{total}"
+
+
+def _amount(capacity: Mapping[str, str]) -> Quantity | None:
+    texts = (text for name, text in capacity.items() if name.rpartition("/")[2] == MEMORY)
+    text = next(texts, "")
+    return quantity.parse(text) if text else None
 
 
 def count_by_state(devices: Iterable[PublishedDevice]) -> dict[str, int]:

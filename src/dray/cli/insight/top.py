@@ -131,7 +131,7 @@ def details(opened: tuple[str, str], objects: ClusterObjects) -> list[str]:
             shown = [item for item in devices if (item.driver, item.pool, item.name) in members]
         else:
             shown = [item for item in devices if item.node == name]
-        rows = [[item.label, item.model or "-", item.state_detail] for item in shown]
+        rows = [[item.label, item.model or "-", item.described_state] for item in shown]
         return tables.aligned(rows)
     return _explanation(kind, name, objects)
 

@@ -44,13 +44,20 @@ class Section(NamedTuple):
 def headline(seen: Overview) -> str:
     """Return one line about the whole cluster."""
     parts = [
-        counts.counted(seen.nodes, "node"),
+        _nodes_in_words(seen),
         counts.counted(seen.devices, "device"),
     ]
     if seen.partitions:
         parts.append(counts.counted(seen.partitions, "partition"))
     parts.append(counts.counted(seen.pods, "pod"))
     return f"{seen.source}: {'; '.join(parts)}"
+
+
+def _nodes_in_words(seen: Overview) -> str:
+    # Nodes of a fleet or a file that nothing runs have no conditions.
+    if set(seen.nodes) == {"unknown"}:
+        return counts.number_of(seen.nodes["unknown"], "node")
+    return counts.counted(seen.nodes, "node")
 
 
 def limits(seen: Overview) -> str:
@@ -91,7 +98,10 @@ def _nodes(seen: Overview, sort: str) -> Section:
         else (seen.by_node)
     )
     rows = [
-        (line.name, [*_cells(line), _partitions(line), "" if line.ready == "ready" else line.ready])
+        (
+            line.name,
+            [*_cells(line), _partitions(line), "not ready" if line.ready == "not ready" else ""],
+        )
         for line in lines
     ]
     return Section("node", "", header, range(1, len(header) - 2), rows)

@@ -10,13 +10,11 @@ from typing import Any
 import click
 import msgspec
 
-from dray.api.formats import quantity
 from dray.api.formats.durations import since
-from dray.api.formats.quantity import Quantity
 from dray.api.selectors import field_selectors, label_selectors
 from dray.cli.command_errors import ObjectNotFound, WrongUsage
 from dray.cli.inputs import device_watch, published_devices
-from dray.cli.inputs.published_devices import MEMORY, PublishedDevice
+from dray.cli.inputs.published_devices import PublishedDevice
 from dray.cli.output import colours, formats, tables
 from dray.cli.session import progress
 from dray.cli.session.connection import Session
@@ -173,14 +171,14 @@ def _rows(
     one_by_one = request.show_partitions or request.words[1:] or request.sort_by
     if one_by_one:
         for device in selected:
-            yield _row(device, request, now, _memory(device, ()))
+            yield _row(device, request, now)
         return
     for group in published_devices.groups(selected):
         collapsed = [item for item in group if item.partition_of and not item.holders]
         hidden = {id(item) for item in collapsed} if len(collapsed) > 1 else set()
         for device in group:
             if id(device) not in hidden:
-                yield _row(device, request, now, _memory(device, group))
+                yield _row(device, request, now)
         if hidden:
             yield _collapsed(collapsed, request)
 
@@ -189,7 +187,7 @@ def _collapsed(partitions: Sequence[PublishedDevice], request: GetRequest) -> li
     first = partitions[0]
     counts = published_devices.count_by_state(partitions)
     state = ", ".join(f"{number} {name}" for name, number in counts.items())
-    details = {item.state_detail for item in partitions if item.state == "blocked"}
+    details = {item.described_state for item in partitions}
     if len(counts) == 1 and len(details) == 1:
         state = f"{len(partitions)} {details.pop()}"
     colour = next(iter(colours.STATES[name] for name in counts))
@@ -203,17 +201,15 @@ def _collapsed(partitions: Sequence[PublishedDevice], request: GetRequest) -> li
     return row + [NONE] * (len(_header(request)) - len(row))
 
 
-def _row(
-    device: PublishedDevice, request: GetRequest, now: datetime.datetime, memory: str
-) -> list[str]:
+def _row(device: PublishedDevice, request: GetRequest, now: datetime.datetime) -> list[str]:
     holders = device.holders
     row = [
         device.label,
         device.driver,
         device.node or ("<any>" if device.state != "missing" else NONE),
         device.model or NONE,
-        memory,
-        colours.state(device.state_detail or device.state),
+        device.memory or NONE,
+        colours.state(device.described_state),
         _tainted(device),
         colours.coloured("yes", colours.BAD) if device.unhealthy else NONE,
         _some([f"{holder.namespace}/{holder.claim}" for holder in holders]),
@@ -230,35 +226,6 @@ def _row(
 def _tainted(device: PublishedDevice) -> str:
     text = _some([f"{taint.key}:{taint.effect}" for taint in device.taints])
     return colours.coloured(text, colours.WARNING) if device.tainted else text
-
-
-def _memory(device: PublishedDevice, group: Sequence[PublishedDevice]) -> str:
-    """Return how much memory of a device claims hold, and how much it has."""
-    total = _memory_of(device)
-    if total is None:
-        return NONE
-    used = 0
-    if device.state == "in use" and not device.shareable:
-        used = total.nano
-    elif left := next(
-        (text for name, text in device.capacity_left.items() if _is_memory(name)), ""
-    ):
-        used = total.nano - quantity.parse(left).nano
-    for partition in group:
-        held = _memory_of(partition) if partition.partition_of and partition.holders else None
-        if held is not None and not device.partition_of:
-            used += held.nano
-    return f"{Quantity(min(used, total.nano), total.format)}/{total}"
-
-
-def _memory_of(device: PublishedDevice) -> Quantity | None:
-    texts = (text for name, text in device.capacity.items() if _is_memory(name))
-    text = next(texts, "")
-    return quantity.parse(text) if text else None
-
-
-def _is_memory(capacity: str) -> bool:
-    return capacity.rpartition("/")[2] == MEMORY
 
 
 def _some(values: Sequence[str]) -> str:

@@ -64,6 +64,51 @@ def test_the_table_and_the_metrics_agree(
     }
 
 
+@pytest.mark.parametrize(
+    ("unread", "partly_read", "said"),
+    [
+        ({}, {}, []),
+        ({"Pod": "forbidden"}, {}, []),
+        ({"ResourceClaim": "forbidden"}, {}, ["ResourceClaims could not be read"]),
+        ({}, {"ResourceClaim": "forbidden"}, ["ResourceClaims of other namespaces"]),
+        ({"DeviceTaintRule": "forbidden"}, {}, ["DeviceTaintRules could not be read"]),
+    ],
+)
+def test_what_could_not_be_read_is_said_in_short(
+    unread: dict[str, str], partly_read: dict[str, str], said: list[str]
+) -> None:
+    objects = ClusterObjects("test", unread=unread, partly_read=partly_read)
+    lines = published_devices.limits(objects)
+    assert len(lines) == len(said)
+    assert all(line.startswith(start) for line, start in zip(lines, said, strict=True))
+
+
+def test_nodes_that_cannot_be_read_block_no_device() -> None:
+    objects = ClusterObjects("test")
+    objects.add(builders.gpu_slice("n1", 1))
+    assert [device.state for device in published_devices.of(objects)] == ["free"]
+
+
+def test_memory_in_use_counts_partitions_and_shares() -> None:
+    objects = ClusterObjects("test")
+    for resource_slice in builders.mig_slices("n1"):
+        objects.add(resource_slice)
+    objects.add(builders.allocated(builders.claim(name="half"), "gpu-0-half-1"))
+    found = published_devices.of(objects)
+    assert {device.name: device.memory for device in found if device.holders} == {
+        "gpu-0-half-1": "20Gi/20Gi"
+    }
+    assert found[0].memory == "20Gi/40Gi"
+    shared = ClusterObjects("test")
+    shared.add(builders.gpu_slice("n1", 1, shareable=True, memory="40Gi"))
+    shared.add(holder("share", share_id="1", consumed_capacity={"memory": "28Gi"}))
+    (device,) = published_devices.of(shared)
+    assert (device.described_state, device.memory) == (
+        "shared (12Gi of 40Gi left)",
+        "28Gi/40Gi",
+    )
+
+
 def claim(name: str, pool: str, device: str, pod: str = "") -> dict[str, Any]:
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
     result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": pool, "device": device}
@@ -205,23 +250,27 @@ def test_columns_headers_and_order(fleet: Cluster) -> None:
 
 
 def test_a_watch_shows_what_changes(fleet: Cluster) -> None:
-    watching = subprocess.Popen(
-        [DRAY, "get", "devices", "gpu-1/gpu-1", "-w", "--kubeconfig", fleet.kubeconfig],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert watching.stdout is not None
-        first = [watching.stdout.readline() for _ in range(2)]
-        assert ["free" in line for line in first] == [False, True]
-        hold(fleet, claim("watched", "gpu-1", "gpu-1"))
-        changed = watching.stdout.readline()
-        assert re.split(" {3,}", changed)[0] == "gpu-1/gpu-1"
-        assert "in use" in changed
-    finally:
-        watching.terminate()
-        watching.wait()
-        fleet.dray("delete", "resourceclaim", "watched", "--wait=false")
+    command = [
+        str(DRAY),
+        "get",
+        "devices",
+        "gpu-1/gpu-1",
+        "-w",
+        "--kubeconfig",
+        str(fleet.kubeconfig),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        try:
+            assert watching.stdout is not None
+            first = [watching.stdout.readline() for _ in range(2)]
+            assert ["free" in line for line in first] == [False, True]
+            hold(fleet, claim("watched", "gpu-1", "gpu-1"))
+            changed = watching.stdout.readline()
+            assert re.split(" {3,}", changed)[0] == "gpu-1/gpu-1"
+            assert "in use" in changed
+        finally:
+            watching.terminate()
+            fleet.dray("delete", "resourceclaim", "watched")
 
 
 def test_colours_have_a_meaning_and_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
