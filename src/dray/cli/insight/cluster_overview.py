@@ -8,17 +8,15 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from dray.allocator.device_counts import DeviceCounts
-from dray.api.semantics import pod_claims as claims_of_pods
+from dray.api.semantics import pod_claims
 from dray.api.semantics.conditions import find_condition
 from dray.api.types.dra import DeviceClass, ResourceClaim
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.cli.inputs import fitting_pods, pod_claims, published_devices
+from dray.cli.inputs import fitting_pods, published_devices
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.inputs.published_devices import PublishedDevice
-from dray.cli.insight import explain as explaining
-from dray.explain.pod import obstacles, pod_progress_text
-from dray.explain.text import explanation_text
+from dray.cli.insight import waiting_causes
 
 EXPLAINED_PODS = 50
 NO_POD = "no pod uses it"
@@ -146,12 +144,12 @@ def _unused_claims(
 ) -> Iterator[WaitingObject]:
     """Yield the claims without devices that no pod uses; others are part of their pod's line."""
     used = {
-        (pod_claims.namespace_of(pod), claim.name)
+        (pod.metadata.namespace, claim.name)
         for pod in pods
-        for claim in claims_of_pods.claims_of_pod(pod)
+        for claim in pod_claims.claims_of_pod(pod)
     }
     for claim in waiting:
-        if (pod_claims.namespace_of(claim), claim.metadata.name) not in used:
+        if (claim.metadata.namespace, claim.metadata.name) not in used:
             yield WaitingObject(*claim.key, claim.metadata.creation_timestamp or "", NO_POD)
 
 
@@ -161,22 +159,10 @@ def _waiting_pods(objects: ClusterObjects) -> Iterator[WaitingObject]:
     for number, pod in enumerate(pending):
         cause = ""
         if inventory is not None and number < EXPLAINED_PODS:
-            target = pod_claims.of_pod(pod, objects)
-            cause = short_cause(explaining.explained_target(target, inventory, objects))
+            cause = waiting_causes.short(pod, inventory, objects)
         created = pod.metadata.creation_timestamp or ""
         metadata = pod.metadata
         yield WaitingObject(metadata.namespace, metadata.name, created, cause or _condition(pod))
-
-
-def short_cause(explained: explaining.Explained) -> str:
-    """Return in one line why a pod waits, or "" if nothing is in its way."""
-    blocked = explained.way.blocked if explained.way else None
-    if blocked is None:
-        return ""
-    first = blocked.obstacles[0]
-    if isinstance(first, obstacles.ClaimsDoNotFit) and explained.explanation is not None:
-        return explanation_text.short(explained.explanation)
-    return pod_progress_text.sentence(first)
 
 
 def _condition(pod: Pod) -> str:

@@ -13,21 +13,16 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.allocator import device_counts
-from dray.api.types.dra import ResourceClaim
-from dray.api.types.pods import Pod
 from dray.cli.command_errors import DrayCommand, WrongUsage
-from dray.cli.inputs import cluster_objects, pod_claims, published_devices
+from dray.cli.inputs import cluster_objects, published_devices
 from dray.cli.inputs.cluster_objects import ClusterObjects
-from dray.cli.insight import cluster_overview, top_view
-from dray.cli.insight import explain as explaining
+from dray.cli.insight import cluster_overview, top_view, waiting_causes
 from dray.cli.insight.top_view import TopView
 from dray.cli.output import durations, formats, tables
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.clock import utc_now
-from dray.explain.pod import pod_progress_text
-from dray.explain.text import explanation_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -133,24 +128,7 @@ def details(opened: tuple[str, str], objects: ClusterObjects) -> list[str]:
             shown = [item for item in devices if item.node == name]
         rows = [[item.label, item.model or "-", item.described_state] for item in shown]
         return tables.aligned(rows)
-    return _explanation(kind, name, objects)
-
-
-def _explanation(kind: str, name: str, objects: ClusterObjects) -> list[str]:
-    namespace, _, short_name = name.partition("/")
-    if kind == "pod":
-        pod = pod_claims.find(objects.of(Pod), short_name, namespace)
-        target = pod_claims.of_pod(pod, objects) if pod else None
-    else:
-        claim = pod_claims.find(objects.of(ResourceClaim), short_name, namespace)
-        target = pod_claims.of_claim(claim) if claim else None
-    if target is None:
-        return [f"{kind} {name} is gone"]
-    explained = explaining.explained_target(target, objects.inventory(), objects)
-    text = pod_progress_text.text(explained.way) if explained.way else ""
-    if explained.explanation is not None:
-        text += explanation_text.text(explained.explanation)
-    return text.splitlines()
+    return waiting_causes.lines(kind, name, objects)
 
 
 @contextlib.contextmanager
