@@ -15,7 +15,12 @@ from dray.api.ids import ClaimKey, DeviceId
 from dray.api.selectors import node_selectors
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.explain.suggestions import relaxation
-from dray.explain.suggestions.changes import SuggestedChange
+from dray.explain.suggestions.changes import (
+    ClaimChange,
+    Combined,
+    DropRequest,
+    SuggestedChange,
+)
 from dray.explain.suggestions.proposals import ProposalContext
 from dray.explain.survey import diagnosis, equivalence, facts, faults, node_survey
 from dray.explain.survey.bounded_allocator import BoundedAllocator
@@ -29,6 +34,8 @@ from dray.explain.survey.unreachable_slices import UnreachableSlices, find_unrea
 # Most claims that fit do so on one of the first nodes. Of the other nodes, the survey excludes most
 # without a search, and it is needed anyway to explain claims that do not fit.
 NODES_TRIED_FIRST = 64
+CHANGES_COMBINED = 3
+_CORRECTIONS_TRIED = 4
 
 
 class Outcome(enum.StrEnum):
@@ -79,10 +86,12 @@ def explain(
     *,
     new_share_id: Callable[[], str],
     nodes: Iterable[str] | None = None,
+    combine: int = CHANGES_COMBINED,
 ) -> Explanation:
     """Explain the claims of a pod. `nodes` are the nodes to consider; None for all.
 
-    Suggestions are tried on `cluster` itself; it is unchanged when this returns.
+    Suggestions are tried on `cluster` itself; it is unchanged when this returns. If no change helps
+    by itself, up to `combine` are combined; that takes as long as as many explanations.
     """
     allocated = [claim for claim in claims if claim.status.allocation is not None]
     waiting = [claim for claim in claims if claim.status.allocation is None]
@@ -95,11 +104,11 @@ def explain(
     try:
         fit = allocator.confirmed_fit(waiting, allocator.nodes[:NODES_TRIED_FIRST])
         if fit is None:
-            investigation = _Investigation(cluster, waiting, allocated, allocator)
+            investigation = _Investigation(cluster, waiting, allocated, allocator, combine)
             fit = allocator.confirmed_fit(waiting, investigation.undecided())
     except rejections.AllocationError as failure:
         if investigation is None:
-            investigation = _Investigation(cluster, waiting, allocated, allocator)
+            investigation = _Investigation(cluster, waiting, allocated, allocator, combine)
         return investigation.failed(failure)
     if fit is None:
         assert investigation is not None
@@ -151,8 +160,10 @@ class _Investigation:
         claims: Sequence[ResourceClaim],
         allocated: Sequence[ResourceClaim],
         allocator: BoundedAllocator,
+        combine: int,
     ) -> None:
         self._cluster = cluster
+        self._combine = combine
         self._claims = claims
         self._allocated = allocated
         self._allocator = allocator
@@ -225,5 +236,71 @@ class _Investigation:
             facts=tuple(observed.facts for observed in observations),
             unusable=self._survey.unusable,
             unreachable_slices=unreachable,
-            changes=relaxation.find(context, self._allocator.nodes),
+            changes=relaxation.find(context, self._allocator.nodes) or self._combined(context),
         )
+
+    def _combined(self, context: ProposalContext) -> tuple[SuggestedChange, ...]:
+        """Return changes that help together, if none helps by itself."""
+        if self._combine < 2:
+            return ()
+        return self._corrected_further(context) or self._for_each_request()
+
+    def _corrected_further(self, context: ProposalContext) -> tuple[SuggestedChange, ...]:
+        """Return a correction of an obvious mistake with what else is needed, or nothing."""
+        for proposal in relaxation.corrections(context)[:_CORRECTIONS_TRIED]:
+            correction = proposal.change
+            with correction.applied_in(self._cluster):
+                further = self._explained(correction.applied_to(self._claims))
+            if further.changes:
+                return tuple(_together((correction, change)) for change in further.changes)
+        return ()
+
+    def _for_each_request(self) -> tuple[SuggestedChange, ...]:
+        """Return one change for each request that cannot be served by itself, or nothing."""
+        blocked = dict.fromkeys(
+            (funnel.claim, funnel.request.partition("/")[0])
+            for funnel in self._survey.funnels
+            if funnel.blocked
+        )
+        if not 1 < len(blocked) <= self._combine:
+            return ()
+        parts: list[SuggestedChange] = []
+        for number, request in blocked:
+            alone = self._explained([_only(self._claims[number], request)])
+            if not alone.changes:
+                return ()
+            part = alone.changes[0]
+            is_of_claim = isinstance(part, ClaimChange)
+            parts.append(msgspec.structs.replace(part, claim=number) if is_of_claim else part)
+        together = _together(tuple(dict.fromkeys(parts)))
+        with together.applied_in(self._cluster):
+            fit = self._explained(together.applied_to(self._claims))
+        is_enough = fit.outcome is Outcome.FITS
+        return (msgspec.structs.replace(together, node=fit.node),) if is_enough else ()
+
+    def _explained(self, claims: Sequence[ResourceClaim]) -> Explanation:
+        return explain(
+            self._cluster,
+            claims,
+            new_share_id=lambda: "",
+            nodes=self._allocator.nodes,
+            combine=self._combine - 1,
+        )
+
+
+def _together(parts: tuple[SuggestedChange, ...]) -> SuggestedChange:
+    """Return one change with the parts of combined changes."""
+    flat = [
+        part
+        for change in parts
+        for part in (change.parts if isinstance(change, Combined) else (change,))
+    ]
+    return Combined(parts=tuple(flat), node=parts[-1].node)
+
+
+def _only(claim: ResourceClaim, request: str) -> ResourceClaim:
+    """Return the claim with one request."""
+    for other in claim.spec.devices.requests:
+        if other.name != request:
+            (claim,) = DropRequest(claim=0, request=other.name).applied_to([claim])
+    return claim

@@ -445,6 +445,10 @@ def change(suggested: SuggestedChange, names: Sequence[ClaimKey]) -> str:
             return f"do without claim {claim(suggested.name)}"
         case changes.WaitForClaim():
             return f"wait until {claim(suggested.holder)} ends"
+        case changes.WaitForClaims():
+            return f"wait until {listed([claim(holder) for holder in suggested.holders])} end"
+        case changes.Combined():
+            return ", and ".join(change(part, names) for part in suggested.parts)
     return filled(_CHANGES[type(suggested)], suggested)
 
 
@@ -467,7 +471,7 @@ def _rewriting(
             return f"drop the clause {glimpse(old)} of {where}"
         case Rewriting.GUARD:
             return f"pass over devices without {code(new)} in {where}: {code(replacement)}"
-        case Rewriting.TYPE | Rewriting.FIELD:
+        case Rewriting.TYPE | Rewriting.FIELD | Rewriting.SYNTAX:
             return f"write {code(replacement)} in {where}"
     return f"write {code(new)} instead of {code(old)} in {where}"
 
