@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -78,6 +78,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     unreachable_slices: tuple[UnreachableSlices, ...] = ()
     changes: tuple[SuggestedChange, ...] = ()
     """The changes that would help, the smallest first."""
+    consumers: dict[ClaimKey, tuple[str, ...]] = {}
+    """The pods that use each claim of the cluster, as far as they are known."""
+    specs: dict[ClaimKey, ResourceClaim] = {}
+    """The claims that changes apply to."""
 
 
 def explain(
@@ -87,12 +91,25 @@ def explain(
     new_share_id: Callable[[], str],
     nodes: Iterable[str] | None = None,
     combine: int = CHANGES_COMBINED,
+    consumers: Mapping[ClaimKey, tuple[str, ...]] | None = None,
 ) -> Explanation:
     """Explain the claims of a pod. `nodes` are the nodes to consider; None for all.
 
     Suggestions are tried on `cluster` itself; it is unchanged when this returns. If no change helps
-    by itself, up to `combine` are combined; that takes as long as as many explanations.
+    by itself, up to `combine` are combined; that takes as long as as many explanations. `consumers`
+    are the pods of the cluster's claims, to name them in texts.
     """
+    explanation = _explain(cluster, claims, new_share_id, nodes, combine)
+    return msgspec.structs.replace(explanation, consumers=dict(consumers or {}))
+
+
+def _explain(
+    cluster: ClusterInventory,
+    claims: Sequence[ResourceClaim],
+    new_share_id: Callable[[], str],
+    nodes: Iterable[str] | None,
+    combine: int,
+) -> Explanation:
     allocated = [claim for claim in claims if claim.status.allocation is not None]
     waiting = [claim for claim in claims if claim.status.allocation is None]
     devices = [picked for claim in allocated for picked in _picked(claim, claim.status.allocation)]
@@ -149,6 +166,23 @@ def _usable_nodes(
         and (allowed is None or entry.name in allowed)
         and all(test(entry.node.metadata.labels, entry.name) for test in node_tests)
     ]
+
+
+def first_fit(
+    cluster: ClusterInventory, claims: Sequence[ResourceClaim], nodes: Iterable[str]
+) -> str:
+    """Return the first of the nodes on which the claims fit, or an empty string."""
+    allocated = [claim for claim in claims if claim.status.allocation is not None]
+    waiting = [claim for claim in claims if claim.status.allocation is None]
+    usable = _usable_nodes(cluster, allocated, nodes)
+    if not waiting:
+        return usable[0] if usable else ""
+    allocator = BoundedAllocator(cluster, usable, new_share_id=lambda: "")
+    try:
+        fit = allocator.confirmed_fit(waiting, usable)
+    except rejections.AllocationError:
+        return ""
+    return fit.node if fit else ""
 
 
 class _Investigation:
@@ -227,6 +261,7 @@ class _Investigation:
         return Explanation(
             outcome=outcome,
             claims=_keys(self._claims),
+            specs={claim.key: claim for claim in self._claims},
             allocated=_keys(self._allocated),
             nodes=len(self._allocator.nodes),
             message=message,

@@ -42,7 +42,7 @@ from dray.api.types.nodes import Node, NodeCondition, NodeStatus
 from dray.api.types.pods import Pod
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Explanation
-from dray.explain.pod.pod_progress import PodContext
+from dray.explain.pod.pod_context import PodContext
 from tests import builders
 from tests.builders import DRIVER, claim, cluster_inventory, gpu_slice, request
 
@@ -79,6 +79,8 @@ def pod(
     **spec: Any,
 ) -> Pod:
     """Return a pod with one claim, or with one from a template where none is named."""
+    resources = {"claims": [{"name": "gpu"}]}
+    spec.setdefault("containers", [{"name": "main", "image": "pause", "resources": resources}])
     return builders.pod(
         namespace="team",
         uid="1",
