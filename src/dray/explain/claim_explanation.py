@@ -9,6 +9,7 @@ import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections, requests
+from dray.allocator.placement import Fit
 from dray.allocator.problem import resolution
 from dray.allocator.problem.resolution import ResolvedClaim
 from dray.api.ids import ClaimKey, DeviceId
@@ -177,12 +178,22 @@ def first_fit(
     usable = _usable_nodes(cluster, allocated, nodes)
     if not waiting:
         return usable[0] if usable else ""
+    fit = allocations(cluster, waiting, usable)
+    return fit.node if fit else ""
+
+
+def allocations(
+    cluster: ClusterInventory,
+    claims: Sequence[ResourceClaim],
+    nodes: Sequence[str] | None = None,
+) -> Fit | None:
+    """Return a node and the devices that claims without devices get, or None."""
+    usable = _usable_nodes(cluster, (), None) if nodes is None else nodes
     allocator = BoundedAllocator(cluster, usable, new_share_id=lambda: "")
     try:
-        fit = allocator.confirmed_fit(waiting, usable)
+        return allocator.confirmed_fit(claims, usable)
     except rejections.AllocationError:
-        return ""
-    return fit.node if fit else ""
+        return None
 
 
 class _Investigation:
@@ -278,7 +289,7 @@ class _Investigation:
         """Return changes that help together, if none helps by itself."""
         if self._combine < 2:
             return ()
-        return self._corrected_further(context) or self._for_each_request()
+        return self._corrected_further(context) or self._by_request()
 
     def _corrected_further(self, context: ProposalContext) -> tuple[SuggestedChange, ...]:
         """Return a correction of an obvious mistake with what else is needed, or nothing."""
@@ -290,7 +301,7 @@ class _Investigation:
                 return tuple(_together((correction, change)) for change in further.changes)
         return ()
 
-    def _for_each_request(self) -> tuple[SuggestedChange, ...]:
+    def _by_request(self) -> tuple[SuggestedChange, ...]:
         """Return one change for each request that cannot be served by itself, or nothing."""
         blocked = dict.fromkeys(
             (funnel.claim, funnel.request.partition("/")[0])
@@ -307,7 +318,7 @@ class _Investigation:
             part = alone.changes[0]
             is_of_claim = isinstance(part, ClaimChange)
             parts.append(msgspec.structs.replace(part, claim=number) if is_of_claim else part)
-        together = _together(tuple(dict.fromkeys(parts)))
+        together = _together(_distinct(parts))
         with together.applied_in(self._cluster):
             fit = self._explained(together.applied_to(self._claims))
         is_enough = fit.outcome is Outcome.FITS
@@ -331,6 +342,15 @@ def _together(parts: tuple[SuggestedChange, ...]) -> SuggestedChange:
         for part in (change.parts if isinstance(change, Combined) else (change,))
     ]
     return Combined(parts=tuple(flat), node=parts[-1].node)
+
+
+def _distinct(parts: Iterable[SuggestedChange]) -> tuple[SuggestedChange, ...]:
+    """Return the changes without those that are equal to an earlier one."""
+    kept: list[SuggestedChange] = []
+    for part in parts:
+        if part not in kept:
+            kept.append(part)
+    return tuple(kept)
 
 
 def _only(claim: ResourceClaim, request: str) -> ResourceClaim:

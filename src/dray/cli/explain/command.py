@@ -20,6 +20,7 @@ from dray.api.types.pods import Pod
 from dray.cli.command_errors import DrayCommand, ObjectNotFound, WrongUsage
 from dray.cli.explain import documents, file_checks, fixes, targets
 from dray.cli.explain.documents import DEFAULT_NAMESPACE, Documents
+from dray.cli.explain.fixes import Fix
 from dray.cli.explain.output import Explained, ExplainedGroup, Printer, show_documents
 from dray.cli.explain.targets import ExplainTarget, ObjectName, TargetGroup
 from dray.cli.inputs import cluster_objects, manifests
@@ -112,7 +113,7 @@ def _field_help(text: str, recursive: bool) -> str:
 
 
 def _print_fixes(groups: Sequence[ExplainedGroup], source: Documents) -> None:
-    texts: dict[str, None] = {}
+    by_documents: dict[str, Fix] = {}
     for item in (item for group in groups for item in group.members):
         fix = None
         if item.pod is not None:
@@ -120,12 +121,12 @@ def _print_fixes(groups: Sequence[ExplainedGroup], source: Documents) -> None:
         elif item.claims is not None:
             fix = fixes.of_claims(item.target, item.claims, source)
         if fix is not None:
-            texts[fixes.text(fix)] = None
+            by_documents.setdefault(str(fix.documents or fix.words), fix)
         elif not item.is_good:
             click.echo(f"{item.target.title}: no fix was found", err=True)
-    if not texts:
+    if not by_documents:
         click.echo("There is nothing to change.", err=True)
-    click.echo("---\n".join(texts), nl=False)
+    click.echo("---\n".join(map(fixes.text, by_documents.values())), nl=False)
 
 
 class _Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,4 +89,8 @@ def pods_in(documents: Sequence[JsonObject]) -> Iterator[JsonObject]:
         if document.get("kind") in WORKLOADS:
             metadata = dict(document.get("metadata") or {})
             kept = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
-            yield {**kinds.POD.type_meta, "metadata": kept, "spec": pod_spec(document)}
+            yield {
+                **kinds.POD.type_meta,
+                "metadata": kept,
+                "spec": copy.deepcopy(pod_spec(document)),
+            }

@@ -19,7 +19,7 @@ from dray.cli.output import serialization
 from dray.explain.claim_explanation import Explanation
 from dray.explain.pod import pod_fix_text
 from dray.explain.pod.pod_changes import PodChange
-from dray.explain.pod.pod_explanation import PodExplanation
+from dray.explain.pod.pod_explanation import Change, PodExplanation
 from dray.explain.suggestions import changes
 from dray.explain.suggestions.changes import SuggestedChange
 from dray.explain.text import explanation_text
@@ -34,7 +34,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Fix(NamedTuple):
-    """What to change, in words, and the changed objects."""
+    """A fix: what to change, in words, and the changed objects."""
 
     words: str
     documents: list[JsonObject]
@@ -63,14 +63,19 @@ def text(fix: Fix) -> str:
 
 def of_pod(target: ExplainTarget, explained: PodExplanation, source: Documents) -> Fix | None:
     """Return the best fix of a pod, or None if nothing is known that helps."""
-    for fix in explained.fixes:
-        words = f"{target.title}: {pod_fix_text.change(fix.change)}"
-        if isinstance(fix.change, PodChange):
-            return _changed_pod(target, words, [fix.change], source)
-    if explained.explanation is not None and explained.explanation.changes:
+    of_pods = [fix for fix in explained.fixes if isinstance(fix.changes[0], PodChange)]
+    for fix in of_pods:
+        words = f"{target.title}: {pod_fix_text.text(fix)}"
+        changed = _changed_pod(target, words, fix.changes, source)
+        if fix.explanation is not None and fix.explanation.changes:
+            further = _of_claims(target, fix.explanation, source, with_pod=False)
+            changed = changed._replace(documents=[*changed.documents, *further.documents])
+        return changed
+    is_about_devices = pod_fix_text.is_about_devices(explained)
+    if is_about_devices and explained.explanation is not None and explained.explanation.changes:
         return _of_claims(target, explained.explanation, source)
     for fix in explained.fixes:
-        return Fix(f"{target.title}: {pod_fix_text.change(fix.change)}", [])
+        return Fix(f"{target.title}: {pod_fix_text.text(fix)}", [])
     return None
 
 
@@ -80,7 +85,7 @@ def of_claims(target: ExplainTarget, explanation: Explanation, source: Documents
 
 
 def _changed_pod(
-    target: ExplainTarget, words: str, pod_changes: Sequence[PodChange], source: Documents
+    target: ExplainTarget, words: str, found: Sequence[Change], source: Documents
 ) -> Fix:
     document = _pod_or_owner(target, source)
     if document is None:
@@ -90,8 +95,9 @@ def _changed_pod(
     parent: Any = changed
     for step in path[:-1]:
         parent = parent[step]
-    for change in pod_changes:
-        parent[path[-1]] = change.applied_to_spec(parent[path[-1]])
+    for change in found:
+        if isinstance(change, PodChange):
+            parent[path[-1]] = change.applied_to_spec(parent[path[-1]])
     return Fix(words, [changed])
 
 
@@ -119,14 +125,18 @@ def _controller(document: JsonObject) -> JsonObject | None:
     return next((owner for owner in owners if owner.get("controller")), None)
 
 
-def _of_claims(target: ExplainTarget, explanation: Explanation, source: Documents) -> Fix:
+def _of_claims(
+    target: ExplainTarget, explanation: Explanation, source: Documents, *, with_pod: bool = True
+) -> Fix:
     change = explanation.changes[0]
     words = f"{target.title}: {explanation_text.change_text(explanation, change)}"
     found = [
         *_changed_classes(change, source),
         *_changed_claims(target, explanation, change, source),
     ]
-    pods = ()
+    pods: tuple[str, ...] = ()
+    if not with_pod:
+        return Fix(words, found)
     if found and target.pod is not None and target.pod.metadata.owner_references:
         pods = (f"{target.pod.metadata.name} -n {target.pod.metadata.namespace}",)
     elif found and target.pod is not None and target.owner is None:

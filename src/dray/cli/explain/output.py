@@ -16,6 +16,7 @@ from dray.cli.output import formats
 from dray.cli.output.formats import OutputFormat
 from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.pod import pod_fix_text, pod_progress_text
+from dray.explain.pod.obstacles import BehindOthers
 from dray.explain.pod.pod_explanation import PodExplanation
 from dray.explain.text import explanation_text
 
@@ -49,9 +50,13 @@ class Explained(NamedTuple):
     @property
     def key(self) -> object:
         """Return a value that is equal for pods that wait for the same reason."""
-        if self.pod is None or self.pod.progress.blocked is None:
+        if self.pod is None:
             return self.target.title
-        return self.pod.progress.findings, self.is_good
+        return tuple(
+            pod_progress_text.sentence(item)
+            for item in self.pod.progress.findings
+            if not isinstance(item, BehindOthers)
+        )
 
 
 class ExplainedGroup(NamedTuple):
@@ -108,12 +113,13 @@ class Printer:
         lines = pod_progress_text.lines(explained.progress, fixes)
         yield from map(self._styled, lines)
         explanation = explained.explanation
-        if explanation is None or (fixes and explanation.outcome is Outcome.FITS):
+        if explanation is None:
             return
-        if explanation.outcome in (Outcome.ALLOCATED, Outcome.FITS):
-            yield f"  {explanation_text.headline(explanation)}"
-            return
-        yield from explanation_text.details(explanation, bars=self._bars)
+        if explanation.outcome not in (Outcome.ALLOCATED, Outcome.FITS):
+            yield from explanation_text.details(explanation, bars=self._bars)
+        elif explanation.outcome is Outcome.ALLOCATED or explained.progress.blocked is None:
+            # A pod that waits for another reason does not fit on the node with the devices.
+            yield explanation_text.headline(explanation)
 
     def _styled(self, line: str) -> str:
         """Return the line with colours, and with commands that go to the same cluster."""

@@ -1,4 +1,4 @@
-"""What `dray explain` explains: pods, claims and templates, by name, owner, namespace or file."""
+"""Targets of `dray explain`: pods, claims and templates, by name, owner, namespace or file."""
 
 from __future__ import annotations
 
@@ -139,10 +139,11 @@ def _of_workload(
     if pods:
         targets = [_target_of(pod) for pod in pods]
         for target in targets:
-            target.owner = document
+            target.owner, target.title = document, title
         return TargetGroup(title, targets, is_single=len(targets) == 1)
     (made,) = documents.pods_in([document])
     pod = cluster_objects.decode(made, objects.source)
+    assert isinstance(pod, Pod)
     target = _target_of(pod)
     target.title, target.owner = title, document
     return TargetGroup(title, [target])

@@ -1,4 +1,4 @@
-"""How containers use the claims of their pod: claims that none uses, requests that do not exist."""
+"""Uses of claims by containers: claims that none uses, and requests that do not exist."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import CHANGES_COMBINED, Explanation, Outcome
-from dray.explain.pod import node_eligibility, obstacles, pod_progress
+from dray.explain.pod import node_eligibility, obstacles, pod_progress, waiting_line
 from dray.explain.pod.node_eligibility import Exclusions
 from dray.explain.pod.obstacles import Obstacle
 from dray.explain.pod.pod_changes import (
@@ -34,25 +34,32 @@ from dray.explain.pod.pod_changes import (
     UseClaim,
 )
 from dray.explain.pod.pod_context import PodContext, claims_of
-from dray.explain.pod.pod_progress import PodProgress
+from dray.explain.pod.pod_progress import ExcludedNodes, PodProgress
 from dray.explain.selectors import spelling
+from dray.explain.suggestions.changes import WaitForClaim, WaitForClaims
 from dray.scheduling.claims import extended_resources
 from dray.scheduling.nodes import pod_requirements
 
 FIXES_RETURNED = 3
 _CANDIDATES_TRIED = 8
+_CHANGES_COMBINED = 3
 NEEDED_FOR_DEVICES = frozenset({"ResourceSlice", "DeviceClass", "Node"})
 _FITS = (Outcome.ALLOCATED, Outcome.FITS)
 
 
-class PodFix(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that removes an obstacle of a pod."""
+Change = PodChange | NodeChange
 
-    change: PodChange | NodeChange
+
+class PodFix(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes that remove an obstacle of a pod."""
+
+    changes: tuple[Change, ...]
     node: str = ""
     """A node on which the pod can run then; empty if it cannot yet."""
     next: PodProgress | None = None
-    """The progress of the pod after the change, if it still waits."""
+    """The progress of the pod after the changes, if it still waits."""
+    explanation: Explanation | None = None
+    """The explanation of the claims after the changes, with what else would help."""
 
 
 class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,8 +72,31 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
 def explain_pod(pod: Pod, context: PodContext, cluster: ClusterInventory) -> PodExplanation:
     """Explain a pod. Suggestions are tried on `cluster`; it is unchanged when this returns."""
     explained = _PodExplainer(context, cluster, CHANGES_COMBINED).explain(pod)
-    fixes = tuple(_Fixes(context, cluster).find(pod, explained))
+    if any(isinstance(item, obstacles.BehindOthers) for item in explained.progress.findings):
+        explained = _in_line(pod, explained, context, cluster)
+    fixes = tuple(_Fixes(context, cluster).find(pod, explained.progress))
     return msgspec.structs.replace(explained, fixes=fixes)
+
+
+def _in_line(
+    pod: Pod, explained: PodExplanation, context: PodContext, cluster: ClusterInventory
+) -> PodExplanation:
+    """Return the explanation with the wait of a pod that is not the first in line."""
+    explanation = explained.explanation
+    waits = waiting_line.wait_in_line(pod, context, cluster)
+    if explanation is None or waits is None:
+        return explained
+    others = tuple(
+        change
+        for change in explanation.changes
+        if not isinstance(change, WaitForClaim | WaitForClaims)
+    )
+    # The pods before it take the devices whose names the first change would give.
+    consumers = {**explanation.consumers, **waiting_line.future_consumers(pod, context)}
+    explanation = msgspec.structs.replace(
+        explanation, changes=(waits, *others), consumers=consumers
+    )
+    return msgspec.structs.replace(explained, explanation=explanation)
 
 
 class _PodExplainer:
@@ -109,7 +139,7 @@ class _PodExplainer:
             node = claim_explanation.first_fit(self._cluster, claims, excluded)
             excluded = {name: why for name, why in excluded.items() if why == excluded.get(node)}
         exclusions = Exclusions(pod, context.nodes, context.pods, context.classes)
-        no_node = tuple(exclusions.explain(excluded))
+        no_node = ExcludedNodes(tuple(exclusions.explain(excluded)), not eligibility.eligible)
         progress = pod_progress.inspect_pod(pod, context, explanation, no_node)
         return PodExplanation(progress=progress, explanation=explanation)
 
@@ -148,20 +178,22 @@ class _Fixes:
     def __init__(self, context: PodContext, cluster: ClusterInventory) -> None:
         self._context, self._cluster = context, cluster
 
-    def find(self, pod: Pod, explained: PodExplanation) -> Iterator[PodFix]:
-        """Yield the changes with which the pod can run; else those that bring it further."""
+    def find(
+        self, pod: Pod, progress: PodProgress, before: tuple[Change, ...] = ()
+    ) -> list[PodFix]:
+        """Return the changes with which the pod can run; else those that bring it further."""
         tried: list[PodFix] = []
-        for obstacle in explained.progress.findings:
+        for obstacle in progress.findings:
             candidates = self._candidates(pod, obstacle)
             for change in itertools.islice(candidates, _CANDIDATES_TRIED):
-                fix = self._tried(pod, change, obstacle)
+                fix = self._tried(pod, (*before, change), obstacle)
                 tried += [fix] if fix else []
         complete = [fix for fix in tried if fix.next is None]
-        yield from (complete or tried)[:FIXES_RETURNED]
+        return (complete or tried)[:FIXES_RETURNED]
 
-    def _tried(self, pod: Pod, change: PodChange | NodeChange, obstacle: Obstacle) -> PodFix | None:
-        """Return the change with what follows, or None if the obstacle stays."""
-        context, cluster = self._context, self._cluster
+    def _tried(self, pod: Pod, changes: tuple[Change, ...], obstacle: Obstacle) -> PodFix | None:
+        """Return the last change with what follows, or None if the obstacle stays."""
+        context, change = self._context, changes[-1]
         if isinstance(change, PodChange):
             pod = change.applied_to(pod)
         else:
@@ -169,15 +201,19 @@ class _Fixes:
             context = msgspec.structs.replace(
                 context, nodes={**context.nodes, change.node: changed}
             )
-        after = _PodExplainer(context, cluster, 1).explain(pod)
+        after = _PodExplainer(context, self._cluster, 1).explain(pod)
         if obstacle in after.progress.findings:
             return None
         if after.progress.blocked is None or _only_awaits_scheduler(after.progress):
             node = after.explanation.node if after.explanation else ""
-            return PodFix(change=change, node=node or pod.spec.node_name)
-        return PodFix(change=change, next=after.progress)
+            return PodFix(changes=changes, node=node or pod.spec.node_name)
+        if len(changes) < _CHANGES_COMBINED:
+            further = _Fixes(context, self._cluster).find(pod, after.progress, changes)
+            if further:
+                return further[0]
+        return PodFix(changes=changes, next=after.progress, explanation=after.explanation)
 
-    def _candidates(self, pod: Pod, obstacle: Obstacle) -> Iterator[PodChange | NodeChange]:
+    def _candidates(self, pod: Pod, obstacle: Obstacle) -> Iterator[Change]:
         match obstacle:
             case obstacles.KindConfused(pod_claim=pod_claim, actual=actual, name=name):
                 yield ReferTo(pod_claim=pod_claim, kind=actual, name=name)
@@ -199,7 +235,7 @@ class _Fixes:
             case _:
                 yield from self._for_nodes(pod, obstacle)
 
-    def _for_nodes(self, pod: Pod, obstacle: Obstacle) -> Iterator[PodChange | NodeChange]:
+    def _for_nodes(self, pod: Pod, obstacle: Obstacle) -> Iterator[Change]:
         match obstacle:
             case obstacles.NodeSelectorUnmatched():
                 yield from _other_labels(obstacle, self._context.nodes.values())
@@ -212,9 +248,7 @@ class _Fixes:
             case obstacles.ResourceUnknown():
                 yield from self._other_resources(obstacle)
 
-    def _for_taints(
-        self, pod: Pod, obstacle: obstacles.NodesTainted
-    ) -> Iterator[PodChange | NodeChange]:
+    def _for_taints(self, pod: Pod, obstacle: obstacles.NodesTainted) -> Iterator[Change]:
         for name in self._with_devices(obstacle.nodes)[:1]:
             taints = node_eligibility.untolerated(pod, self._context.nodes[name])
             for taint in taints:

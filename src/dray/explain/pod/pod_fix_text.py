@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from dray.explain.pod import pod_changes, pod_progress_text
+from dray.explain.pod.obstacles import ClaimsDoNotFit
 from dray.explain.pod.pod_changes import FIELD_OF, NodeChange, PodChange
 from dray.explain.pod.pod_explanation import PodExplanation, PodFix
 from dray.explain.text import explanation_text, phrases
@@ -13,8 +14,8 @@ from dray.explain.text import explanation_text, phrases
 
 def fixes(explained: PodExplanation) -> list[str]:
     """Return what would help the pod, in one line each, the best first."""
-    words = [_fix(fix) for fix in explained.fixes]
-    if explained.explanation is not None and _is_about_devices(explained):
+    words = [text(fix) for fix in explained.fixes]
+    if explained.explanation is not None and is_about_devices(explained):
         of_claims = explanation_text.fixes(explained.explanation)
         if not explained.explanation.changes and words:
             of_claims = []
@@ -25,16 +26,27 @@ def fixes(explained: PodExplanation) -> list[str]:
     ]
 
 
-def _is_about_devices(explained: PodExplanation) -> bool:
+def is_about_devices(explained: PodExplanation) -> bool:
+    """Return whether devices are what the pod waits for first."""
     blocked = explained.progress.blocked
-    return blocked is not None and blocked.stage == "devices"
+    return blocked is not None and isinstance(blocked.obstacles[0], ClaimsDoNotFit)
 
 
-def _fix(fix: PodFix) -> str:
-    words = change(fix.change)
+def text(fix: PodFix) -> str:
+    """Return what to change, and what follows."""
+    words = changes(fix)
+    if fix.explanation is not None and fix.explanation.changes:
+        further = fix.explanation.changes[0]
+        more = explanation_text.change_text(fix.explanation, further)
+        return f"{words}, and {more}; it fits on {further.node}"
     if fix.next is not None and fix.next.blocked is not None:
         return f"{words}; then {pod_progress_text.sentence(fix.next.blocked.obstacles[0])}"
     return f"{words}; it fits on {fix.node}" if fix.node else words
+
+
+def changes(fix: PodFix) -> str:
+    """Return what to change in the pod and in nodes."""
+    return ", and ".join(map(change, fix.changes))
 
 
 def change(changed: PodChange | NodeChange) -> str:
@@ -78,4 +90,4 @@ def _flow(fields: dict[str, str]) -> str:
 
 
 def as_json(explained: PodExplanation) -> Sequence[dict[str, str]]:
-    return [{"text": _fix(fix), "node": fix.node} for fix in explained.fixes]
+    return [{"text": text(fix), "node": fix.node} for fix in explained.fixes]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -112,15 +112,26 @@ class PodProgress(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(kind for step in self.steps for kind in step.unread))
 
 
+class ExcludedNodes(NamedTuple):
+    """Reasons why nodes are excluded on which a pod could run otherwise."""
+
+    obstacles: tuple[Obstacle, ...] = ()
+    are_all: bool = False
+    """Whether no node is left."""
+
+
+NO_EXCLUSIONS = ExcludedNodes()
+
+
 def inspect_pod(
     pod: Pod,
     context: PodContext,
     explanation: Explanation | None = None,
-    no_node: Sequence[Obstacle] = (),
+    excluded: ExcludedNodes = NO_EXCLUSIONS,
 ) -> PodProgress:
     """Return how far a pod has come.
 
-    `explanation` is that of its claims, if it has any; `no_node` is why nodes are excluded on which
+    `explanation` is that of its claims, if it has any; `excluded` is why nodes are excluded on which
     it could run otherwise.
     """
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
@@ -128,7 +139,7 @@ def inspect_pod(
         steps = tuple(StageStatus(stage, StageState.PASSED) for stage in PodStage)
         return PodProgress(name, steps, pod.status.phase)
     statuses: list[StageStatus] = []
-    for step in _PodInspection(pod, context, explanation, no_node).steps():
+    for step in _PodInspection(pod, context, explanation, excluded).steps():
         waiting = (StageState.BLOCKED, StageState.PENDING)
         is_past = any(status.state in waiting for status in statuses)
         statuses.append(StageStatus(step.stage, StageState.PENDING) if is_past else step)
@@ -143,10 +154,10 @@ class _PodInspection:
         pod: Pod,
         context: PodContext,
         explanation: Explanation | None,
-        no_node: Sequence[Obstacle],
+        excluded: ExcludedNodes,
     ) -> None:
         self._pod, self._context, self._explanation = pod, context, explanation
-        self._no_node = no_node
+        self._excluded = excluded
         self._namespace = pod.metadata.namespace
         self._is_bound = bool(pod.spec.node_name)
         self._is_written = bool(pod.metadata.uid)
@@ -293,9 +304,13 @@ class _PodInspection:
     def _devices(self) -> Iterator[Obstacle]:
         refused = (Outcome.REFUSED, Outcome.FAILED, Outcome.UNDECIDED)
         if self._explanation is not None and self._explanation.outcome in refused:
+            # Without any node, the devices of other nodes do not matter yet.
+            if self._excluded.are_all:
+                yield from self._excluded.obstacles
             yield obstacles.ClaimsDoNotFit(reason=explanation_text.cause(self._explanation))
-            yield from waiting_line.pods_before(self._pod, self._explanation, self._context)
-            yield from self._no_node
+            if not self._excluded.are_all:
+                yield from waiting_line.behind_others(self._pod, self._explanation, self._context)
+                yield from self._excluded.obstacles
 
     def _warnings(self) -> Iterator[Obstacle]:
         context = self._context
@@ -325,8 +340,8 @@ class _PodInspection:
         if self._is_bound:
             yield from self._check_node(self._pod.spec.node_name)
             return
-        yield from self._no_node
-        if not self._is_written or self._no_node:
+        yield from self._excluded.obstacles
+        if not self._is_written or self._excluded.obstacles:
             return
         yield from self._out_of_reach()
         scheduled = self._scheduled()

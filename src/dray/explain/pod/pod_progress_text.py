@@ -73,9 +73,12 @@ def _but(progress: PodProgress) -> str:
 def lines(progress: PodProgress, fixes: Sequence[str] = ()) -> Iterator[str]:
     """Yield the verdict, the fixes, the stages, and the other obstacles with what to do."""
     yield headline(progress)
+    findings = progress.findings
+    for place in (item for item in findings if isinstance(item, obstacles.BehindOthers)):
+        yield f"  {sentence(place)}"
+    findings = tuple(item for item in findings if not isinstance(item, obstacles.BehindOthers))
     for words in fixes:
         yield f"  {words}"
-    findings = progress.findings
     has_headline = progress.blocked is not None or bool(progress.warnings)
     first = advice(findings[0]) if findings and has_headline else ""
     if first and not fixes:
@@ -364,6 +367,7 @@ _ADVICE: dict[type[Obstacle], str] = {
     obstacles.DeviceUnhealthy: (
         "For another device, delete the pod, and its claim if no template made it."
     ),
+    obstacles.ResourceShort: "Request at most {most} of {resource}, or wait until {node} has more.",
     obstacles.NotLookedAt: "Check that a scheduler with the name {scheduler} is running.",
     obstacles.NodeOutOfReach: (
         "Change the pod's node selector, or delete the claim so that it is allocated again."

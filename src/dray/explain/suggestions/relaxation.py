@@ -164,8 +164,8 @@ def _fewest_holders(
 
 
 CORRECTIONS: Sequence[Propose] = (
-    proposals.repair_selectors,
     proposals.rewritten(selector_rewrites.corrections),
+    proposals.repair_selectors,
     proposals.correct_names,
     proposals.rewritten(selector_rewrites.spellings),
 )

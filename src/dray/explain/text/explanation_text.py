@@ -171,13 +171,15 @@ def _funnel(explanation: Explanation, funnel: Funnel, *, bars: bool) -> Iterator
 
 def _stage_words(funnel: Funnel, stage: FilterCount) -> str:
     """Return the words for a filter; the selector of a class only if it is the cause."""
-    is_class = stage.filter.kind is FilterKind.CLASS
-    if is_class and not _is_decisive(funnel, stage):
+    if stage.filter.kind is FilterKind.CLASS and not _is_decisive(funnel, stage):
         return f"of class {stage.filter.device_class}"
     return phrases.device_filter(stage.filter)
 
 
 def _is_decisive(funnel: Funnel, stage: FilterCount) -> bool:
+    """Return whether a filter is the cause; the selector of a class only if nothing passes it."""
+    if stage.filter.kind is FilterKind.CLASS and stage.after:
+        return bool(stage.failing)
     return bool(stage.failing) or any(item.filter == stage.filter for item in funnel.blocked)
 
 

@@ -79,12 +79,13 @@ Consumers = Mapping[ClaimKey, Sequence[str]]
 """The pods that use each claim, as NAMESPACE/NAME."""
 
 
-def holder(key: ClaimKey, consumers: Consumers) -> str:
+def holder(key: ClaimKey, consumers: Consumers, devices: int = 1) -> str:
     """Return a claim that holds devices, by the pod that uses it if that is known."""
     pods = consumers.get(key, ())
     if len(pods) == 1:
-        return f"pod {pods[0]} (claim {key.name})"
-    return claim(key)
+        count = f", {number(devices)} devices" if devices > 1 else ""
+        return f"pod {pods[0]} (claim {key.name}{count})"
+    return f"{claim(key)} ({number(devices)})" if devices > 1 else claim(key)
 
 
 def ending(keys: Sequence[ClaimKey], consumers: Consumers) -> str:
@@ -147,12 +148,7 @@ _PASSING = {
 
 
 def holders(stage: FilterCount, consumers: Consumers) -> str:
-    words = [
-        f"{holder(held.claim, consumers)} ({number(held.devices)})"
-        if held.devices > 1
-        else holder(held.claim, consumers)
-        for held in stage.holders
-    ]
+    words = [holder(held.claim, consumers, held.devices) for held in stage.holders]
     return limited(words, stage.holding, "claim")
 
 

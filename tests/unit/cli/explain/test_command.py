@@ -37,7 +37,7 @@ def pod(name: str, claim_name: str, **spec: Any) -> JsonObject:
         "kind": "Pod",
         "metadata": {"name": name, "namespace": TEAM},
         "spec": {
-            "containers": [{"name": "c", "image": "x"}],
+            "containers": [{"name": "c", "image": "x", "resources": {"claims": [{"name": "gpu"}]}}],
             "resourceClaims": [{"name": "gpu", "resourceClaimName": claim_name}],
             **spec,
         },
@@ -94,7 +94,7 @@ def restricted(cluster: Cluster, directory: Path, *rules: JsonObject) -> Cluster
         pytest.param("large", "there are no devices for its claims", "devices", id="devices"),
         pytest.param("gated", "the scheduling gate example.com/wait is set", "gates", id="gate"),
         pytest.param("lonely", "there is no ResourceClaim nowhere", "objects", id="claim"),
-        pytest.param("small", "no scheduler has looked at it", "node", id="scheduler"),
+        pytest.param("small", "no scheduler has considered it", "node", id="scheduler"),
     ],
 )
 def test_a_pod_is_told_what_it_waits_for(
@@ -111,7 +111,7 @@ def test_a_pod_is_told_what_it_waits_for(
 
 def test_wide_output_draws_the_funnel(filled: Cluster) -> None:
     told = filled.dray("explain", "pod/large", "-n", TEAM, "-o", "wide").stdout
-    (line,) = [line for line in told.splitlines() if line.strip().startswith("published")]
+    (line,) = [line for line in told.splitlines() if line.endswith("published")]
     assert "█" in line
 
 
