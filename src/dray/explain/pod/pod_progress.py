@@ -131,8 +131,8 @@ def inspect_pod(
 ) -> PodProgress:
     """Return how far a pod has come.
 
-    `explanation` is that of its claims, if it has any; `excluded` is why nodes are excluded on which
-    it could run otherwise.
+    `explanation` is that of its claims, if it has any; `excluded` is why nodes are excluded on
+    which it could run otherwise.
     """
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if pod.status.phase == "Succeeded":

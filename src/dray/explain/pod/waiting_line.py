@@ -75,8 +75,7 @@ def wait_in_line(pod: Pod, context: PodContext, cluster: ClusterInventory) -> Wa
             if change is not None:
                 placed.enter_context(change.applied_in(cluster))
                 ended += change.holders
-                # Claims of pods that run now probably end before those of the pods in line.
-    holding = [key for key in holding if key not in ended]
+                holding = [key for key in holding if key not in ended]
                 running = [key for key in running if key not in ended]
             allocations = claim_explanation.allocations(cluster, claims)
             if allocations is None:
