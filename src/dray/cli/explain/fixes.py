@@ -40,12 +40,15 @@ class Fix(NamedTuple):
     documents: list[JsonObject]
     pods: tuple[str, ...] = ()
     """Pods to delete, so that their owner makes new ones."""
+    commands: tuple[str, ...] = ()
+    """Commands that change nodes."""
 
 
 def text(fix: Fix) -> str:
     """Return the manifests with comments that say how to apply them."""
     if not fix.documents:
-        return f"# {fix.words}\n# No manifest has to be changed.\n"
+        how = "\n".join(f"#   {command}" for command in fix.commands)
+        return f"# {fix.words}\n{how or '# No manifest has to be changed.'}\n"
     lines = [f"# {fix.words}"]
     replaced = [item for item in fix.documents if item["kind"] not in _CHANGEABLE]
     if replaced:
@@ -75,7 +78,8 @@ def of_pod(target: ExplainTarget, explained: PodExplanation, source: Documents) 
     if is_about_devices and explained.explanation is not None and explained.explanation.changes:
         return _of_claims(target, explained.explanation, source)
     for fix in explained.fixes:
-        return Fix(f"{target.title}: {pod_fix_text.text(fix)}", [])
+        commands = tuple(pod_fix_text.commands_of(fix))
+        return Fix(f"{target.title}: {pod_fix_text.text(fix)}", [], commands=commands)
     return None
 
 

@@ -20,7 +20,8 @@ from dray.explain.pod.obstacles import BehindOthers
 from dray.explain.pod.pod_explanation import PodExplanation
 from dray.explain.text import explanation_text
 
-_COMMAND = re.compile(r"(: | with: )(dray [^`]*)$")
+_COMMAND = re.compile(r"(^ +|: )(dray [^`]*)$")
+"""A command at the end of a line, or alone on it."""
 
 
 class Explained(NamedTuple):
@@ -80,7 +81,7 @@ class Printer:
                 if not is_first:
                     self._echo("")
                 is_first = False
-                for line in block:
+                for line in filter(None, block):
                     self._echo(line)
 
     def _blocks(self, group: ExplainedGroup) -> Iterator[list[str]]:
@@ -125,9 +126,11 @@ class Printer:
         """Return the line with colours, and with commands that go to the same cluster."""
         command = _COMMAND.search(line)
         if command and not self._source.is_live:
-            line = line[: command.start()] + "."
+            line = f"{line[: command.start()]}." if command.start() else ""
         elif command:
             line += self._source.flags
+        if not line:
+            return ""
         if re.match(r" *(fix|or): ", line):
             return click.style(line, fg="green")
         if "✗" in line:

@@ -125,32 +125,39 @@ def _of_workload(
 ) -> TargetGroup:
     """Return the pods of a workload, or one made from its template if it has none."""
     document = source.find(kind, name, namespace)
-    if document is None:
-        raise _not_found(kind, name, objects, namespace, source)
     title = f"{kind.singular}/{name}"
-    selects = _selector(document)
     pods = [
         pod
         for pod in objects.of(Pod)
-        if namespace_of(pod) == namespace
-        and selects.matches(pod.metadata.labels)
-        and _is_owned(pod)
+        if namespace_of(pod) == namespace and _belongs(pod, kind, name, document)
     ]
-    if pods:
+    if document is None and not pods:
+        raise _not_found(kind, name, objects, namespace, source)
+    if pods or document is None:
         targets = [_target_of(pod) for pod in pods]
         for target in targets:
             target.owner, target.title = document, title
         return TargetGroup(title, targets, is_single=len(targets) == 1)
     (made,) = documents.pods_in([document])
-    pod = cluster_objects.decode(made, objects.source)
-    assert isinstance(pod, Pod)
-    target = _target_of(pod)
+    decoded = cluster_objects.decode(made, objects.source)
+    assert isinstance(decoded, Pod)
+    target = _target_of(decoded)
     target.title, target.owner = title, document
     return TargetGroup(title, [target])
 
 
-def _is_owned(pod: Pod) -> bool:
-    return any(owner.controller for owner in pod.metadata.owner_references)
+def _belongs(pod: Pod, kind: Kind, name: str, document: JsonObject | None) -> bool:
+    """Return whether a pod belongs to a workload, by labels or, without a document, by names."""
+    owner = next((item for item in pod.metadata.owner_references if item.controller), None)
+    if owner is None:
+        return False
+    if document is not None:
+        return _selector(document).matches(pod.metadata.labels)
+    if (owner.kind, owner.name) == (kind.kind, name):
+        return True
+    # The ReplicaSets of a Deployment have its name and a hash.
+    made = {"Deployment": "ReplicaSet", "CronJob": "Job"}.get(kind.kind)
+    return owner.kind == made and owner.name.rpartition("-")[0] == name
 
 
 def _selector(document: JsonObject) -> ParsedSelector:

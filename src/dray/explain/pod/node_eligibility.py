@@ -87,11 +87,23 @@ class Exclusions:
     def explain(self, excluded: Mapping[str, Sequence[FilterReason]]) -> Iterator[Obstacle]:
         """Yield an obstacle for each cause, those of most nodes first."""
         by_reason: dict[FilterReason, list[str]] = {}
+        if excluded and self._selects_nothing():
+            # The scheduler looks at labels last, but nothing else helps before they match.
+            yield from self._not_selected(tuple(self._nodes))
         for name, reasons in excluded.items():
             for reason in reasons:
                 by_reason.setdefault(reason, []).append(name)
+        if self._selects_nothing():
+            by_reason.pop(node_fit.NOT_SELECTED, None)
         for reason, names in sorted(by_reason.items(), key=lambda entry: -len(entry[1])):
             yield from self._obstacles(reason, tuple(names))
+
+    def _selects_nothing(self) -> bool:
+        """Return whether no node has the labels of the pod's node selector."""
+        selector = self._pod.spec.node_selector.items()
+        return bool(selector) and not any(
+            selector <= node.metadata.labels.items() for node in self._nodes.values()
+        )
 
     def _obstacles(self, reason: FilterReason, names: tuple[str, ...]) -> Iterator[Obstacle]:
         if reason == node_fit.WERE_UNSCHEDULABLE:

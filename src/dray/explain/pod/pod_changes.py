@@ -14,6 +14,7 @@ import msgspec
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod, PodSpec
+from dray.scheduling.nodes.pod_requirements import UNSCHEDULABLE_TAINT
 
 CLAIM, TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
 FIELD_OF = {CLAIM: "resourceClaimName", TEMPLATE: "resourceClaimTemplateName"}
@@ -153,7 +154,9 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="change", 
 
 class Uncordon(NodeChange, frozen=True, kw_only=True):
     def changed(self, node: Node) -> Node:
-        spec = msgspec.structs.replace(node.spec, unschedulable=False)
+        # The taint of a cordoned node is removed by a controller.
+        taints = tuple(item for item in node.spec.taints if item.key != UNSCHEDULABLE_TAINT.key)
+        spec = msgspec.structs.replace(node.spec, unschedulable=False, taints=taints)
         return msgspec.structs.replace(node, spec=spec)
 
     def patch(self) -> JsonObject:

@@ -39,11 +39,13 @@ from dray.explain.selectors import spelling
 from dray.explain.suggestions.changes import WaitForClaim, WaitForClaims
 from dray.scheduling.claims import extended_resources
 from dray.scheduling.nodes import pod_requirements
+from dray.scheduling.nodes.node_fit import FilterReason
 
 FIXES_RETURNED = 3
 _CANDIDATES_TRIED = 8
 _CHANGES_COMBINED = 3
 NEEDED_FOR_DEVICES = frozenset({"ResourceSlice", "DeviceClass", "Node"})
+Excluded = dict[str, tuple[FilterReason, ...]]
 _FITS = (Outcome.ALLOCATED, Outcome.FITS)
 
 
@@ -135,9 +137,7 @@ class _PodExplainer:
         if eligibility.eligible and (explanation is None or explanation.outcome in _FITS):
             excluded = {}
         elif eligibility.eligible:
-            # Nodes without devices for the pod are not what it waits for.
-            node = claim_explanation.first_fit(self._cluster, claims, excluded)
-            excluded = {name: why for name, why in excluded.items() if why == excluded.get(node)}
+            excluded = self._with_devices(claims, excluded)
         exclusions = Exclusions(pod, context.nodes, context.pods, context.classes)
         no_node = ExcludedNodes(tuple(exclusions.explain(excluded)), not eligibility.eligible)
         progress = pod_progress.inspect_pod(pod, context, explanation, no_node)
@@ -154,6 +154,18 @@ class _PodExplainer:
             combine=self._combine,
             consumers=self._consumers,
         )
+
+    def _with_devices(self, claims: Sequence[ResourceClaim], excluded: Excluded) -> Excluded:
+        """Return the excluded nodes without those that have no devices for the pod."""
+        by_reasons: dict[tuple[FilterReason, ...], list[str]] = {}
+        for name, reasons in excluded.items():
+            by_reasons.setdefault(reasons, []).append(name)
+        return {
+            name: reasons
+            for reasons, names in by_reasons.items()
+            if claim_explanation.first_fit(self._cluster, claims, names)
+            for name in names
+        }
 
     def _extended_claims(self, pod: Pod) -> list[ResourceClaim]:
         """Return the claim that the scheduler would make for extended resources, if any."""

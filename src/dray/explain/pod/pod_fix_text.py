@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dray.explain.pod import pod_changes, pod_progress_text
 from dray.explain.pod.obstacles import ClaimsDoNotFit
@@ -15,15 +15,24 @@ from dray.explain.text import explanation_text, phrases
 def fixes(explained: PodExplanation) -> list[str]:
     """Return what would help the pod, in one line each, the best first."""
     words = [text(fix) for fix in explained.fixes]
+    commands = {text(fix): list(commands_of(fix)) for fix in explained.fixes}
     if explained.explanation is not None and is_about_devices(explained):
         of_claims = explanation_text.fixes(explained.explanation)
         if not explained.explanation.changes and words:
             of_claims = []
         words += [line.partition(": ")[2] if ": " in line else line for line in of_claims]
-    return [
-        line if line.startswith("No ") else f"{'or' if number else 'fix'}: {line}"
-        for number, line in enumerate(words)
-    ]
+    lines: list[str] = []
+    for number, line in enumerate(words):
+        lines.append(line if line.startswith("No ") else f"{'or' if number else 'fix'}: {line}")
+        lines += [f"  {command}" for command in commands.get(line, ())]
+    return lines
+
+
+def commands_of(fix: PodFix) -> Iterator[str]:
+    """Yield the commands that change nodes."""
+    for part in fix.changes:
+        if isinstance(part, NodeChange):
+            yield f"dray patch node {part.node} -p '{json.dumps(part.patch())}'"
 
 
 def is_about_devices(explained: PodExplanation) -> bool:
@@ -76,13 +85,9 @@ def change(changed: PodChange | NodeChange) -> str:
         case pod_changes.RenameResource(resource=resource, replacement=replacement):
             return f"write {phrases.code(replacement)} instead of {phrases.code(resource)}"
     assert isinstance(changed, NodeChange)
-    what = "uncordon" if isinstance(changed, pod_changes.Uncordon) else "remove the taint of"
-    return f"{what} node {changed.node} with: {command(changed)}"
-
-
-def command(changed: NodeChange) -> str:
-    """Return the command that changes the node."""
-    return f"dray patch node {changed.node} -p '{json.dumps(changed.patch())}'"
+    if isinstance(changed, pod_changes.RemoveTaint):
+        return f"remove the taint {changed.key}:{changed.effect} from node {changed.node}"
+    return f"uncordon node {changed.node}"
 
 
 def _flow(fields: dict[str, str]) -> str:
