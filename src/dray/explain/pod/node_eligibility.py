@@ -26,6 +26,8 @@ from dray.scheduling.nodes.pod_requirements import PodRequirements
 
 _EXTENDED = "/"
 """Part of the name of every extended resource, and of no resource of Kubernetes itself."""
+CONDITION_TAINTS = "node.kubernetes.io/"
+"""Prefix of the taints that Kubernetes itself sets while a node has a problem."""
 
 
 class Eligibility(NamedTuple):

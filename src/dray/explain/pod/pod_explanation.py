@@ -261,6 +261,8 @@ class _Fixes:
                 yield from self._other_resources(obstacle)
 
     def _for_taints(self, pod: Pod, obstacle: obstacles.NodesTainted) -> Iterator[Change]:
+        if obstacle.taint.startswith(node_eligibility.CONDITION_TAINTS):
+            return
         for name in self._with_devices(obstacle.nodes)[:1]:
             taints = node_eligibility.untolerated(pod, self._context.nodes[name])
             for taint in taints:

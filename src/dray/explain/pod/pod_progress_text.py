@@ -10,6 +10,7 @@ import msgspec
 from dray.api.semantics import quota
 from dray.api.well_known import ADMIN_ACCESS_LABEL
 from dray.explain.pod import obstacles
+from dray.explain.pod.node_eligibility import CONDITION_TAINTS
 from dray.explain.pod.obstacles import Obstacle
 from dray.explain.pod.pod_changes import TEMPLATE
 from dray.explain.pod.pod_context import OTHER_NAMESPACES
@@ -331,6 +332,11 @@ def advice(obstacle: Obstacle) -> str:
             return f"Did you mean {similar}?" if similar else f"It has {phrases.listed(known)}."
         case obstacles.Terminating():
             return _deletion_advice(obstacle)
+        case obstacles.NodesTainted(taint=taint, nodes=nodes):
+            if not taint.startswith(CONDITION_TAINTS):
+                return ""
+            problem = "Kubernetes sets this taint while a node has a problem"
+            return f"{problem}: dray describe node {nodes[0]}"
         case obstacles.ContainerExited():
             before = " --previous" if obstacle.restarts else ""
             which = f"{obstacle.pod} -n {obstacle.namespace} -c {obstacle.container}"

@@ -218,7 +218,11 @@ def test_nodes_without_devices_for_the_pod_are_not_what_it_waits_for() -> None:
 
 def in_line(name: str, minute: int, priority: int = 0) -> Pod:
     waiting = builders.pod(
-        name, uid=name, templates={"gpu": "one"}, containers=pod_containers(), priority=priority
+        name,
+        uid=name,
+        claims={"gpu": f"{name}-gpu"},
+        containers=pod_containers(),
+        priority=priority,
     )
     metadata = msgspec.structs.replace(
         waiting.metadata, creation_timestamp=f"2026-11-15T10:{minute:02}:00Z"
@@ -249,7 +253,9 @@ def test_a_pod_in_line_is_told_its_place(name: str, before: tuple[str, ...], end
         item.metadata.name: item
         for item in (in_line("second", 2), in_line("first", 9, priority=1), in_line("third", 3))
     }
-    around = context([node("n1")], [reserved("runs-gpu", "runs")], pods=list(line.values()))
+    claims = [reserved("runs-gpu", "runs")]
+    claims += [claim(request(), name=f"{waiting}-gpu") for waiting in line]
+    around = context([node("n1")], claims, pods=list(line.values()))
     cluster = cluster_inventory(*around.slices, nodes=around.nodes.values())
     hold(cluster, "runs-gpu", "gpu-0", pool="n1")
     result = pod_explanation.explain_pod(line[name], around, cluster)
