@@ -87,7 +87,7 @@ class Exclusions:
         self._requirements: PodRequirements = pod_requirements.requirements_of(pod)
 
     def explain(self, excluded: Mapping[str, Sequence[FilterReason]]) -> Iterator[Obstacle]:
-        """Yield an obstacle for each cause, those of most nodes first."""
+        """Yield an obstacle for each cause: nodes that the pod selects first, then most nodes."""
         by_reason: dict[FilterReason, list[str]] = {}
         if excluded and self._selects_nothing():
             # The scheduler looks at labels last, but nothing else helps before they match.
@@ -97,7 +97,10 @@ class Exclusions:
                 by_reason.setdefault(reason, []).append(name)
         if self._selects_nothing():
             by_reason.pop(node_fit.NOT_SELECTED, None)
-        for reason, names in sorted(by_reason.items(), key=lambda entry: -len(entry[1])):
+        not_selected = (node_fit.NOT_SELECTED, node_fit.NOT_NAMED)
+        for reason, names in sorted(
+            by_reason.items(), key=lambda entry: (entry[0] in not_selected, -len(entry[1]))
+        ):
             yield from self._obstacles(reason, tuple(names))
 
     def _selects_nothing(self) -> bool:
@@ -130,7 +133,7 @@ class Exclusions:
     def _not_selected(self, names: tuple[str, ...]) -> Iterator[Obstacle]:
         selector = self._pod.spec.node_selector
         labels = [self._nodes[name].metadata.labels for name in names]
-        if selector and not any(selector.items() <= own.items() for own in labels):
+        if self._selects_nothing():
             missing = next(
                 (
                     key
@@ -148,6 +151,8 @@ class Exclusions:
                 values=tuple(sorted(values)),
                 nodes=len(names),
             )
+        elif selector and not any(selector.items() <= own.items() for own in labels):
+            yield obstacles.NodesFull(reason="the pod's nodeSelector excludes them", nodes=names)
         else:
             yield obstacles.NodeAffinityUnmatched(terms=_affinity_text(self._pod), nodes=names)
 
