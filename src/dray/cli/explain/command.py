@@ -11,21 +11,19 @@ import click
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import features, kinds
 from dray.api.ids import ClaimKey
-from dray.api.schema import field_docs
 from dray.api.types import dra
 from dray.api.types.core import CoreEvent, ResourceQuota
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.cli.command_errors import DrayCommand, ObjectNotFound, WrongUsage
-from dray.cli.explain import documents, file_checks, fixes, targets
+from dray.cli.explain import documents, fixes, targets
 from dray.cli.explain.documents import DEFAULT_NAMESPACE, Documents
 from dray.cli.explain.fixes import Fix
 from dray.cli.explain.output import Explained, ExplainedGroup, Printer, show_documents
 from dray.cli.explain.targets import ExplainTarget, ObjectName, TargetGroup
 from dray.cli.inputs import cluster_objects, manifests
 from dray.cli.inputs.cluster_objects import ClusterObjects
-from dray.cli.lint import findings
 from dray.cli.output import formats
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress
@@ -101,6 +99,8 @@ def explain(
 
 
 def _field_help(text: str, recursive: bool) -> str:
+    from dray.api.schema import field_docs
+
     name, *path = text.split(".")
     kind = kinds.by_name(targets.SHORT.get(name.lower(), name))
     if kind is None:
@@ -166,6 +166,12 @@ class _Run:
 
     def refuse_invalid(self, feature_gates: str, format: OutputFormat) -> None:
         """End with what is wrong, if the API server would refuse an object of the files."""
+        if not self._texts:
+            return
+        # Late: the rules of lint take long to import.
+        from dray.cli.explain import file_checks
+        from dray.cli.lint import findings
+
         found = file_checks.errors(self._texts, features.parse(feature_gates))
         if found and format.is_table:
             click.secho("The API server would reject this:", bold=True)

@@ -17,7 +17,7 @@ from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import CHANGES_COMBINED, Explanation, Outcome
-from dray.explain.pod import node_eligibility, obstacles, pod_progress, waiting_line
+from dray.explain.pod import node_eligibility, obstacles, pod_progress, queue_wait
 from dray.explain.pod.node_eligibility import Exclusions
 from dray.explain.pod.obstacles import Obstacle
 from dray.explain.pod.pod_changes import (
@@ -85,7 +85,7 @@ def _in_line(
 ) -> PodExplanation:
     """Return the explanation with the wait of a pod that is not the first in line."""
     explanation = explained.explanation
-    waits = waiting_line.wait_in_line(pod, context, cluster)
+    waits = queue_wait.wait_in_line(pod, context, cluster)
     if explanation is None or waits is None:
         return explained
     others = tuple(
@@ -94,7 +94,7 @@ def _in_line(
         if not isinstance(change, WaitForClaim | WaitForClaims)
     )
     # The pods before it take the devices whose names the first change would give.
-    consumers = {**explanation.consumers, **waiting_line.future_consumers(pod, context)}
+    consumers = {**explanation.consumers, **queue_wait.future_consumers(pod, context)}
     explanation = msgspec.structs.replace(
         explanation, changes=(waits, *others), consumers=consumers
     )

@@ -25,7 +25,7 @@ from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import Condition, ObjectMeta
 from dray.api.types.pods import ContainerStatus, Pod, PodCondition, PodResourceClaim
 from dray.explain.claim_explanation import Explanation, Outcome
-from dray.explain.pod import claim_uses, device_problems, message_patterns, obstacles, waiting_line
+from dray.explain.pod import claim_uses, device_problems, message_patterns, obstacles, queue_wait
 from dray.explain.pod.obstacles import Obstacle
 from dray.explain.pod.pod_changes import CLAIM, TEMPLATE
 from dray.explain.pod.pod_context import OTHER_NAMESPACES, PodContext, claims_of
@@ -309,7 +309,7 @@ class _PodInspection:
                 yield from self._excluded.obstacles
             yield obstacles.ClaimsDoNotFit(reason=explanation_text.cause(self._explanation))
             if not self._excluded.are_all:
-                yield from waiting_line.behind_others(self._pod, self._explanation, self._context)
+                yield from queue_wait.behind_others(self._pod, self._explanation, self._context)
                 yield from self._excluded.obstacles
 
     def _warnings(self) -> Iterator[Obstacle]:

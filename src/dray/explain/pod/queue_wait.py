@@ -1,4 +1,4 @@
-"""The pods that the scheduler considers before a pod that waits for devices."""
+"""The wait of a pod for devices: the pods before it, and the claims that have to end."""
 
 from __future__ import annotations
 
