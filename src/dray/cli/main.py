@@ -43,7 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "patch": ("verbs.patch_label:patch", "Change fields of objects."),
         "api-resources": ("verbs.server_info:api_resources", "List what is served."),
         "version": ("verbs.server_info:version", "Print versions."),
-        "explain": ("insight.explain:explain", "Say why there are no devices, and what helps."),
+        "explain": ("explain.command:explain", "Explain why pods and claims wait or fail."),
         "cel": ("insight.cel:cel", "Check a selector and see what it matches."),
         "lint": ("lint.command:lint", "Say what is wrong with manifests."),
         "doctor": ("doctor.command:doctor", "Say what is wrong, and mend it."),

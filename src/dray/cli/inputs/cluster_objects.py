@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,7 @@ from dray.cli.inputs import manifests
 from dray.cli.session import connection, progress, server_version
 from dray.cli.session.connection import Session, Target
 from dray.client.api_client import EVERYTHING, ListPage, ObjectSelection
+from dray.client.kubeconfig import KubeconfigError
 from dray.drivers.simulated import fleet as simulated
 from dray.drivers.simulated import fleet_file
 
@@ -131,8 +133,23 @@ def load(against: str, target: Target, events: ObjectSelection | None = None) ->
         return from_fleet(against)
     if against:
         target = Target(target.kubeconfig, against, target.namespace, target.all_namespaces)
+        _require_context(against, target)
     with progress.shown("Reading the cluster"):
         return connection.run(target, lambda session: from_cluster(session, events))
+
+
+def _require_context(against: str, target: Target) -> None:
+    """Raise WrongUsage for a name that is neither a file, nor a fleet, nor a context."""
+    try:
+        target.connect()
+    except KubeconfigError as error:
+        names = simulated.shipped()
+        close = difflib.get_close_matches(against, names, n=1)
+        meant = f"Did you mean {close[0]}? " if close else ""
+        raise WrongUsage(
+            f"--against {against}: there is no file, no fleet and no context of this name",
+            f"{meant}Fleets: {', '.join(names)}. As a context: {error}",
+        ) from error
 
 
 def from_fleet(name: str) -> ClusterObjects:

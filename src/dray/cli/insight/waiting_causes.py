@@ -5,18 +5,17 @@ from __future__ import annotations
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
-from dray.cli.inputs import pod_claims
+from dray.cli.inputs import pod_contexts
 from dray.cli.inputs.cluster_objects import ClusterObjects
-from dray.cli.insight import explain as explaining
-from dray.explain.pod import obstacles, pod_progress_text
+from dray.explain import claim_explanation
+from dray.explain.pod import obstacles, pod_explanation, pod_fix_text, pod_progress_text
 from dray.explain.text import explanation_text
 
 
 def short(pod: Pod, inventory: ClusterInventory, objects: ClusterObjects) -> str:
     """Return in one line why a pod waits, or "" if nothing is in its way."""
-    target = pod_claims.of_pod(pod, objects)
-    explained = explaining.explained_target(target, inventory, objects)
-    blocked = explained.way.blocked if explained.way else None
+    explained = pod_explanation.explain_pod(pod, pod_contexts.of(pod, objects), inventory)
+    blocked = explained.progress.blocked
     if blocked is None:
         return ""
     first = blocked.obstacles[0]
@@ -27,17 +26,19 @@ def short(pod: Pod, inventory: ClusterInventory, objects: ClusterObjects) -> str
 
 def lines(kind: str, name: str, objects: ClusterObjects) -> list[str]:
     """Return the explanation of a pod or claim NAMESPACE/NAME."""
-    namespace, _, short_name = name.partition("/")
-    if kind == "pod":
-        pod = pod_claims.find(objects.of(Pod), short_name, namespace)
-        target = pod_claims.of_pod(pod, objects) if pod else None
-    else:
-        claim = pod_claims.find(objects.of(ResourceClaim), short_name, namespace)
-        target = pod_claims.of_claim(claim) if claim else None
-    if target is None:
-        return [f"{kind} {name} is gone"]
-    explained = explaining.explained_target(target, objects.inventory(), objects)
-    text = pod_progress_text.text(explained.way) if explained.way else ""
-    if explained.explanation is not None:
-        text += explanation_text.text(explained.explanation)
-    return text.splitlines()
+    values = objects.of(Pod) if kind == "pod" else objects.of(ResourceClaim)
+    found = [v for v in values if f"{v.metadata.namespace}/{v.metadata.name}" == name]
+    for value in found:
+        if isinstance(value, Pod):
+            context = pod_contexts.of(value, objects)
+            explained = pod_explanation.explain_pod(value, context, objects.inventory())
+            fixes = pod_fix_text.fixes(explained)
+            result = list(pod_progress_text.lines(explained.progress, fixes))
+            if explained.explanation is not None:
+                result += explanation_text.details(explained.explanation)
+            return result
+        explanation = claim_explanation.explain(
+            objects.inventory(), [value], new_share_id=lambda: "new"
+        )
+        return explanation_text.text(explanation).splitlines()
+    return [f"{kind} {name} is gone"]
