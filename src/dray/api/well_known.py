@@ -31,6 +31,8 @@ FAILED_PREPARE_REASON: Final = "FailedPrepareDynamicResources"
 OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
 
 # dray's own.
+UNHEALTHY_TAINT: Final = "unhealthy"
+"""The part after the slash of the taint key that drivers give an unhealthy device."""
 HOST_USER_ID_ANNOTATION: Final = "dray.dev/host-user-id"
 LEASE_ANNOTATION: Final = "dray.dev/lease"
 PARTITIONS_OF_ANNOTATION: Final = "dray.dev/partitions-of"

@@ -48,7 +48,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "patch": ("verbs.patch_label:patch", "Change fields of objects."),
         "api-resources": ("verbs.server_info:api_resources", "List the served resources."),
         "version": ("verbs.server_info:version", "Print versions."),
-        "explain": ("insight.explain:explain", "Show why a pod or claim has no devices."),
+        "explain": ("explain.command:explain", "Explain why pods and claims wait or fail."),
         "cel": ("insight.cel:cel", "Check a selector and show what it matches."),
         "lint": ("lint.command:lint", "Check manifests for mistakes."),
         "doctor": ("doctor.command:doctor", "Find problems of a cluster, and repair them."),

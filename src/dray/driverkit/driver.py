@@ -18,7 +18,7 @@ import msgspec
 from dray.api.types import dra
 from dray.api.types.dra import Device, DeviceAttribute
 from dray.api.types.meta import Condition, ObjectMeta
-from dray.api.well_known import NO_EXECUTE
+from dray.api.well_known import NO_EXECUTE, UNHEALTHY_TAINT
 from dray.driverkit.cdi import NO_EDITS, Edits
 
 
@@ -46,7 +46,7 @@ class DeviceHealth:
 
 def unhealthy_key(driver: str) -> str:
     """The key of the taint that unhealthy devices of a driver have."""
-    return f"{driver}/unhealthy"
+    return f"{driver}/{UNHEALTHY_TAINT}"
 
 
 class DeviceStatus(msgspec.Struct, frozen=True):

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections, requests
+from dray.allocator.placement import Fit
 from dray.allocator.problem import resolution
 from dray.allocator.problem.resolution import ResolvedClaim
 from dray.api.ids import ClaimKey, DeviceId
 from dray.api.selectors import node_selectors
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.explain.suggestions import relaxation
-from dray.explain.suggestions.changes import SuggestedChange
+from dray.explain.suggestions.changes import (
+    ClaimChange,
+    Combined,
+    DropRequest,
+    SuggestedChange,
+)
 from dray.explain.suggestions.proposals import ProposalContext
 from dray.explain.survey import diagnosis, equivalence, facts, faults, node_survey
 from dray.explain.survey.bounded_allocator import BoundedAllocator
@@ -29,6 +35,8 @@ from dray.explain.survey.unreachable_slices import UnreachableSlices, find_unrea
 # Most claims that fit do so on one of the first nodes. Of the other nodes, the survey excludes most
 # without a search, and it is needed anyway to explain claims that do not fit.
 NODES_TRIED_FIRST = 64
+CHANGES_COMBINED = 3
+_CORRECTIONS_TRIED = 4
 
 
 class Outcome(enum.StrEnum):
@@ -71,6 +79,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     unreachable_slices: tuple[UnreachableSlices, ...] = ()
     changes: tuple[SuggestedChange, ...] = ()
     """The changes that would help, the smallest first."""
+    consumers: dict[ClaimKey, tuple[str, ...]] = {}
+    """The pods that use each claim of the cluster, as far as they are known."""
+    specs: dict[ClaimKey, ResourceClaim] = {}
+    """The claims that changes apply to."""
 
 
 def explain(
@@ -79,11 +91,26 @@ def explain(
     *,
     new_share_id: Callable[[], str],
     nodes: Iterable[str] | None = None,
+    combine: int = CHANGES_COMBINED,
+    consumers: Mapping[ClaimKey, tuple[str, ...]] | None = None,
 ) -> Explanation:
     """Explain the claims of a pod. `nodes` are the nodes to consider; None for all.
 
-    Suggestions are tried on `cluster` itself; it is unchanged when this returns.
+    Suggestions are tried on `cluster` itself; it is unchanged when this returns. If no change helps
+    by itself, up to `combine` are combined; that takes as long as as many explanations. `consumers`
+    are the pods of the cluster's claims, to name them in texts.
     """
+    explanation = _explain(cluster, claims, new_share_id, nodes, combine)
+    return msgspec.structs.replace(explanation, consumers=dict(consumers or {}))
+
+
+def _explain(
+    cluster: ClusterInventory,
+    claims: Sequence[ResourceClaim],
+    new_share_id: Callable[[], str],
+    nodes: Iterable[str] | None,
+    combine: int,
+) -> Explanation:
     allocated = [claim for claim in claims if claim.status.allocation is not None]
     waiting = [claim for claim in claims if claim.status.allocation is None]
     devices = [picked for claim in allocated for picked in _picked(claim, claim.status.allocation)]
@@ -95,11 +122,11 @@ def explain(
     try:
         fit = allocator.confirmed_fit(waiting, allocator.nodes[:NODES_TRIED_FIRST])
         if fit is None:
-            investigation = _Investigation(cluster, waiting, allocated, allocator)
+            investigation = _Investigation(cluster, waiting, allocated, allocator, combine)
             fit = allocator.confirmed_fit(waiting, investigation.undecided())
     except rejections.AllocationError as failure:
         if investigation is None:
-            investigation = _Investigation(cluster, waiting, allocated, allocator)
+            investigation = _Investigation(cluster, waiting, allocated, allocator, combine)
         return investigation.failed(failure)
     if fit is None:
         assert investigation is not None
@@ -142,6 +169,33 @@ def _usable_nodes(
     ]
 
 
+def first_fit(
+    cluster: ClusterInventory, claims: Sequence[ResourceClaim], nodes: Iterable[str]
+) -> str:
+    """Return the first of the nodes on which the claims fit, or an empty string."""
+    allocated = [claim for claim in claims if claim.status.allocation is not None]
+    waiting = [claim for claim in claims if claim.status.allocation is None]
+    usable = _usable_nodes(cluster, allocated, nodes)
+    if not waiting:
+        return usable[0] if usable else ""
+    fit = allocations(cluster, waiting, usable)
+    return fit.node if fit else ""
+
+
+def allocations(
+    cluster: ClusterInventory,
+    claims: Sequence[ResourceClaim],
+    nodes: Sequence[str] | None = None,
+) -> Fit | None:
+    """Return a node and the devices that claims without devices get, or None."""
+    usable = _usable_nodes(cluster, (), None) if nodes is None else nodes
+    allocator = BoundedAllocator(cluster, usable, new_share_id=lambda: "")
+    try:
+        return allocator.confirmed_fit(claims, usable)
+    except rejections.AllocationError:
+        return None
+
+
 class _Investigation:
     """Explains claims that do not fit on the first nodes."""
 
@@ -151,8 +205,10 @@ class _Investigation:
         claims: Sequence[ResourceClaim],
         allocated: Sequence[ResourceClaim],
         allocator: BoundedAllocator,
+        combine: int,
     ) -> None:
         self._cluster = cluster
+        self._combine = combine
         self._claims = claims
         self._allocated = allocated
         self._allocator = allocator
@@ -216,6 +272,7 @@ class _Investigation:
         return Explanation(
             outcome=outcome,
             claims=_keys(self._claims),
+            specs={claim.key: claim for claim in self._claims},
             allocated=_keys(self._allocated),
             nodes=len(self._allocator.nodes),
             message=message,
@@ -225,5 +282,80 @@ class _Investigation:
             facts=tuple(observed.facts for observed in observations),
             unusable=self._survey.unusable,
             unreachable_slices=unreachable,
-            changes=relaxation.find(context, self._allocator.nodes),
+            changes=relaxation.find(context, self._allocator.nodes) or self._combined(context),
         )
+
+    def _combined(self, context: ProposalContext) -> tuple[SuggestedChange, ...]:
+        """Return changes that help together, if none helps by itself."""
+        if self._combine < 2:
+            return ()
+        return self._corrected_further(context) or self._by_request()
+
+    def _corrected_further(self, context: ProposalContext) -> tuple[SuggestedChange, ...]:
+        """Return a correction of an obvious mistake with what else is needed, or nothing."""
+        for proposal in relaxation.corrections(context)[:_CORRECTIONS_TRIED]:
+            correction = proposal.change
+            with correction.applied_in(self._cluster):
+                further = self._explained(correction.applied_to(self._claims))
+            if further.changes:
+                return tuple(_together((correction, change)) for change in further.changes)
+        return ()
+
+    def _by_request(self) -> tuple[SuggestedChange, ...]:
+        """Return one change for each request that cannot be served by itself, or nothing."""
+        blocked = dict.fromkeys(
+            (funnel.claim, funnel.request.partition("/")[0])
+            for funnel in self._survey.funnels
+            if funnel.blocked
+        )
+        if not 1 < len(blocked) <= self._combine:
+            return ()
+        parts: list[SuggestedChange] = []
+        for number, request in blocked:
+            alone = self._explained([_only(self._claims[number], request)])
+            if not alone.changes:
+                return ()
+            part = alone.changes[0]
+            is_of_claim = isinstance(part, ClaimChange)
+            parts.append(msgspec.structs.replace(part, claim=number) if is_of_claim else part)
+        together = _together(_distinct(parts))
+        with together.applied_in(self._cluster):
+            fit = self._explained(together.applied_to(self._claims))
+        is_enough = fit.outcome is Outcome.FITS
+        return (msgspec.structs.replace(together, node=fit.node),) if is_enough else ()
+
+    def _explained(self, claims: Sequence[ResourceClaim]) -> Explanation:
+        return explain(
+            self._cluster,
+            claims,
+            new_share_id=lambda: "",
+            nodes=self._allocator.nodes,
+            combine=self._combine - 1,
+        )
+
+
+def _together(parts: tuple[SuggestedChange, ...]) -> SuggestedChange:
+    """Return one change with the parts of combined changes."""
+    flat = [
+        part
+        for change in parts
+        for part in (change.parts if isinstance(change, Combined) else (change,))
+    ]
+    return Combined(parts=tuple(flat), node=parts[-1].node)
+
+
+def _distinct(parts: Iterable[SuggestedChange]) -> tuple[SuggestedChange, ...]:
+    """Return the changes without those that are equal to an earlier one."""
+    kept: list[SuggestedChange] = []
+    for part in parts:
+        if part not in kept:
+            kept.append(part)
+    return tuple(kept)
+
+
+def _only(claim: ResourceClaim, request: str) -> ResourceClaim:
+    """Return the claim with one request."""
+    for other in claim.spec.devices.requests:
+        if other.name != request:
+            (claim,) = DropRequest(claim=0, request=other.name).applied_to([claim])
+    return claim

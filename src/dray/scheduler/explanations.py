@@ -22,7 +22,7 @@ def sampled(inventory: ClusterInventory) -> Why:
         names = list(inventory.nodes)
         sample = _evenly_spaced(names)
         explanation = claim_explanation.explain(
-            inventory, claims, new_share_id=lambda: str(uuid.uuid4()), nodes=sample
+            inventory, claims, new_share_id=lambda: str(uuid.uuid4()), nodes=sample, combine=1
         )
         text = explanation_text.summary(explanation)
         if not text or len(sample) == len(names):

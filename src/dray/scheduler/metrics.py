@@ -6,11 +6,12 @@ Gauges are computed when they are read.
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 from dray import telemetry
-from dray.allocator.inventory.device_counts import DeviceCounts
+from dray.allocator.device_counts import DeviceCounts, DeviceGroupKey
 from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.types.pods import Pod
@@ -47,11 +48,28 @@ class Metrics:
         )
         self.devices = telemetry.Gauge(
             "dray_devices",
-            "Published devices by state and by each class that they match.",
+            "Devices by state and by each class that they match.",
             ("state", "class"),
-            self._devices,
+            lambda: self._devices(lambda group: (group.state, group.class_name)),
         )
-        registry.register(self.decisions, self.waits, self.lengths, self.pending, self.devices)
+        self.tainted = telemetry.Gauge(
+            "dray_devices_tainted",
+            "Devices that only claims with a toleration can get, in whatever state.",
+            ("class",),
+            lambda: self._devices(
+                lambda group: (group.class_name,), operator.attrgetter("is_tainted")
+            ),
+        )
+        self.unhealthy = telemetry.Gauge(
+            "dray_devices_unhealthy",
+            "Devices that their driver has marked as unhealthy, in whatever state.",
+            ("class",),
+            lambda: self._devices(
+                lambda group: (group.class_name,), operator.attrgetter("is_unhealthy")
+            ),
+        )
+        registry.register(self.decisions, self.waits, self.lengths, self.pending)
+        registry.register(self.devices, self.tainted, self.unhealthy)
 
     def decided(self, entry: QueueEntry, seconds: float) -> None:
         """Count a decision and its duration."""
@@ -88,5 +106,13 @@ class Metrics:
             if claim is None or claim.status.allocation is None:
                 yield key
 
-    def _devices(self) -> Iterator[tuple[telemetry.Labels, float]]:
-        yield from self._device_counts.counts().items()
+    def _devices(
+        self,
+        labels: Callable[[DeviceGroupKey], telemetry.Labels],
+        counts: Callable[[DeviceGroupKey], bool] = lambda _: True,
+    ) -> Iterator[tuple[telemetry.Labels, float]]:
+        """Yield the number of devices by label, of the groups for which `counts` holds."""
+        totals: Counter[telemetry.Labels] = Counter()
+        for group, count in self._device_counts.counts().items():
+            totals[labels(group)] += count if counts(group) else 0
+        yield from totals.items()

@@ -42,7 +42,7 @@ from dray.api.types.nodes import Node, NodeCondition, NodeStatus
 from dray.api.types.pods import Pod
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Explanation
-from dray.explain.pod.pod_progress import PodContext
+from dray.explain.pod.pod_context import PodContext
 from tests import builders
 from tests.builders import DRIVER, claim, cluster_inventory, gpu_slice, request
 
@@ -79,6 +79,8 @@ def pod(
     **spec: Any,
 ) -> Pod:
     """Return a pod with one claim, or with one from a template where none is named."""
+    resources = {"claims": [{"name": "gpu"}]}
+    spec.setdefault("containers", [{"name": "main", "image": "pause", "resources": resources}])
     return builders.pod(
         namespace="team",
         uid="1",
@@ -182,6 +184,7 @@ def with_device(status: dict[str, Any], **settings: Any) -> Situation:
 
 
 RUNS = {"state": {"running": {}}, "ready": True}
+RUNNING = {"phase": "Running", **container(**RUNS)}
 BROKEN = DeviceTaint(key="broken", effect="NoExecute", time_added="2026-11-15T10:00:00Z")
 
 
@@ -484,3 +487,70 @@ def claims_of_others_may_not_be_read() -> Situation:
     )
     surroundings = context(waiting_claim(), partly_read=frozenset({"ResourceClaim"}))
     return Situation(pod(), surroundings, explanation)
+
+
+@way
+def rule_without_a_selector_evicts_nobody() -> Situation:
+    rule = DeviceTaintRule(
+        ObjectMeta(name="everything"), DeviceTaintRuleSpec(None, DeviceTaint("x", "", "NoExecute"))
+    )
+    return with_device(container(**RUNS), taint_rules=[rule], slices=[gpu_slice("n1", 1)])
+
+
+@way
+def claim_is_a_template() -> Situation:
+    return Situation(pod(claim_name="template"), context(templates=template()))
+
+
+@way
+def template_is_a_claim() -> Situation:
+    return Situation(pod(claim_name=None, template_name="one"), context(waiting_claim()))
+
+
+@way
+def claim_without_a_container() -> Situation:
+    unused = pod(containers=[{"name": "main", "image": "pause"}], nodeName="n1", status=RUNNING)
+    return Situation(unused, context(allocated()))
+
+
+@way
+def request_unknown() -> Situation:
+    claims = [{"name": "gpu", "request": "gpus"}]
+    main = {"name": "main", "image": "pause", "resources": {"claims": claims}}
+    return Situation(pod(containers=[main], nodeName="n1", status=RUNNING), context(allocated()))
+
+
+@way
+def group_without_its_gate() -> Situation:
+    grouped = pod(claim_name=None, schedulingGroup={"podGroupName": "workers"})
+    return Situation(grouped, context(templates=template()))
+
+
+def deleted(*events: CoreEvent, **metadata: Any) -> Situation:
+    placed = pod(nodeName="n1", status=RUNNING)
+    times = {"deletion_timestamp": "2026-11-15T10:00:00Z", **metadata}
+    marked = msgspec.structs.replace(placed.metadata, **times)
+    return Situation(
+        msgspec.structs.replace(placed, metadata=marked), context(allocated(), events=events)
+    )
+
+
+@way
+def deleted_while_the_driver_is_gone() -> Situation:
+    message = f"unprepare dynamic resources: DRA driver {DRIVER} is not registered"
+    return deleted(warning("FailedUnprepareDynamicResources", message))
+
+
+@way
+def deleted_while_the_driver_fails() -> Situation:
+    return deleted(warning("FailedUnprepareDynamicResources", "the GPU is busy"))
+
+
+@way
+def deleted_with_a_finalizer() -> Situation:
+    return deleted(finalizers=("example.com/backup",))
+
+
+@way
+def deleted_a_moment_ago() -> Situation:
+    return deleted()

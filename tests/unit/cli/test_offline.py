@@ -333,7 +333,7 @@ WAITING = """
       template:
         metadata: {labels: {a: b}}
         spec:
-          containers: [{name: c, image: x}]
+          containers: [{name: c, image: x, resources: {claims: [{name: gpu}]}}]
           resourceClaims:
           - {name: gpu, resourceClaimTemplateName: big}
     """
@@ -343,18 +343,18 @@ def test_explain_a_workload_that_fits_and_one_that_does_not(tmp_path: Path) -> N
     file = write(tmp_path / "fits.yaml", WAITING.replace("SIZE", "40Gi"))
     fits = run("explain", "-f", file, "--against", "quickstart")
     assert fits.exit_code == 0, fits.output
-    assert fits.output.startswith("pod default/web: nothing is in its way\n")
+    assert fits.output.startswith("pod default/web can be scheduled\n")
     assert "\ndefault/web-gpu: fits on node " in fits.output
     file = write(tmp_path / "big.yaml", WAITING.replace("SIZE", "180Gi"))
     refused = run("explain", "-f", file, "--against", "quickstart")
     assert refused.exit_code == 1
     assert "the largest is 80Gi" in refused.output
-    assert "ask for 80Gi instead of 180Gi" in refused.output
+    assert "write `80Gi` instead of `180Gi`" in refused.output
     document = json.loads(
         run("explain", "-f", file, "--against", "quickstart", "-o", "json").stdout
     )
     assert document["outcome"] == "refused"
-    assert document["about"] == "pod/web"
+    assert document["about"] == "deployment/web"
 
 
 def test_explain_reads_standard_input() -> None:

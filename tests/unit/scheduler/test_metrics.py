@@ -29,7 +29,7 @@ def figures(world: World, name: str) -> dict[str, float]:
 
 def devices(world: World, class_name: str = "gpu.example.com") -> dict[str, float]:
     """How many devices of a class are in which state."""
-    pattern = re.compile(rf'state="(\w+)",class="{re.escape(class_name)}"')
+    pattern = re.compile(rf'state="([a-z ]+)",class="{re.escape(class_name)}"')
     matches = ((pattern.fullmatch(key), n) for key, n in figures(world, "dray_devices").items())
     return {match[1]: number for match, number in matches if match}
 
@@ -47,11 +47,16 @@ async def test_devices_are_counted_by_class_and_state(world: World) -> None:
     await world.create(device_class(), device_class("large", large), node("node-0"))
     listed = (gpu("a"), gpu("b", "10Gi"), gpu("c", taints=TAINTS))
     await world.create(gpu_slice("node-0", 0, *listed))
-    await come_to(world, {"free": 2, "tainted": 1})
-    assert devices(world, "large") == {"free": 1, "tainted": 1}
+    await come_to(world, {"free": 3})
+    assert devices(world, "large") == {"free": 2}
+    assert figures(world, "dray_devices_tainted") == {
+        'class="gpu.example.com"': 1,
+        'class="large"': 1,
+    }
+    assert figures(world, "dray_devices_unhealthy") == {}
     await world.create(claim("x"), pod("p", "x"))
     await world.bound("p")
-    await come_to(world, {"free": 1, "tainted": 1, "allocated": 1})
+    await come_to(world, {"free": 2, "in use": 1})
     await world.delete("deviceclasses", "large")
 
     async def has_no_class() -> bool:
@@ -70,7 +75,7 @@ async def test_devices_come_back_to_the_count_when_pods_and_slices_go(world: Wor
         await world.create(pod(name, template_name="gpu"))
     for name in names:
         await world.bound(name)
-    await come_to(world, {"allocated": 8})
+    await come_to(world, {"in use": 8})
     for name in names:
         await world.remove_pod(name)
     await come_to(world, {"free": 8})
@@ -88,9 +93,15 @@ async def test_a_rule_taints_what_it_selects(world: World) -> None:
         "spec": {"deviceSelector": {"device": "gpu-1"}, "taint": TAINTS[0]},
     }
     await world.create(rule)
-    await come_to(world, {"free": 3, "tainted": 1})
+    tainted = {'class="gpu.example.com"': 1.0}
+    await world.until(lambda: _are_tainted(world, tainted))
     await world.delete("devicetaintrules", "rule")
-    await come_to(world, {"free": 4})
+    await world.until(lambda: _are_tainted(world, {}))
+    assert devices(world) == {"free": 4}
+
+
+async def _are_tainted(world: World, expected: dict[str, float]) -> bool:
+    return figures(world, "dray_devices_tainted") == expected
 
 
 @in_world()

@@ -20,6 +20,7 @@ from dray.api.ids import DeviceId
 from dray.api.types.dra import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
 
 _MAXIMUM_INT64 = 2**63 - 1
+_SMALLEST = quantity.parse("1n")
 _NOT_REPRESENTABLE = "capacity request cannot be represented in the device's range arithmetic"
 
 
@@ -82,6 +83,19 @@ def consumed(requested: Quantity | None, capacity: DeviceCapacity, *, fractional
         if requested <= value:
             return value
     return requested
+
+
+def least(capacity: DeviceCapacity) -> Quantity:
+    """Return the smallest amount that a request can take of a capacity."""
+    policy = capacity.request_policy
+    if policy is None:
+        return min(_SMALLEST, quantity.parse(capacity.value))
+    texts = [policy.default] if policy.default is not None else []
+    if policy.valid_range is not None and policy.valid_range.min is not None:
+        texts.append(policy.valid_range.min)
+    else:
+        texts += policy.valid_values
+    return min(map(quantity.parse, texts), default=_SMALLEST)
 
 
 def violates_policy(

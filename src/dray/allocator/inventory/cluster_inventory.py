@@ -135,6 +135,8 @@ class ClusterInventory:
         """The nodes on which something may fit now that did not fit before."""
         self.epoch = 0
         """Counts the changes after which no cached result is valid."""
+        self.nodes_version = 0
+        """Counts the changes of nodes that concern devices."""
         self._free_indexes: list[int] = []
         self._built: set[NodeEntry] = set()
         self._pools: dict[PoolId, PoolEntry] = {}
@@ -151,6 +153,7 @@ class ClusterInventory:
             return
         entry.node = node
         entry.inventory = None
+        self.nodes_version += 1
         self.existing_nodes |= 1 << entry.index
         self._mark_relaxed([entry.index])
 
@@ -159,6 +162,7 @@ class ClusterInventory:
         if entry is not None and entry.node is not None:
             entry.node = None
             entry.inventory = None
+            self.nodes_version += 1
             self.existing_nodes &= ~(1 << entry.index)
             self._drop_entry_if_unused(entry)
 

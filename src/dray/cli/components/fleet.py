@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,13 +9,13 @@ import click
 
 from dray.api import errors, kinds, well_known
 from dray.cli.command_errors import DrayCommand, ObjectNotFound, WrongUsage
-from dray.cli.inputs import cluster_objects
+from dray.cli.inputs import cluster_objects, fleet_counts, published_devices
 from dray.cli.lazy_group import LazyGroup, completer
-from dray.cli.output import durations, formats, tables
+from dray.cli.output import counts, durations, formats, tables
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
-from dray.cli.verbs import devices, listing
+from dray.cli.verbs import listing
 from dray.client.api_client import ObjectSelection
 from dray.driverkit.pool_layout import PublishedPool
 from dray.drivers.simulated import faults, fleet_file, scaling
@@ -50,12 +49,12 @@ def list_(format: OutputFormat) -> None:
     """List the fleets that come with dray: `dray up --fleet NAME`."""
     shipped = [fleets.load(name) for name in fleets.shipped()]
     if format.is_table:
-        header = ["NAME", "NODES", "DEVICES", "DESCRIPTION"]
+        header = ["NAME", "NODES", "DEVICES", "PARTITIONS", "DESCRIPTION"]
         rows = [
-            [item.name, str(len(item.machines)), str(sum(_models(item).values())), item.description]
+            [item.name, *map(str, fleet_counts.count(item)[:3]), item.description]
             for item in shipped
         ]
-        tables.show([header, *rows], has_header=True)
+        tables.show(tables.right_aligned([header, *rows], (1, 2, 3)), has_header=True)
     elif format.name == "name":
         click.echo("\n".join(item.name for item in shipped))
     else:
@@ -63,25 +62,15 @@ def list_(format: OutputFormat) -> None:
 
 
 def _summary(described: Fleet) -> dict[str, Any]:
+    counted = fleet_counts.count(described)
     return {
         "name": described.name,
         "description": described.description,
-        "nodes": len(described.machines),
-        "devices": dict(_models(described)),
+        "nodes": counted.machines,
+        "devices": dict(counted.models),
+        "partitions": counted.partitions,
         "classes": [device_class.metadata.name for device_class in described.classes()],
     }
-
-
-def _models(described: Fleet) -> Counter[str]:
-    """Return the number of devices of each model, without partitions."""
-    counts: Counter[str] = Counter()
-    places = [machine.group.devices for machine in described.machines.values()]
-    places += [pool.devices for pool in described.blueprint.pools]
-    for by_driver in places:
-        for driver, groups in by_driver.items():
-            for group in groups:
-                counts[f"{driver} {group.model}"] += group.count
-    return counts
 
 
 @click.command("show", cls=DrayCommand)
@@ -132,7 +121,10 @@ def _show_devices(pool: PublishedPool) -> None:
     names = [device.name for device in pool.devices]
     click.secho(f"{pool.driver} on {pool.name}: {_some(names)}", bold=True)
     first = pool.devices[0]
-    rows = [[name, devices.text_of(value)] for name, value in sorted(first.attributes.items())]
+    rows = [
+        [name, tables.cell_text(published_devices.value_of(value))]
+        for name, value in sorted(first.attributes.items())
+    ]
     rows += [[name, value.value] for name, value in sorted(first.capacity.items())]
     for line in tables.aligned(rows):
         click.echo(f"  {line}")
@@ -227,7 +219,7 @@ def scale(target: Target, nodes: int, name: str) -> None:
             raise ObjectNotFound(message, "Start one with: dray up --fleet NAME") from error
         return chosen
 
-    click.echo(f"{connection.run(target, body)}: {nodes} machines of each kind")
+    click.echo(f"{connection.run(target, body)}: {counts.number_of(nodes, 'machine')} of each kind")
 
 
 async def _only_fleet(session: Session) -> str:
@@ -258,7 +250,7 @@ async def _edit(session: Session, node: str, edit: Edit) -> None:
 
 
 async def _require_devices(session: Session, node: str, names: tuple[str, ...]) -> None:
-    everywhere = await devices.published_devices(session)
+    everywhere, _ = await published_devices.read(session)
     published = {device.name for device in everywhere if device.node == node}
     unknown = [name for name in names if name not in published]
     if unknown and published:

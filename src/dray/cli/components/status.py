@@ -11,21 +11,25 @@ from typing import Any
 import click
 import msgspec
 
-from dray.api import kinds
 from dray.api.formats.durations import since
 from dray.api.http_messages import Request
+from dray.api.semantics.conditions import find_condition
+from dray.api.types.dra import DeviceClass, ResourceClaim
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod
 from dray.cli import command_errors
 from dray.cli.command_errors import CommandError, DrayCommand, Unreachable
-from dray.cli.output import formats
+from dray.cli.inputs import cluster_objects, fitting_pods, published_devices
+from dray.cli.output import counts, formats
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, up_instance
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.up_instance import DEFAULT_DATA, UpInstance
-from dray.cli.verbs import devices, listing
-from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
 
 Counts = dict[str, dict[str, int]]
+MORE_PODS_FIT, AT_LEAST = "morePodsFit", "atLeastMorePodsFit"
+"""How many more pods fit that ask for one device, by class; at least so many, if time ran out."""
 
 
 @click.command("status", cls=DrayCommand)
@@ -39,14 +43,14 @@ def status(data: str, format: OutputFormat) -> None:
     """
     directory = Path(data).expanduser()
     running = up_instance.find(directory)
-    counts, trouble = _counted(directory, running)
+    numbers, trouble = _counted(directory, running)
     if not format.is_table:
-        formats.show_document(_document(directory, running, counts), format)
+        formats.show_document(_document(directory, running, numbers), format)
     elif running is None:
         option = "" if data == DEFAULT_DATA else f" --data {data}"
         click.echo(f"dray is not up on {directory}. Start it with: dray up{option}")
     else:
-        _show(directory, running, counts)
+        _show(directory, running, numbers)
     if trouble is not None:
         raise trouble
     if running is None:
@@ -78,37 +82,37 @@ async def _readiness_error(session: Session) -> CommandError | None:
 
 
 async def _counts(session: Session) -> Counts:
-    nodes = await listing.listed(session, kinds.NODE, ObjectSelection())
-    pods = await listing.listed(session, kinds.POD, ObjectSelection())
-    claims = await listing.listed(session, kinds.RESOURCE_CLAIM, ObjectSelection())
-    states = await devices.published_states(session)
+    objects = await cluster_objects.from_cluster(session)
+    wholes, partitions = published_devices.wholes_and_partitions(published_devices.of(objects))
+    classes = sorted(device_class.metadata.name for device_class in objects.of(DeviceClass))
+    fits = fitting_pods.by_class(objects, classes)
     return {
-        "nodes": Counter("ready" if _is_ready(node) else "not ready" for node in nodes),
-        "devices": Counter(states.values()),
-        "claims": Counter(_claim_state(claim) for claim in claims),
-        "pods": Counter(_pod_state(pod) for pod in pods),
+        "nodes": Counter(map(_node_state, objects.of(Node))),
+        "devices": published_devices.count_by_state(wholes),
+        "partitions": published_devices.count_by_state(partitions),
+        "claims": Counter(map(_claim_state, objects.of(ResourceClaim))),
+        "pods": Counter((pod.status.phase or "Pending").lower() for pod in objects.of(Pod)),
+        MORE_PODS_FIT: {name: fit.pods for name, fit in fits.items() if fit.is_complete},
+        AT_LEAST: {name: fit.pods for name, fit in fits.items() if not fit.is_complete},
     }
 
 
-def _is_ready(node: dict[str, Any]) -> bool:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return ("Ready", "True") in ((item["type"], item["status"]) for item in conditions)
+def _node_state(node: Node) -> str:
+    ready = find_condition(node.status.conditions, "Ready")
+    return "ready" if ready is not None and ready.status == "True" else "not ready"
 
 
-def _claim_state(claim: dict[str, Any]) -> str:
-    return "allocated" if (claim.get("status") or {}).get("allocation") else "pending"
+def _claim_state(claim: ResourceClaim) -> str:
+    return "allocated" if claim.status.allocation else "pending"
 
 
-def _pod_state(pod: dict[str, Any]) -> str:
-    return str((pod.get("status") or {}).get("phase") or "Pending").lower()
-
-
-def _document(directory: Path, running: UpInstance | None, counts: Counts) -> dict[str, Any]:
+def _document(directory: Path, running: UpInstance | None, numbers: Counts) -> dict[str, Any]:
     about = msgspec.to_builtins(running) if running else {}
-    return {"up": running is not None, "data": str(directory), **about, **counts}
+    shown = {name: counted for name, counted in numbers.items() if counted or name != AT_LEAST}
+    return {"up": running is not None, "data": str(directory), **about, **shown}
 
 
-def _show(directory: Path, running: UpInstance, counts: Counts) -> None:
+def _show(directory: Path, running: UpInstance, numbers: Counts) -> None:
     state = "up" if running.url else "starting"
     age = f" for {since(running.since, utc_now())}" if running.since else ""
     rows = {
@@ -119,13 +123,20 @@ def _show(directory: Path, running: UpInstance, counts: Counts) -> None:
         "fleet": running.fleet,
         "runtime": running.runtime,
         "components": ", ".join(running.components),
-        **{name: _in_words(counted) for name, counted in counts.items()},
+        **{
+            name: counts.counted(counted)
+            for name, counted in numbers.items()
+            if name not in (MORE_PODS_FIT, AT_LEAST) and (counted or name != "partitions")
+        },
+        "more pods": _fits(numbers),
     }
     for name, value in rows.items():
         if value:
             click.echo(f"{name + ':':<12} {value}" if name else value)
 
 
-def _in_words(counts: dict[str, int]) -> str:
-    parts = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
-    return f"{sum(counts.values())} ({parts})" if parts else "0"
+def _fits(numbers: Counts) -> str:
+    """Return how many more pods fit that ask for one device, by class."""
+    exact = [f"{number} with {name}" for name, number in numbers.get(MORE_PODS_FIT, {}).items()]
+    least = [f"at least {number} with {name}" for name, number in numbers.get(AT_LEAST, {}).items()]
+    return f"{', '.join([*exact, *least])} fit" if exact or least else ""

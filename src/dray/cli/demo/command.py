@@ -98,7 +98,7 @@ def _impossible(screen: Terminal) -> None:
         "The server warns that no device matches; dray explain shows why, and what would fit.",
     )
     screen.run("dray apply -f dream.yaml", expect="matches 0 of")
-    screen.run_until("dray explain pod/dream", "would fit")
+    screen.run_until("dray explain pod/dream", "fix: ")
 
 
 def _partitions(screen: Terminal, runs_containers: bool) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -31,6 +32,7 @@ from dray.cli.inputs import manifests
 from dray.cli.session import connection, progress, server_version
 from dray.cli.session.connection import Session, Target
 from dray.client.api_client import EVERYTHING, ListPage, ObjectSelection
+from dray.client.kubeconfig import KubeconfigError
 
 if TYPE_CHECKING:
     from dray.drivers.simulated.fleet import Fleet
@@ -134,8 +136,25 @@ def load(against: str, target: Target, events: ObjectSelection | None = None) ->
         if against in fleet.shipped():
             return from_fleet(against)
         target = Target(target.kubeconfig, against, target.namespace, target.all_namespaces)
+        _require_context(against, target)
     with progress.shown("Reading the cluster"):
         return connection.run(target, lambda session: from_cluster(session, events))
+
+
+def _require_context(against: str, target: Target) -> None:
+    """Raise WrongUsage for a name that is neither a file, nor a fleet, nor a context."""
+    try:
+        target.connect()
+    except KubeconfigError as error:
+        from dray.drivers.simulated import fleet
+
+        names = fleet.shipped()
+        close = difflib.get_close_matches(against, names, n=1)
+        meant = f"Did you mean {close[0]}? " if close else ""
+        raise WrongUsage(
+            f"--against {against}: there is no file, no fleet and no context of this name",
+            f"{meant}Fleets: {', '.join(names)}. As a context: {error}",
+        ) from error
 
 
 def from_fleet(name: str) -> ClusterObjects:
@@ -290,8 +309,12 @@ def _decoded(document: JsonObject, type_: type[Any]) -> Any:
     return msgspec.convert(canonical.prune_nulls(canonical.write(schema_type, stored)), type_)
 
 
-async def from_cluster(session: Session, events: ObjectSelection | None = None) -> ClusterObjects:
-    """Read all objects that the user may list; the other kinds are recorded as unread."""
+async def from_cluster(
+    session: Session,
+    events: ObjectSelection | None = None,
+    types: Collection[type[Any]] = frozenset(READ.values()),
+) -> ClusterObjects:
+    """Read all objects of some types that the user may list; other kinds are noted as unread."""
     version = await server_version.read(session.client)
     objects = ClusterObjects(session.server, stated=version.features)
     served = await session.resources.preferred()
@@ -299,7 +322,7 @@ async def from_cluster(session: Session, events: ObjectSelection | None = None) 
         for kind in served:
             type_ = READ.get((kind.group, kind.kind))
             selection = events if type_ is CoreEvent else EVERYTHING
-            if type_ is not None and selection is not None:
+            if type_ in types and selection is not None:
                 group.create_task(_read_kind(session, kind, selection, objects))
     return objects
 

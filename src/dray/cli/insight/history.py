@@ -16,11 +16,11 @@ from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import CommandError, DrayCommand, ObjectNotFound, WrongUsage
+from dray.cli.inputs import published_devices
 from dray.cli.output import formats, tables
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
-from dray.cli.verbs import devices
 from dray.client import api_client
 from dray.client.api_client import ListPage
 
@@ -175,7 +175,7 @@ async def _read(session: Session, device: str) -> tuple[ClaimHistory, list[Perio
         raise CommandError(f"the server does not keep old revisions: {error}") from error
     past_periods = [period for period in periods(past) if _is_meant(period.device, device)]
     if not past_periods:
-        published = await devices.published_devices(session)
+        published, _ = await published_devices.read(session)
         if not any(_is_meant(f"{item.driver}/{item.label}", device) for item in published):
             message = f"no device {device} is published, and no claim had one"
             raise ObjectNotFound(message, "See: dray get devices")

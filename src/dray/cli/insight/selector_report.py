@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
+from dray.allocator.model import attributes
 from dray.api.features import Features
 from dray.api.ids import PoolId
 from dray.api.types.dra import Device
 from dray.cel import device as cel
 from dray.cel.device import Selector
 from dray.cel.runtime import values
-from dray.explain.selectors import expressions, spelling
+from dray.explain.selectors import expressions, repairs, spelling, typed_values
 from dray.explain.selectors.expressions import ATTRIBUTES, CAPACITY, QUANTITY, SelectorSubject
-from dray.explain.survey import facts
 
 SIMILAR_SHOWN = 3
 
@@ -86,7 +86,7 @@ def make(
             error=selector.error.detail,
             reads=reads,
             devices=len(all_devices),
-            rewrites=tuple(_quantities(expression)),
+            rewrites=tuple(_repaired(expression, published, features)),
         )
     shapes = tuple(_shapes(selector, subjects, all_devices))
     return Report(
@@ -96,7 +96,11 @@ def make(
         shapes=shapes,
         devices=len(all_devices),
         matched=sum(shape.devices for shape in shapes if shape.answer == YES),
-        rewrites=tuple(dict.fromkeys(_rewrites(expression, reads, shapes))),
+        rewrites=tuple(
+            text
+            for text in dict.fromkeys(_rewrites(expression, reads, shapes, all_devices))
+            if _is_sound(text, features, all_devices)
+        ),
     )
 
 
@@ -106,8 +110,8 @@ def _published(devices: Iterable[tuple[PoolId, Device]]) -> Counter[SelectorSubj
         (pool.driver, tuple(device.attributes), tuple(device.capacity)) for pool, device in devices
     )
     counts: Counter[SelectorSubject] = Counter()
-    for (driver, attributes, capacity), count in alike.items():
-        for field, names in ((ATTRIBUTES, attributes), (CAPACITY, capacity)):
+    for (driver, of_attributes, of_capacity), count in alike.items():
+        for field, names in ((ATTRIBUTES, of_attributes), (CAPACITY, of_capacity)):
             for name in names:
                 counts[SelectorSubject.published(field, driver, name)] += count
     return counts
@@ -157,14 +161,20 @@ def _value(subject: SelectorSubject, pool: PoolId, device: Device) -> str:
 
 
 def _rewrites(
-    expression: str, reads: Sequence[Read], shapes: Sequence[DeviceShape]
+    expression: str,
+    reads: Sequence[Read],
+    shapes: Sequence[DeviceShape],
+    devices: Sequence[tuple[PoolId, Device]],
 ) -> Iterator[str]:
-    """Yield corrected expressions: similar names, and guards for missing attributes."""
+    """Yield corrected expressions: similar names, types, and guards for missing attributes."""
     for read in reads:
         subject = SelectorSubject(read.field, read.domain, read.name)
         for close in read.similar[:1]:
             other = SelectorSubject(close.field, close.domain, close.name)
-            yield expressions.renamed(expression, subject, other)
+            yield _retyped(expressions.renamed(expression, subject, other), devices)
+    retyped = _retyped(expression, devices)
+    if retyped != expression:
+        yield retyped
     for number, read in enumerate(reads):
         if read.devices and any(_lacks(shape, number) for shape in shapes):
             yield expressions.guarded(
@@ -177,11 +187,45 @@ def _lacks(shape: DeviceShape, number: int) -> bool:
     return shape.answer == ERROR and shape.values[number] == ABSENT
 
 
-def _quantities(expression: str) -> Iterator[str]:
-    """Yield corrected comparisons of capacities, which are quantities."""
-    for compared in expressions.comparisons(expression):
-        is_capacity = compared.subject.field == CAPACITY
-        if is_capacity and (facts.type_of(compared) != QUANTITY or not compared.is_method):
-            corrected = expressions.converted(expression, compared, QUANTITY)
-            if corrected is not None:
-                yield corrected
+def _repaired(
+    expression: str, published: Iterable[SelectorSubject], features: Features
+) -> Iterator[str]:
+    text = repairs.repaired(expression, published, features)
+    if text is not None:
+        yield text
+
+
+def _retyped(text: str, devices: Sequence[tuple[PoolId, Device]]) -> str:
+    """Return the expression with constants of the types that the devices publish."""
+    for number in range(len(expressions.comparisons(text))):
+        compared = expressions.comparisons(text)[number]
+        kinds = {_kind(compared.subject, pool, device) for pool, device in devices} - {""}
+        if len(kinds) == 1:
+            (kind,) = kinds
+            function = typed_values.FUNCTION_OF.get(kind, kind)
+            text = expressions.converted(text, compared, function) or text
+    return text
+
+
+def _kind(subject: SelectorSubject, pool: PoolId, device: Device) -> str:
+    """Return the type of a device's value, or an empty string if it has none."""
+    name = f"{subject.domain}/{subject.name}"
+    if subject.field == CAPACITY:
+        own = subject.name if subject.domain == pool.driver else name
+        return QUANTITY if name in device.capacity or own in device.capacity else ""
+    attribute = attributes.lookup(device, pool.driver, name)
+    return "" if attribute is None else attributes.set_value(attribute).kind
+
+
+def _is_sound(text: str, features: Features, devices: Sequence[tuple[PoolId, Device]]) -> bool:
+    """Return whether an expression compiles, and has a result for devices with what it reads."""
+    selector = expressions.compiled(text, features)
+    if selector.error is not None:
+        return False
+    subjects = expressions.subjects_read(text, selector)
+    having = [
+        (pool, device)
+        for pool, device in devices
+        if all(_kind(subject, pool, device) for subject in subjects)
+    ]
+    return any(_answer(selector, pool, device)[0] != ERROR for pool, device in having)

@@ -1,132 +1,46 @@
-"""`dray top`: devices by class and state, and pending claims and pods, live in the terminal."""
+"""`dray top`: devices by class and node, and what waits and why, live in the terminal."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime
+import contextlib
+import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from dray.allocator.inventory.device_counts import STATES, DeviceCounts
-from dray.api.formats.durations import since
-from dray.api.semantics.conditions import find_condition
-from dray.api.types.dra import DeviceClass, ResourceClaim
-from dray.api.types.nodes import Node
-from dray.api.types.pods import Pod
-from dray.cli.command_errors import DrayCommand
-from dray.cli.inputs import cluster_objects
+from dray.allocator import device_counts
+from dray.cli.command_errors import DrayCommand, WrongUsage
+from dray.cli.inputs import cluster_objects, published_devices
 from dray.cli.inputs.cluster_objects import ClusterObjects
+from dray.cli.insight import cluster_overview, top_view, waiting_causes
+from dray.cli.insight.top_view import TopView
 from dray.cli.output import durations, formats, tables
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.clock import utc_now
 
-
-class ClassLine(msgspec.Struct, frozen=True, rename="camel"):
-    """The number of devices of one class, by state."""
-
-    name: str
-    devices: int
-    states: dict[str, int]
-
-
-class Waiting(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A pod without a node or a claim without devices, with its age and reason."""
-
-    namespace: str
-    name: str
-    since: str = ""
-    reason: str = ""
-
-
-class Overview(msgspec.Struct, frozen=True, rename="camel"):
-    source: str
-    nodes: dict[str, int]
-    classes: tuple[ClassLine, ...]
-    claims: dict[str, int]
-    waiting_claims: tuple[Waiting, ...]
-    pods: dict[str, int]
-    waiting_pods: tuple[Waiting, ...]
-
-
-def summarize(objects: ClusterObjects) -> Overview:
-    pods, claims = objects.of(Pod), objects.of(ResourceClaim)
-    waiting = [claim for claim in claims if claim.status.allocation is None]
-    allocated = len(claims) - len(waiting)
-    return Overview(
-        objects.source,
-        Counter(map(_readiness, objects.of(Node))),
-        tuple(_classes(objects)),
-        {"allocated": allocated, "pending": len(waiting)} if claims else {},
-        tuple(_waiting_claims(waiting, pods)),
-        Counter((pod.status.phase or "Pending").lower() for pod in pods),
-        tuple(_waiting_pods(pods)),
-    )
-
-
-def _readiness(node: Node) -> str:
-    ready = find_condition(node.status.conditions, "Ready")
-    if ready is None:
-        return "unknown"
-    return "ready" if ready.status == "True" else "not ready"
-
-
-def _classes(objects: ClusterObjects) -> Iterator[ClassLine]:
-    by_class: dict[str, dict[str, int]] = {}
-    for group, count in DeviceCounts(objects.inventory()).counts().items():
-        by_class.setdefault(group.class_name, {})[group.state] = count
-    for name in sorted(device_class.metadata.name for device_class in objects.of(DeviceClass)):
-        states = by_class.get(name, {})
-        yield ClassLine(name, sum(states.values()), states)
-
-
-def _waiting_claims(waiting: Sequence[ResourceClaim], pods: Sequence[Pod]) -> Iterator[Waiting]:
-    users = {(pod.metadata.namespace, name): pod for pod in pods for name in _claim_names(pod)}
-    for claim in waiting:
-        user = users.get(claim.key)
-        reason = "no pod uses it" if user is None else _reason(user)
-        created = claim.metadata.creation_timestamp or ""
-        yield Waiting(*claim.key, created, reason)
-
-
-def _claim_names(pod: Pod) -> Iterator[str]:
-    written = (source.resource_claim_name for source in pod.spec.resource_claims)
-    made = (status.resource_claim_name for status in pod.status.resource_claim_statuses)
-    return filter(None, (*written, *made))
-
-
-def _waiting_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
-    for pod in pods:
-        if (pod.status.phase or "Pending") == "Pending":
-            created = pod.metadata.creation_timestamp or ""
-            yield Waiting(pod.metadata.namespace, pod.metadata.name, created, _reason(pod))
-
-
-def _reason(pod: Pod) -> str:
-    """Return the message of the last condition that is False, or ""."""
-    messages = [
-        condition.message or condition.reason
-        for condition in pod.status.conditions
-        if condition.status == "False"
-    ]
-    return next(filter(None, reversed(messages)), "")
-
-
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.live import Live
 
-BAR_WIDTH = 20
-WAITING_SHOWN = 10
 REST = 4
 """Pause between two refreshes, as a multiple of the time that reading takes."""
-_COLOURS = {"free": "green", "allocated": "blue", "shared": "cyan", "tainted": "red"}
+_KEYS = {
+    "\x1b[A": "up",
+    "\x1b[B": "down",
+    "\x1b[C": "right",
+    "\x1b[D": "left",
+    "\r": "enter",
+    "\n": "enter",
+    "\x1b": "escape",
+    "\x7f": "backspace",
+    "\b": "backspace",
+}
 
 
 @click.command("top", cls=DrayCommand)
@@ -143,91 +57,108 @@ _COLOURS = {"free": "green", "allocated": "blue", "shared": "cyan", "tainted": "
     help="How often to look.",
 )
 def top(target: Target, against: str, format: OutputFormat, once: bool, interval: float) -> None:
-    """Show devices by class and state, and what waits and why, until Ctrl-C."""
+    """Show devices by class and node, how many more pods fit, and what waits and why.
+
+    On a terminal it is live until q or Ctrl-C: s sorts nodes by another column, / filters lines,
+    the arrows select a line and Enter opens it.
+    """
+    if format.name == "name":
+        raise WrongUsage("-o name: an overview has no names", "Use -o json, yaml or jsonpath=…")
     if not format.is_table:
-        formats.show_document(summarize(cluster_objects.load(against, target)), format)
+        seen = cluster_overview.summarize(cluster_objects.load(against, target))
+        formats.show_document(seen, format)
     elif once or against or not sys.stdout.isatty():
-        click.echo(text(summarize(cluster_objects.load(against, target))))
+        seen = cluster_overview.summarize(cluster_objects.load(against, target))
+        click.echo(top_view.text(seen, utc_now()))
     else:
         connection.run(target, lambda session: _live(session, interval))
-
-
-def text(seen: Overview) -> str:
-    """Return the overview as text for a file or a pipe."""
-    now = utc_now()
-    lines = [f"{seen.source}  {_counted('nodes', seen.nodes)}", "", *_class_lines(seen.classes)]
-    for title, waiting in _waiting(seen):
-        lines += ["", title, *tables.aligned(_rows(waiting, now))]
-    return "\n".join(lines)
-
-
-def _class_lines(classes: Sequence[ClassLine]) -> list[str]:
-    header = ["CLASS", "DEVICES", *(state.upper() for state in STATES)]
-    rows = [
-        [line.name, str(line.devices), *(str(line.states.get(state, 0)) for state in STATES)]
-        for line in classes
-    ]
-    return tables.aligned([header, *rows])
-
-
-def _waiting(seen: Overview) -> Iterator[tuple[str, Sequence[Waiting]]]:
-    yield _counted("claims", seen.claims), seen.waiting_claims
-    yield _counted("pods", seen.pods), seen.waiting_pods
-
-
-def _rows(waiting: Sequence[Waiting], now: datetime.datetime) -> Iterator[list[str]]:
-    for item in waiting[:WAITING_SHOWN]:
-        name = f"  {item.namespace}/{item.name}"
-        yield [name, since(item.since, now), tables.cell_text(item.reason)]
-    if len(waiting) > WAITING_SHOWN:
-        yield [f"  and {len(waiting) - WAITING_SHOWN} more", "", ""]
-
-
-def _counted(noun: str, counts: Mapping[str, int]) -> str:
-    parts = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
-    return f"{noun}: {parts or 'none'}"
 
 
 async def _live(session: Session, interval: float) -> None:
     from rich.live import Live
 
-    with Live(auto_refresh=False, screen=True) as display:
+    view, pressed = TopView(), asyncio.Queue[str]()
+    with _keyboard(pressed), Live(auto_refresh=False, screen=True) as display:
         while True:
             started = time.monotonic()
-            seen = summarize(await cluster_objects.from_cluster(session))
-            display.update(_rendered(seen), refresh=True)
+            objects = await cluster_objects.from_cluster(session)
+            seen = cluster_overview.summarize(objects)
             took = time.monotonic() - started
-            await asyncio.sleep(max(interval, REST * took))
+            until = time.monotonic() + max(interval, REST * took)
+            while (left := until - time.monotonic()) > 0:
+                _draw(display, view, seen, objects)
+                try:
+                    key = await asyncio.wait_for(pressed.get(), left)
+                except TimeoutError:
+                    break
+                if not view.press(key):
+                    return
 
 
-def _rendered(seen: Overview) -> RenderableType:
-    from rich.console import Group
-    from rich.table import Table
+def _draw(
+    display: Live,
+    view: TopView,
+    seen: cluster_overview.Overview,
+    objects: ClusterObjects,
+) -> None:
+    if view.opened is None:
+        height = display.console.size.height
+        display.update(view.rendered(seen, utc_now(), height), refresh=True)
+    else:
+        display.update(_opened(view.opened, objects), refresh=True)
+
+
+def _opened(opened: tuple[str, str], objects: ClusterObjects) -> RenderableType:
     from rich.text import Text
 
-    now = utc_now()
-    head = Text(f"{seen.source}  {_counted('nodes', seen.nodes)}  {now:%H:%M:%S}Z", style="bold")
-    classes = Table(box=None, pad_edge=False)
-    for title in ("CLASS", "DEVICES", "", *(state.upper() for state in STATES)):
-        classes.add_column(title, justify="right" if title in ("DEVICES",) else "left")
-    for line in seen.classes:
-        counts = [Text(str(line.states.get(state, 0)), style=_COLOURS[state]) for state in STATES]
-        classes.add_row(line.name, str(line.devices), _bar(line), *counts)
-    parts: list[RenderableType] = [head, Text(), classes]
-    for title, waiting in _waiting(seen):
-        listed = Table(box=None, pad_edge=False, show_header=False)
-        for row in _rows(waiting, now):
-            listed.add_row(*row)
-        parts += [Text(), Text(title, style="bold"), listed]
-    return Group(*parts)
+    title = Text(f"{opened[0]} {opened[1]}   ← back  q quit\n\n", style="bold")
+    return title + Text("\n".join(details(opened, objects)))
 
 
-def _bar(line: ClassLine) -> RenderableType:
-    """Return a bar with the states of a class in proportion."""
-    from rich.text import Text
+def details(opened: tuple[str, str], objects: ClusterObjects) -> list[str]:
+    """Return what is known about one line: the devices of a node or class, why a pod waits."""
+    kind, name = opened
+    if kind in ("node", "class"):
+        devices = published_devices.of(objects)
+        if kind == "class":
+            inventory = published_devices.inventory(objects)
+            members = {found.id for found in device_counts.devices_of_class(inventory, name)}
+            shown = [item for item in devices if (item.driver, item.pool, item.name) in members]
+        else:
+            shown = [item for item in devices if item.node == name]
+        rows = [[item.label, item.model or "-", item.described_state] for item in shown]
+        return tables.aligned(rows)
+    return waiting_causes.lines(kind, name, objects)
 
-    bar = Text()
-    for state in reversed(STATES):
-        share = line.states.get(state, 0) / (line.devices or 1)
-        bar.append("█" * round(share * BAR_WIDTH), style=_COLOURS[state])
-    return bar
+
+@contextlib.contextmanager
+def _keyboard(pressed: asyncio.Queue[str]) -> Iterator[None]:
+    """Put every key that is pressed into a queue, without waiting for a whole line."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+    import tty
+
+    loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+
+    def read() -> None:
+        for key in keys_in(os.read(descriptor, 1024).decode("utf-8", "replace")):
+            pressed.put_nowait(key)
+
+    loop.add_reader(descriptor, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(descriptor)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def keys_in(text: str) -> Iterator[str]:
+    """Yield the names of the keys that a terminal has sent."""
+    while text:
+        length = 3 if text[:3] in _KEYS else 1
+        key, text = text[:length], text[length:]
+        yield _KEYS.get(key, key)

@@ -39,11 +39,27 @@ def aligned(rows: Iterable[Row], min_width: int = MIN_WIDTH, padding: int = PADD
     padded: list[list[str]] = [[] for _ in lines]
     for column in range(max(map(len, lines), default=1) - 1):
         for start, end in _stretches(lines, column):
-            longest = max(len(row[column]) for row in lines[start:end])
+            longest = max(_width(row[column]) for row in lines[start:end])
             width = max(min_width, longest + padding)
             for number in range(start, end):
-                padded[number].append(lines[number][column].ljust(width))
+                cell = lines[number][column]
+                padded[number].append(cell + " " * (width - _width(cell)))
     return ["".join([*cells, *row[-1:]]) for cells, row in zip(padded, lines, strict=True)]
+
+
+def _width(cell: str) -> int:
+    """Return the number of characters that a terminal shows, without those that set colours."""
+    return len(click.unstyle(cell)) if "\x1b" in cell else len(cell)
+
+
+def right_aligned(rows: Iterable[Row], columns: Iterable[int]) -> list[list[str]]:
+    """Return the rows with the cells of some columns moved to the right, as numbers are read."""
+    lines = [list(row) for row in rows]
+    for column in columns:
+        width = max((len(row[column]) for row in lines), default=0)
+        for row in lines:
+            row[column] = row[column].rjust(width)
+    return lines
 
 
 def _stretches(rows: Sequence[Row], column: int) -> Iterator[tuple[int, int]]:

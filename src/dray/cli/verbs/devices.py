@@ -1,7 +1,8 @@
-"""`dray get devices`: every device with its attributes, state, taints and holders."""
+"""`dray get devices`: every device with its state, model, memory, taints and holders."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,79 +10,58 @@ from typing import Any
 import click
 import msgspec
 
-from dray.allocator.checks import taints
-from dray.allocator.inventory.device_counts import device_state
-from dray.api import errors, kinds
-from dray.api.conversion import canonical, versions
 from dray.api.formats.durations import since
-from dray.api.ids import DeviceId
-from dray.api.kinds import Kind
-from dray.api.semantics import pools
-from dray.api.types.dra import (
-    Device,
-    DeviceAttribute,
-    DeviceTaint,
-    DeviceTaintRule,
-    ResourceClaim,
-    ResourceSlice,
-)
+from dray.api.selectors import field_selectors, label_selectors
 from dray.cli.command_errors import ObjectNotFound, WrongUsage
-from dray.cli.output import formats, tables
+from dray.cli.inputs import device_watch, published_devices
+from dray.cli.inputs.published_devices import PublishedDevice
+from dray.cli.output import colours, formats, tables
 from dray.cli.session import progress
 from dray.cli.session.connection import Session
 from dray.cli.verbs import listing
 from dray.cli.verbs.listing import GetRequest
-from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
 
-
-class ClaimHolder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A claim that holds a device, or a share of it."""
-
-    namespace: str
-    claim: str
-    request: str
-    since: str = ""
-    used_by: tuple[str, ...] = ()
-    share_id: str = msgspec.field(default="", name="shareID")
-    consumed_capacity: dict[str, str] = {}
-    admin_access: bool = False
-
-
-class PublishedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A device of the newest generation of its pool."""
-
-    driver: str
-    pool: str
-    name: str
-    node: str = ""
-    attributes: dict[str, Any] = {}
-    capacity: dict[str, str] = {}
-    taints: tuple[DeviceTaint, ...] = ()
-    shareable: bool = False
-    holders: tuple[ClaimHolder, ...] = ()
-
-    @property
-    def label(self) -> str:
-        return f"{self.pool}/{self.name}"
+NAMES = ("devices", "device", "dev")
+NONE = "-"
+FIELDS = ("driver", "pool", "name", "node", "state", "model", "partitionOf", "tainted", "unhealthy")
+"""Fields for --field-selector, besides attributes.NAME and capacity.NAME."""
+_HONOURED = frozenset(
+    {
+        *("words", "format", "label_selector", "field_selector", "sort_by", "watch", "headers"),
+        *("show_labels", "ignore_not_found", "all_namespaces", "show_partitions"),
+    }
+)
 
 
 async def show(session: Session, request: GetRequest) -> None:
-    """Print the devices. Names on the command line are POOL/DEVICE, POOL or DEVICE."""
-    if request.watch:
-        raise WrongUsage("devices cannot be watched", "Watch what publishes them: resourceslices")
+    """Print the devices. Names on the command line are POOL/DEVICE, POOL, DEVICE or NODE."""
+    _refuse_others(request)
+    select = _Selector(request)
     with progress.shown("Asking the cluster"):
-        published = await published_devices(session)
-    selected = [device for device in published if _is_meant(device, request.words[1:])]
-    if request.format.name == "name":
-        for device in selected:
-            click.echo(f"device/{device.label}")
-    elif request.format.is_table:
-        now = utc_now()
-        rows = [_row(device, now, wide=request.format.is_wide) for device in selected]
-        tables.show([_header(wide=request.format.is_wide), *rows], has_header=True)
-    else:
-        formats.show_document({"kind": "DeviceList", "items": selected}, request.format)
+        found, objects = await published_devices.read(session)
+    for line in published_devices.limits(objects):
+        click.echo(line, err=True)
+    _require_named(found, request)
+    selected = _sorted(filter(select, found), request)
+    _print(selected, request, headers=request.headers)
+    if request.watch:
+        async for changed in device_watch.changes(session, found):
+            _print(_sorted(filter(select, changed), request), request, headers=False)
+
+
+def _refuse_others(request: GetRequest) -> None:
+    """Raise WrongUsage for an option that does nothing for devices."""
+    for field in dataclasses.fields(request):
+        if field.name not in _HONOURED and getattr(request, field.name):
+            option = "--filename" if field.name == "files" else f"--{field.name.replace('_', '-')}"
+            raise WrongUsage(f"{option} has no meaning for devices", "Leave it out.")
+
+
+def _require_named(found: Sequence[PublishedDevice], request: GetRequest) -> None:
+    for name in request.words[1:]:
+        if not request.ignore_not_found and not any(_is_meant(item, [name]) for item in found):
+            raise ObjectNotFound(f"there is no device {name}", "See: dray get devices")
 
 
 def _is_meant(device: PublishedDevice, names: Sequence[str]) -> bool:
@@ -90,149 +70,172 @@ def _is_meant(device: PublishedDevice, names: Sequence[str]) -> bool:
     )
 
 
-async def published_devices(session: Session) -> list[PublishedDevice]:
-    """Read every device of a cluster that the user may read."""
-    slices, claims, rules = await _inputs(session)
-    holders = _holders(claims)
-    return [_device(*tainted, holders) for tainted in _tainted(slices, rules)]
+class _Selector:
+    """Decides which devices are shown: by name, by attributes and by fields."""
 
+    def __init__(self, request: GetRequest) -> None:
+        self._names = request.words[1:]
+        try:
+            self._attributes = label_selectors.parse(request.label_selector)
+            self._fields = field_selectors.parse_fields(request.field_selector)
+        except label_selectors.SelectorError as error:
+            raise WrongUsage(str(error)) from error
+        for term in self._fields.terms:
+            if term.field not in FIELDS and not term.field.startswith(("attributes.", "capacity.")):
+                known = ", ".join((*FIELDS, "attributes.NAME", "capacity.NAME"))
+                raise WrongUsage(
+                    f"--field-selector: devices have no field {term.field}", f"Use one of: {known}"
+                )
 
-async def published_states(session: Session) -> dict[DeviceId, str]:
-    """Read the state of every device, which is quicker than the devices themselves."""
-    return states(*await _inputs(session))
-
-
-async def _inputs(
-    session: Session,
-) -> tuple[list[ResourceSlice], list[ResourceClaim], list[DeviceTaintRule]]:
-    slices = await _read(session, kinds.RESOURCE_SLICE, ResourceSlice)
-    claims = await _read(session, kinds.RESOURCE_CLAIM, ResourceClaim)
-    try:
-        rules = await _read(session, kinds.DEVICE_TAINT_RULE, DeviceTaintRule)
-    except (ObjectNotFound, errors.Forbidden):
-        # Not every cluster has rules, and not everybody may read them.
-        rules = []
-    return slices, claims, rules
-
-
-async def _read(session: Session, kind: Kind, type_: type[Any]) -> list[Any]:
-    (served,) = await session.resources.named(f"{kind.plural}.{kind.group}")
-    documents = await listing.listed(session, served, ObjectSelection())
-    stored = [canonical.prune_nulls(versions.to_storage(document)) for document in documents]
-    return [msgspec.convert(document, type_) for document in stored]
-
-
-def states(
-    slices: Iterable[ResourceSlice],
-    claims: Iterable[ResourceClaim],
-    rules: Sequence[DeviceTaintRule] = (),
-) -> dict[DeviceId, str]:
-    """Return the state of every device of every pool's newest generation."""
-    holders = _holders(claims)
-    result = {}
-    for resource_slice, device in _tainted(slices, rules):
-        key = DeviceId(*resource_slice.pool_id, device.name)
-        result[key] = _state(device.taints, holders.get(key, ()))
-    return result
-
-
-def _tainted(
-    slices: Iterable[ResourceSlice], rules: Sequence[DeviceTaintRule]
-) -> Iterator[tuple[ResourceSlice, Device]]:
-    """Yield every device with its own taints and those of rules."""
-    for resource_slice in pools.current_slices_of_pools(slices):
-        concerned = taints.rules_for_pool(*resource_slice.pool_id, rules)
-        for device in resource_slice.spec.devices:
-            if not concerned:
-                yield resource_slice, device
-                continue
-            tainted = taints.with_rules(device.taints, device.name, concerned)
-            yield resource_slice, msgspec.structs.replace(device, taints=tainted)
-
-
-def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[ClaimHolder]]:
-    by_device: dict[DeviceId, list[ClaimHolder]] = {}
-    for claim in claims:
-        allocation = claim.status.allocation
-        if allocation is None:
-            continue
-        users = (f"{consumer.resource}/{consumer.name}" for consumer in claim.status.reserved_for)
-        used_by = tuple(users)
-        for result in allocation.devices.results:
-            holder = ClaimHolder(
-                *claim.key,
-                result.request,
-                allocation.allocation_timestamp or "",
-                used_by,
-                result.share_id or "",
-                result.consumed_capacity,
-                bool(result.admin_access),
+    def __call__(self, device: PublishedDevice) -> bool:
+        return (
+            _is_meant(device, self._names)
+            and self._attributes.matches(_Attributes(device))
+            and self._fields.matches(
+                {term.field: _field(device, term.field) for term in self._fields.terms}
             )
-            by_device.setdefault(result.device_id, []).append(holder)
-    return by_device
+        )
 
 
-def _device(
-    resource_slice: ResourceSlice, device: Device, holders: Mapping[DeviceId, list[ClaimHolder]]
-) -> PublishedDevice:
-    spec = resource_slice.spec
-    key = DeviceId(*resource_slice.pool_id, device.name)
-    return PublishedDevice(
-        driver=spec.driver,
-        pool=spec.pool.name,
-        name=device.name,
-        node=device.node_name or spec.node_name or "",
-        attributes={name: _value(value) for name, value in device.attributes.items()},
-        capacity={name: value.value for name, value in device.capacity.items()},
-        taints=device.taints,
-        shareable=bool(device.allow_multiple_allocations),
-        holders=tuple(holders.get(key, ())),
+class _Attributes(Mapping[str, str]):
+    """The attributes of a device as labels; each also without its domain."""
+
+    def __init__(self, device: PublishedDevice) -> None:
+        self._device = device
+
+    def __getitem__(self, name: str) -> str:
+        value = published_devices.attribute(self._device, name)
+        if value is None:
+            raise KeyError(name)
+        return tables.cell_text(value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._device.attributes)
+
+    def __len__(self) -> int:
+        return len(self._device.attributes)
+
+
+def _field(device: PublishedDevice, name: str) -> str:
+    kind, _, rest = name.partition(".")
+    if kind == "attributes":
+        return _Attributes(device).get(rest, "")
+    if kind == "capacity":
+        return device.capacity.get(rest, "")
+    value = msgspec.to_builtins(device).get(name, "" if name not in _FLAGS else False)
+    return tables.cell_text(value)
+
+
+_FLAGS = ("tainted", "unhealthy")
+
+
+def _sorted(selected: Iterable[PublishedDevice], request: GetRequest) -> list[PublishedDevice]:
+    if not request.sort_by:
+        return list(selected)
+    return sorted(
+        selected,
+        key=lambda device: listing.sort_key(msgspec.to_builtins(device), request.sort_by),
     )
 
 
-def _value(attribute: DeviceAttribute) -> Any:
-    """Return the one value that is set."""
-    return next(iter(msgspec.to_builtins(attribute).values()), None)
+def _print(selected: Sequence[PublishedDevice], request: GetRequest, *, headers: bool) -> None:
+    if request.format.name == "name":
+        for device in selected:
+            click.echo(f"device/{device.label}")
+    elif request.format.is_table:
+        rows = list(_rows(selected, request, utc_now()))
+        if headers and rows:
+            rows.insert(0, _header(request))
+        tables.show(rows, has_header=headers)
+        if not selected and headers:
+            click.echo("No devices found", err=True)
+    elif selected or headers:
+        formats.show_document({"kind": "DeviceList", "items": list(selected)}, request.format)
 
 
-def text_of(attribute: DeviceAttribute) -> str:
-    """Return the value as tables show it."""
-    return tables.cell_text(_value(attribute))
+def _header(request: GetRequest) -> list[str]:
+    header = ["DEVICE", "DRIVER", "NODE", "MODEL", "MEMORY", "STATE", "TAINTS", "UNHEALTHY"]
+    header += ["HELD BY", "USED BY", "SINCE"]
+    if request.format.is_wide:
+        header.append("CAPACITY")
+    return [*header, "ATTRIBUTES"] if request.format.is_wide or request.show_labels else header
 
 
-def _header(*, wide: bool) -> list[str]:
-    header = ["DEVICE", "DRIVER", "NODE", "STATE", "TAINTS", "HELD BY", "USED BY", "SINCE"]
-    return [*header, "CAPACITY", "ATTRIBUTES"] if wide else [*header, "CAPACITY"]
+def _rows(
+    selected: Sequence[PublishedDevice], request: GetRequest, now: datetime.datetime
+) -> Iterator[list[str]]:
+    """Yield the lines; the partitions of a device that nobody holds are one line.
+
+    Partitions are listed one by one if asked for, if devices are named, and in another order.
+    """
+    one_by_one = request.show_partitions or request.words[1:] or request.sort_by
+    if one_by_one:
+        for device in selected:
+            yield _row(device, request, now)
+        return
+    for group in published_devices.groups(selected):
+        collapsed = [item for item in group if item.partition_of and not item.holders]
+        hidden = {id(item) for item in collapsed} if len(collapsed) > 1 else set()
+        for device in group:
+            if id(device) not in hidden:
+                yield _row(device, request, now)
+        if hidden:
+            yield _collapsed(collapsed, request)
 
 
-def _row(device: PublishedDevice, now: datetime.datetime, *, wide: bool) -> list[str]:
+def _collapsed(partitions: Sequence[PublishedDevice], request: GetRequest) -> list[str]:
+    first = partitions[0]
+    counts = published_devices.count_by_state(partitions)
+    state = ", ".join(f"{number} {name}" for name, number in counts.items())
+    details = {item.described_state for item in partitions}
+    if len(counts) == 1 and len(details) == 1:
+        state = f"{len(partitions)} {details.pop()}"
+    colour = next(iter(colours.STATES[name] for name in counts))
+    row = [
+        f"{first.pool}/{first.partition_of} ({len(partitions)} partitions)",
+        first.driver,
+        first.node or "<any>",
+        *(NONE, NONE),
+        colours.coloured(state, colour),
+    ]
+    return row + [NONE] * (len(_header(request)) - len(row))
+
+
+def _row(device: PublishedDevice, request: GetRequest, now: datetime.datetime) -> list[str]:
+    holders = device.holders
     row = [
         device.label,
         device.driver,
-        device.node or "<any>",
-        _state(device.taints, device.holders),
-        _some([f"{taint.key}:{taint.effect}" for taint in device.taints]),
-        _some([f"{holder.namespace}/{holder.claim}" for holder in device.holders]),
-        _some([user for holder in device.holders for user in holder.used_by]),
-        _some([since(holder.since, now) for holder in device.holders if holder.since]),
-        _pairs(device.capacity),
+        device.node or ("<any>" if device.state != "missing" else NONE),
+        device.model or NONE,
+        device.memory or NONE,
+        colours.state(device.described_state),
+        _tainted(device),
+        colours.coloured("yes", colours.BAD) if device.unhealthy else NONE,
+        _some([f"{holder.namespace}/{holder.claim}" for holder in holders]),
+        _some([user for holder in holders for user in holder.used_by]),
+        _some([since(holder.since, now) for holder in holders if holder.since]),
     ]
-    return [*row, _pairs(device.attributes)] if wide else row
+    if request.format.is_wide:
+        row.append(_pairs(device.capacity))
+    if request.format.is_wide or request.show_labels:
+        row.append(_pairs(device.attributes))
+    return row
 
 
-def _state(tainted: Iterable[DeviceTaint], holders: Iterable[ClaimHolder]) -> str:
-    exclusive = [not holder.share_id for holder in holders if not holder.admin_access]
-    return device_state(is_owned=any(exclusive), is_shared=bool(exclusive), taints=tainted)
+def _tainted(device: PublishedDevice) -> str:
+    text = _some([f"{taint.key}:{taint.effect}" for taint in device.taints])
+    return colours.coloured(text, colours.WARNING) if device.tainted else text
 
 
 def _some(values: Sequence[str]) -> str:
     """Return the first values in one line, and the number of the others."""
     if not values:
-        return "<none>"
+        return NONE
     shown = ",".join(values[:2])
     return f"{shown} +{len(values) - 2} more..." if len(values) > 2 else shown
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
     texts = (f"{name}={tables.cell_text(value)}" for name, value in sorted(values.items()))
-    return ",".join(texts) or "<none>"
+    return ",".join(texts) or NONE

@@ -57,11 +57,15 @@ def _comma_separated(
 @click.option("--show-managed-fields", is_flag=True, help="Also who manages which field.")
 @click.option("--subresource", default="", help="Of the named objects, such as status.")
 @click.option("--ignore-not-found", is_flag=True, help="A missing object is no error.")
+@click.option("--show-partitions", is_flag=True, help="Of devices: one line for each partition.")
 @click.option("--raw", default="", metavar="PATH", help="Any path of the server, as it answers.")
 def get(target: Target, what: tuple[str, ...], raw: str, **settings: Any) -> None:
     """Show objects: TYPE[,TYPE…] [NAME…] or TYPE/NAME….
 
-    `dray get devices` shows every device, its attributes and who holds it since when.
+    `dray get devices` shows every device, its state and who holds it since when. There -l selects
+    by attributes (-l architecture=Hopper) and --field-selector by driver, pool, name, node, state,
+    model, partitionOf, tainted, unhealthy, attributes.NAME and capacity.NAME; --show-labels adds
+    the attributes.
     """
     if raw:
         if what or settings["files"]:
@@ -80,6 +84,8 @@ def get(target: Target, what: tuple[str, ...], raw: str, **settings: Any) -> Non
         request = replace(request, words=("devices", *names))
         connection.run(target, lambda session: devices.show(session, request))
         return
+    if request.show_partitions:
+        raise WrongUsage("--show-partitions is for devices: dray get devices --show-partitions")
     connection.run(target, lambda session: _get(session, request))
 
 

@@ -52,6 +52,7 @@ class GetRequest:
     recursive: bool = False
     watch_only: bool = False
     output_watch_events: bool = False
+    show_partitions: bool = False
 
     def selection(self, session: Session, reference: ObjectArgument) -> ObjectSelection:
         namespace = session.place(reference)
@@ -71,7 +72,7 @@ async def tables(
         merged["rows"] += table["rows"]
     if request.sort_by:
         for table in by_kind.values():
-            table["rows"].sort(key=lambda row: _sort_key(row.get("object") or {}, request.sort_by))
+            table["rows"].sort(key=lambda row: sort_key(row.get("object") or {}, request.sort_by))
     return list(by_kind.items())
 
 
@@ -149,7 +150,7 @@ async def objects(
         for document in await _objects(session, request, reference)
     ]
     if request.sort_by:
-        collected.sort(key=lambda pair: _sort_key(pair[1], request.sort_by))
+        collected.sort(key=lambda pair: sort_key(pair[1], request.sort_by))
     return collected
 
 
@@ -231,7 +232,7 @@ def refuse_name_and_selector(meant: Iterable[ObjectArgument], *, has_selector: b
         raise WrongUsage("give either names or a selector, not both")
 
 
-def _sort_key(document: JsonObject, path: str) -> tuple[int, Any]:
+def sort_key(document: JsonObject, path: str) -> tuple[int, Any]:
     """Return a sort key: objects without the field first, then numbers, then texts."""
     matches = jsonpath.relaxed(path).find(document)
     if not matches:

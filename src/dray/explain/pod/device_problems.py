@@ -86,7 +86,10 @@ def _tainted(
         yield from _taint_problems(result, taint)
     for rule in taints.rules_for_pool(result.driver, result.pool, rules):
         for taint in taints.with_rules((), result.device, [rule]):
-            yield from _taint_problems(result, taint, rule.metadata.name)
+            # A rule without selector keeps new pods away from all devices, and evicts none:
+            # pkg/controller/devicetainteviction, ruleMatchesDevice.
+            may_evict = rule.spec.device_selector is not None
+            yield from _taint_problems(result, taint, rule.metadata.name, may_evict=may_evict)
 
 
 def _published_taints(
@@ -100,11 +103,15 @@ def _published_taints(
 
 
 def _taint_problems(
-    result: DeviceRequestAllocationResult, taint: dra.DeviceTaint, rule: str = ""
+    result: DeviceRequestAllocationResult,
+    taint: dra.DeviceTaint,
+    rule: str = "",
+    *,
+    may_evict: bool = True,
 ) -> Iterator[Obstacle]:
     if not taints.prevents_allocation(taint):
         return
-    seconds = taints.tolerated_seconds(taint, result.tolerations)
+    seconds = taints.tolerated_seconds(taint, result.tolerations) if may_evict else None
     yield obstacles.DeviceTainted(
         device=str(result.device_id),
         taint=phrases.taint(taint),

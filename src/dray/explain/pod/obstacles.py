@@ -11,6 +11,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True, tag_field="obstacle", 
 
 class QuotaExceeded(Obstacle, frozen=True, kw_only=True):
     quota: str
+    namespace: str
     resource: str
     needed: str
     used: str
@@ -29,6 +30,39 @@ class ObjectMissing(Obstacle, frozen=True, kw_only=True):
     """Namespaces that have one of that name."""
     similar: str = ""
     """The most similar name in the pod's namespace."""
+
+
+class KindConfused(Obstacle, frozen=True, kw_only=True):
+    """The pod names a claim where the object is a template, or the other way round."""
+
+    pod_claim: str
+    name: str
+    named: str
+    """The kind that the field of the pod is for."""
+    actual: str
+
+
+class GroupGateOff(Obstacle, frozen=True, kw_only=True):
+    """The pod names a PodGroup, which nothing handles while a feature gate is off."""
+
+    group: str
+    gate: str
+
+
+class ClaimUnused(Obstacle, frozen=True, kw_only=True):
+    """No container uses a claim of the pod."""
+
+    pod_claim: str
+
+
+class RequestUnknown(Obstacle, frozen=True, kw_only=True):
+    """A container names a request that its claim does not have."""
+
+    container: str
+    pod_claim: str
+    request: str
+    similar: str
+    known: tuple[str, ...]
 
 
 class ClaimBeingDeleted(Obstacle, frozen=True, kw_only=True):
@@ -62,13 +96,87 @@ class DeviceTainted(Obstacle, frozen=True, kw_only=True):
 
 
 class ClaimsDoNotFit(Obstacle, frozen=True, kw_only=True):
-    """The claims do not fit; the explanation of the claims has the reasons."""
+    """The claims do not fit; the explanation of the claims has all reasons, `reason` the first."""
+
+    reason: str = ""
+
+
+class NodeSelectorUnmatched(Obstacle, frozen=True, kw_only=True):
+    """No node has the labels of the pod's nodeSelector."""
+
+    selector: dict[str, str]
+    label: str
+    """The first label that no node has as selected; empty if only the combination is missing."""
+    values: tuple[str, ...] = ()
+    """Values of this label on nodes."""
+    nodes: int = 0
+
+
+class NodeAffinityUnmatched(Obstacle, frozen=True, kw_only=True):
+    """Nodes that the pod's required node affinity excludes."""
+
+    terms: str
+    nodes: tuple[str, ...]
+
+
+class NodesCordoned(Obstacle, frozen=True, kw_only=True):
+    nodes: tuple[str, ...]
+
+
+class NodesTainted(Obstacle, frozen=True, kw_only=True):
+    """Nodes with a taint that the pod does not tolerate."""
+
+    taint: str
+    nodes: tuple[str, ...]
+
+
+class ResourceUnknown(Obstacle, frozen=True, kw_only=True):
+    """No node and no device class provides a resource that a container requests."""
+
+    resource: str
+    similar: str = ""
+
+
+class ResourceShort(Obstacle, frozen=True, kw_only=True):
+    """Nodes with too little of a resource left."""
+
+    resource: str
+    needed: str
+    most: str
+    """The most that is left on one of the nodes."""
+    node: str
+    nodes: tuple[str, ...]
+
+
+class NodesFull(Obstacle, frozen=True, kw_only=True):
+    """Nodes that are excluded for another reason, in the words of kube-scheduler."""
+
+    reason: str
+    nodes: tuple[str, ...]
 
 
 class NotLookedAt(Obstacle, frozen=True, kw_only=True):
     """No scheduler has set a condition on the pod."""
 
     scheduler: str
+
+
+class BehindOthers(Obstacle, frozen=True, kw_only=True):
+    """Pods that the scheduler considers before this one, for the same devices."""
+
+    pods: tuple[str, ...]
+
+
+class Terminating(Obstacle, frozen=True, kw_only=True):
+    """The pod is being deleted, and something holds it."""
+
+    pod: str
+    namespace: str
+    node: str
+    driver: str = ""
+    """The driver that does not release the devices."""
+    message: str = ""
+    finalizers: tuple[str, ...] = ()
 
 
 class NodeRefused(Obstacle, frozen=True, kw_only=True):

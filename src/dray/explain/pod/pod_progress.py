@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,21 +20,23 @@ from dray.api.semantics import pod_claims, quota
 from dray.api.semantics.conditions import find_condition
 from dray.api.semantics.pod_resources import Amounts
 from dray.api.types import dra
-from dray.api.types.core import CoreEvent, ResourceQuota
-from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
+from dray.api.types.core import ResourceQuota
+from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import Condition, ObjectMeta
-from dray.api.types.nodes import Node
 from dray.api.types.pods import ContainerStatus, Pod, PodCondition, PodResourceClaim
 from dray.explain.claim_explanation import Explanation, Outcome
-from dray.explain.pod import device_problems, message_patterns, obstacles
+from dray.explain.pod import claim_uses, device_problems, message_patterns, obstacles, queue_wait
 from dray.explain.pod.obstacles import Obstacle
+from dray.explain.pod.pod_changes import CLAIM, TEMPLATE
+from dray.explain.pod.pod_context import OTHER_NAMESPACES, PodContext, claims_of
 from dray.explain.selectors import spelling
+from dray.explain.text import explanation_text
 
 PREPARE_FAILED = "FailedPrepareDynamicResources"
+UNPREPARE_FAILED = "FailedUnprepareDynamicResources"
+WORKLOAD_GATE = "GenericWorkload"
 CLAIM_FAILED = "FailedResourceClaimCreation"
 CDI = "CDI"
-OTHER_NAMESPACES = " of other namespaces"
-"""Suffix of a kind that could be read only in the pod's own namespace."""
 _JUST_STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})
 _START_FAILURES = frozenset({"FailedMount", "FailedCreatePodSandBox", "Failed", "FailedStart"})
 
@@ -99,37 +102,44 @@ class PodProgress(msgspec.Struct, frozen=True):
         return all(step.state in (StageState.PASSED, StageState.WARNING) for step in self.steps)
 
     @property
+    def is_bound(self) -> bool:
+        """Return whether the pod has a node that it can run on."""
+        states = {step.stage: step.state for step in self.steps}
+        return states.get(PodStage.NODE) is StageState.PASSED
+
+    @property
     def unread(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(kind for step in self.steps for kind in step.unread))
 
 
-class PodContext(msgspec.Struct, frozen=True):
-    """Cluster objects needed to explain one pod. `unread`: kinds the user may not list."""
+class ExcludedNodes(NamedTuple):
+    """Reasons why nodes are excluded on which a pod could run otherwise."""
 
-    claims: Mapping[ClaimKey, ResourceClaim] = {}
-    templates: Mapping[ClaimKey, ResourceClaimTemplate] = {}
-    classes: Sequence[dra.DeviceClass] = ()
-    nodes: Mapping[str, Node] = {}
-    quotas: Sequence[ResourceQuota] = ()
-    slices: Sequence[dra.ResourceSlice] = ()
-    taint_rules: Sequence[dra.DeviceTaintRule] = ()
-    events: Sequence[CoreEvent] = ()
-    """The events of the pod, the oldest first."""
-    unread: frozenset[str] = frozenset()
-    partly_read: frozenset[str] = frozenset()
-    """Kinds that could be read only in the pod's own namespace."""
+    obstacles: tuple[Obstacle, ...] = ()
+    are_all: bool = False
+    """Whether no node is left."""
+
+
+NO_EXCLUSIONS = ExcludedNodes()
 
 
 def inspect_pod(
-    pod: Pod, context: PodContext, explanation: Explanation | None = None
+    pod: Pod,
+    context: PodContext,
+    explanation: Explanation | None = None,
+    excluded: ExcludedNodes = NO_EXCLUSIONS,
 ) -> PodProgress:
-    """Return how far a pod has come; `explanation` is that of its claims, if it has any."""
+    """Return how far a pod has come.
+
+    `explanation` is that of its claims, if it has any; `excluded` is why nodes are excluded on
+    which it could run otherwise.
+    """
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if pod.status.phase == "Succeeded":
         steps = tuple(StageStatus(stage, StageState.PASSED) for stage in PodStage)
         return PodProgress(name, steps, pod.status.phase)
     statuses: list[StageStatus] = []
-    for step in _PodInspection(pod, context, explanation).steps():
+    for step in _PodInspection(pod, context, explanation, excluded).steps():
         waiting = (StageState.BLOCKED, StageState.PENDING)
         is_past = any(status.state in waiting for status in statuses)
         statuses.append(StageStatus(step.stage, StageState.PENDING) if is_past else step)
@@ -139,8 +149,15 @@ def inspect_pod(
 class _PodInspection:
     """Evaluates the stages of one pod, one after the other."""
 
-    def __init__(self, pod: Pod, context: PodContext, explanation: Explanation | None) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        context: PodContext,
+        explanation: Explanation | None,
+        excluded: ExcludedNodes,
+    ) -> None:
         self._pod, self._context, self._explanation = pod, context, explanation
+        self._excluded = excluded
         self._namespace = pod.metadata.namespace
         self._is_bound = bool(pod.spec.node_name)
         self._is_written = bool(pod.metadata.uid)
@@ -153,15 +170,21 @@ class _PodInspection:
         if "ResourceClaim" in context.partly_read:
             unknown_devices |= {f"ResourceClaim{OTHER_NAMESPACES}"}
         if self._is_bound:
-            for stage in (PodStage.QUOTA, PodStage.GATES, PodStage.OBJECTS):
+            for stage in (PodStage.QUOTA, PodStage.GATES):
                 yield StageStatus(stage, StageState.PASSED)
-            warnings = tuple(self._warnings())
-            state = StageState.WARNING if warnings else StageState.PASSED
-            yield StageStatus(PodStage.DEVICES, state, warnings)
+            yield _with_warnings(PodStage.OBJECTS, claim_uses.problems(self._pod, self._requests()))
+            yield _with_warnings(PodStage.DEVICES, self._warnings())
         else:
             yield self._step(PodStage.QUOTA, self._quota(), context.unread & {"ResourceQuota"})
             yield self._step(PodStage.GATES, self._gates())
-            yield self._step(PodStage.OBJECTS, self._objects(), context.unread & {"ResourceClaim"})
+            objects = self._step(
+                PodStage.OBJECTS, self._objects(), context.unread & {"ResourceClaim"}
+            )
+            if objects.state is StageState.PASSED:
+                objects = _with_warnings(
+                    PodStage.OBJECTS, claim_uses.problems(self._pod, self._requests())
+                )
+            yield objects
             needed = unknown_devices if self._pod.spec.resource_claims else ()
             yield self._step(PodStage.DEVICES, self._devices(), needed)
         yield self._step(PodStage.BINDING, self._binding())
@@ -221,26 +244,49 @@ class _PodInspection:
         for source in self._pod.spec.resource_claims:
             reference = pod_claims.claim_of(self._pod, source)
             if reference.name:
-                yield from self._check_claim(reference.name)
+                yield from self._check_claim(source, reference.name)
             elif not reference.is_made:
                 yield from self._check_template(source)
 
-    def _check_claim(self, name: str) -> Iterator[Obstacle]:
-        claim = self._context.claims.get(ClaimKey(self._namespace, name))
-        if claim is None and "ResourceClaim" not in self._context.unread:
-            yield self._missing("ResourceClaim", name, self._context.claims)
+    def _requests(self) -> dict[str, list[str]]:
+        """Return the requests of the pod's claims, by the pod's own names of them."""
+        return {
+            used: [request.name for request in claim.spec.devices.requests]
+            for used, claim in claims_of(self._pod, self._context).items()
+        }
+
+    def _check_claim(self, source: PodResourceClaim, name: str) -> Iterator[Obstacle]:
+        key = ClaimKey(self._namespace, name)
+        claim = self._context.claims.get(key)
+        if claim is None and key in self._context.templates:
+            yield obstacles.KindConfused(
+                pod_claim=source.name, name=name, named=CLAIM, actual=TEMPLATE
+            )
+        elif claim is None and "ResourceClaim" not in self._context.unread:
+            yield self._missing(CLAIM, name, self._context.claims)
         elif claim is not None and claim.metadata.deletion_timestamp is not None:
             yield obstacles.ClaimBeingDeleted(claim=name)
 
     def _check_template(self, source: PodResourceClaim) -> Iterator[Obstacle]:
         name = source.resource_claim_template_name or ""
         templates = self._context.templates
-        is_there = ClaimKey(self._namespace, name) in templates
-        if not is_there and "ResourceClaimTemplate" not in self._context.unread:
-            yield self._missing("ResourceClaimTemplate", name, templates)
+        key = ClaimKey(self._namespace, name)
+        if key not in templates and key in self._context.claims:
+            yield obstacles.KindConfused(
+                pod_claim=source.name, name=name, named=TEMPLATE, actual=CLAIM
+            )
+        elif key not in templates and "ResourceClaimTemplate" not in self._context.unread:
+            yield self._missing(TEMPLATE, name, templates)
+        elif self._is_written and (group := self._group_without_gate()):
+            yield obstacles.GroupGateOff(group=group, gate=WORKLOAD_GATE)
         elif self._is_written:
             message = self._last_message(CLAIM_FAILED)
             yield obstacles.ClaimNotMade(pod_claim=source.name, message=message)
+
+    def _group_without_gate(self) -> str:
+        """Return the pod's PodGroup if no controller handles groups; else an empty string."""
+        is_on = self._context.features.generic_workload
+        return "" if is_on else pod_claims.group_name(self._pod)
 
     def _missing(
         self, kind: str, name: str, among: Mapping[ClaimKey, object]
@@ -258,7 +304,13 @@ class _PodInspection:
     def _devices(self) -> Iterator[Obstacle]:
         refused = (Outcome.REFUSED, Outcome.FAILED, Outcome.UNDECIDED)
         if self._explanation is not None and self._explanation.outcome in refused:
-            yield obstacles.ClaimsDoNotFit()
+            # Without any node, the devices of other nodes do not matter yet.
+            if self._excluded.are_all:
+                yield from self._excluded.obstacles
+            yield obstacles.ClaimsDoNotFit(reason=explanation_text.cause(self._explanation))
+            if not self._excluded.are_all:
+                yield from queue_wait.behind_others(self._pod, self._explanation, self._context)
+                yield from self._excluded.obstacles
 
     def _warnings(self) -> Iterator[Obstacle]:
         context = self._context
@@ -288,7 +340,8 @@ class _PodInspection:
         if self._is_bound:
             yield from self._check_node(self._pod.spec.node_name)
             return
-        if not self._is_written:
+        yield from self._excluded.obstacles
+        if not self._is_written or self._excluded.obstacles:
             return
         yield from self._out_of_reach()
         scheduled = self._scheduled()
@@ -299,7 +352,8 @@ class _PodInspection:
             yield obstacles.NodeRefused(message=scheduled.message or scheduled.reason)
 
     def _check_node(self, name: str) -> Iterator[Obstacle]:
-        if self._is_running() or "Node" in self._context.unread:
+        is_terminating = self._pod.metadata.deletion_timestamp is not None
+        if (self._is_running() and not is_terminating) or "Node" in self._context.unread:
             return
         node = self._context.nodes.get(name)
         if node is None:
@@ -329,13 +383,14 @@ class _PodInspection:
                 yield obstacles.NodeOutOfReach(claim=claim.metadata.name, nodes=names)
 
     def _driver(self) -> Iterator[Obstacle]:
+        if self._pod.metadata.deletion_timestamp is not None:
+            yield from self._not_released()
+            return
         message = self._last_message(PREPARE_FAILED)
         if not message or not self._is_bound or self._has_started():
             return
         node = self._pod.spec.node_name
-        drivers = {result.driver for claim in self._claims() for result in _results(claim)}
-        is_unregistered = message_patterns.is_unregistered
-        absent = [driver for driver in sorted(drivers) if is_unregistered(driver, message)]
+        absent = self._absent_drivers(message)
         for driver in absent:
             was_there = self._has_published(driver, node)
             yield obstacles.DriverNotRegistered(
@@ -344,12 +399,36 @@ class _PodInspection:
         if not absent:
             yield obstacles.PrepareFailed(node=node, message=message)
 
+    def _absent_drivers(self, message: str) -> list[str]:
+        """Return the drivers of the pod that a message of the node agent calls not registered."""
+        drivers = {result.driver for claim in self._claims() for result in _results(claim)}
+        is_unregistered = message_patterns.is_unregistered
+        return [driver for driver in sorted(drivers) if is_unregistered(driver, message)]
+
+    def _not_released(self) -> Iterator[Obstacle]:
+        """Yield the driver that keeps a pod from being deleted."""
+        message = self._last_message(UNPREPARE_FAILED)
+        if message:
+            absent = self._absent_drivers(message)
+            yield self._terminating(message=message, driver=absent[0] if absent else "")
+
+    def _terminating(self, **details: Any) -> Obstacle:
+        return obstacles.Terminating(
+            pod=self._pod.metadata.name,
+            namespace=self._namespace,
+            node=self._pod.spec.node_name,
+            **details,
+        )
+
     def _has_published(self, driver: str, node: str) -> bool:
         published = (resource_slice.spec for resource_slice in self._context.slices)
         return any((spec.driver, spec.node_name) == (driver, node) for spec in published)
 
     def _containers(self) -> Iterator[Obstacle]:
         status = self._pod.status
+        if self._pod.metadata.deletion_timestamp is not None:
+            yield self._terminating(finalizers=self._pod.metadata.finalizers)
+            return
         if status.phase == "Failed" and status.reason:
             yield obstacles.PodEnded(reason=status.reason, message=status.message)
             return
@@ -421,6 +500,12 @@ class _PodInspection:
         return any(state.running or state.terminated for state in states)
 
 
+def _with_warnings(stage: PodStage, warnings: Iterator[Obstacle]) -> StageStatus:
+    """Return a stage that is passed, with what is wrong nevertheless."""
+    found = tuple(warnings)
+    return StageStatus(stage, StageState.WARNING if found else StageState.PASSED, found)
+
+
 def _exceeded(limit: ResourceQuota, charge: Amounts) -> Iterator[Obstacle]:
     hard, used = limit.status.hard or limit.spec.hard, limit.status.used
     for name, amount in sorted(charge.items()):
@@ -430,6 +515,7 @@ def _exceeded(limit: ResourceQuota, charge: Amounts) -> Iterator[Obstacle]:
         if have + amount > quantity.parse(hard[name]):
             yield obstacles.QuotaExceeded(
                 quota=limit.metadata.name,
+                namespace=limit.metadata.namespace,
                 resource=name,
                 needed=str(amount),
                 used=str(have),

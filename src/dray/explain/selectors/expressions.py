@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import json
 import operator
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dray.api.features import Features
+from dray.api.formats import quantity, semver
 from dray.cel import device
 from dray.cel.issues import CompilationFailed
 from dray.cel.syntax import factory, lexer, literals, parser
@@ -37,6 +39,7 @@ _RELATIONS = {f"_{relation}_": relation for relation in _MIRRORED}
 _METHODS = {"isGreaterThan": ">", "isLessThan": "<"}
 _TEXT_METHODS = ("startsWith", "endsWith", "contains", "matches")
 _TRANSPARENT = ("orValue", "value")
+_BYTES = re.compile(r"(?<=[0-9])([kmgtp])(i?)b$", re.IGNORECASE)
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
@@ -312,13 +315,31 @@ def converted(text: str, comparison: Comparison, kind: str) -> str | None:
 
 
 def _with_function(text: str, comparison: Comparison, function: str) -> str | None:
-    call = f"{function}({written(str(comparison.constant))})"
+    constant = _argument(str(comparison.constant), function)
+    if constant is None:
+        return None
+    call = f"{function}({written(constant)})"
     if comparison.is_method and comparison.relation in (*_MIRRORED, "in"):
-        is_right = comparison.form == function
+        is_right = (comparison.form, comparison.constant) == (function, constant)
         return None if is_right else replaced(text, comparison.call or comparison.span, call)
     if comparison.after_subject is None or isinstance(comparison.constant, bool):
         return None
     return replaced(text, comparison.after_subject, f".compareTo({call}) {comparison.relation} 0")
+
+
+def _argument(text: str, function: str) -> str | None:
+    """Return the text as `quantity` or `semver` accepts it, or None if that is not possible.
+
+    `570` becomes `570.0.0`, which semver() of every Kubernetes accepts, and `40 GB` `40G`.
+    """
+    try:
+        if function == SEMVER:
+            return str(semver.parse_normalized(text))
+        plain = _BYTES.sub(lambda unit: unit[1].upper() + unit[2].lower(), text.replace(" ", ""))
+        quantity.parse(plain)
+    except ValueError:
+        return None
+    return plain
 
 
 def _as_kind(constant: Constant, kind: str) -> Constant:

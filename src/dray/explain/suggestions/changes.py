@@ -40,6 +40,7 @@ class Rewriting(enum.StrEnum):
     THRESHOLD = "a lower or higher threshold"
     VALUE = "another value"
     CLAUSE = "without one clause"
+    SYNTAX = "a repaired syntax"
 
 
 class SuggestedChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="change", tag=True):
@@ -236,6 +237,37 @@ class WaitForClaim(SuggestedChange, frozen=True, kw_only=True):
 
     def applied_in(self, cluster: ClusterInventory) -> contextlib.AbstractContextManager[None]:
         return without(cluster, self.holder)
+
+
+class WaitForClaims(SuggestedChange, frozen=True, kw_only=True):
+    """Nothing to change: the claims fit once all of these have ended."""
+
+    holders: tuple[ClaimKey, ...]
+
+    @contextlib.contextmanager
+    def applied_in(self, cluster: ClusterInventory) -> Iterator[None]:
+        with contextlib.ExitStack() as released:
+            for holder in self.holders:
+                released.enter_context(without(cluster, holder))
+            yield
+
+
+class Combined(SuggestedChange, frozen=True, kw_only=True):
+    """Several changes, of which none helps by itself."""
+
+    parts: tuple[SuggestedChange, ...]
+
+    def applied_to(self, claims: Claims) -> Claims:
+        for part in self.parts:
+            claims = part.applied_to(claims)
+        return claims
+
+    @contextlib.contextmanager
+    def applied_in(self, cluster: ClusterInventory) -> Iterator[None]:
+        with contextlib.ExitStack() as applied:
+            for part in self.parts:
+                applied.enter_context(part.applied_in(cluster))
+            yield
 
 
 class ClusterChange(SuggestedChange, frozen=True, kw_only=True):

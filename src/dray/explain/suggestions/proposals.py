@@ -7,14 +7,16 @@ proposal helps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dray.allocator.inventory.cluster_inventory import EXTERNAL_HOLDER, ClusterInventory
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.problem.resolution import ResolvedAlternative, ResolvedClaim
 from dray.api import features
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import ResourceClaim
-from dray.explain.selectors import spelling
+from dray.explain.selectors import expressions, repairs, spelling
+from dray.explain.selectors.expressions import ATTRIBUTES, CAPACITY, SelectorSubject
 from dray.explain.suggestions import availability, changes, selector_rewrites
 from dray.explain.suggestions.changes import SuggestedChange
 from dray.explain.suggestions.selector_rewrites import Rewrite
@@ -91,6 +93,47 @@ def rewritten(rewrite: Callable[[Observation], Iterator[Rewrite]]) -> Propose:
     return propose
 
 
+def repair_selectors(context: ProposalContext) -> Iterator[Proposal]:
+    """Propose repairs of selectors that do not compile."""
+    cluster = context.cluster
+    published: frozenset[SelectorSubject] | None = None
+    for alternative in alternatives(context):
+        claim, request = alternative.key
+        for located in alternative.selectors:
+            if expressions.compiled(located.text, cluster.features).error is None:
+                continue
+            if published is None:
+                published = _published(cluster)
+            text = repairs.repaired(located.text, published, cluster.features)
+            if text is None:
+                continue
+            rewrite: dict[str, Any] = {
+                "index": located.number,
+                "expression": located.text,
+                "replacement": text,
+                "how": changes.Rewriting.SYNTAX,
+            }
+            if located.device_class is None:
+                change: SuggestedChange = changes.ReplaceSelector(
+                    claim=claim, request=request, **rewrite
+                )
+                yield Proposal(change, affecting(alternative))
+            else:
+                change = changes.ReplaceClassSelector(device_class=located.device_class, **rewrite)
+                yield Proposal(change, None)
+
+
+def _published(cluster: ClusterInventory) -> frozenset[SelectorSubject]:
+    """Return the attributes and capacities of all devices."""
+    return frozenset(
+        SelectorSubject.published(field, resource_slice.spec.driver, name)
+        for resource_slice in cluster.slices()
+        for device in resource_slice.spec.devices
+        for field, names in ((ATTRIBUTES, device.attributes), (CAPACITY, device.capacity))
+        for name in names
+    )
+
+
 def correct_names(context: ProposalContext) -> Iterator[Proposal]:
     """Propose similar names for classes and constraint attributes that do not exist."""
     classes = context.cluster.classes
@@ -126,15 +169,20 @@ def _of_claim(context: ProposalContext, claim: int) -> frozenset[RequestKey]:
 
 def wait(context: ProposalContext) -> Iterator[Proposal]:
     """Propose to wait for one claim, those that hold most of what is needed first."""
+    for node, holders in holders_by_node(context):
+        for holder in holders[:_HOLDERS_TRIED]:
+            yield Proposal(changes.WaitForClaim(holder=holder), None, node)
+
+
+def holders_by_node(context: ProposalContext) -> Iterator[tuple[str, list[ClaimKey]]]:
+    """Yield each representative node with the claims to wait for, the most important first."""
     own = {claim.key for claim in context.claims}
     for node, inventory in _inventories(context):
         weights = availability.Holders()
         for alternative in alternatives(context):
             weights += availability.holding_claims(inventory, alternative)
         ranked = sorted(weights, key=lambda holder: (-weights[holder], holder))
-        for holder in ranked[:_HOLDERS_TRIED]:
-            if holder not in own and holder != EXTERNAL_HOLDER:
-                yield Proposal(changes.WaitForClaim(holder=holder), None, node)
+        yield node, [key for key in ranked if key not in own and key != EXTERNAL_HOLDER]
 
 
 def ask_for_smaller_amounts(context: ProposalContext) -> Iterator[Proposal]:

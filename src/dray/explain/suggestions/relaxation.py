@@ -7,17 +7,21 @@ the changed claims fit on a node of the cluster.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Sequence, Set
 
 from dray.allocator.model.requests import ALL, EXACT_COUNT
 from dray.allocator.problem.resolution import ResolvedAlternative
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 from dray.explain.suggestions import change_tester, changes, proposals, selector_rewrites
 from dray.explain.suggestions.change_tester import ChangeTester
 from dray.explain.suggestions.changes import SuggestedChange
-from dray.explain.suggestions.proposals import ProposalContext, Propose
+from dray.explain.suggestions.proposals import Proposal, ProposalContext, Propose
 
 CHANGES_RETURNED = 3
+_NODES_TRIED = 8
+_HOLDERS_RELEASED = 16
 
 
 def find(context: ProposalContext, nodes: Sequence[str]) -> tuple[SuggestedChange, ...]:
@@ -29,6 +33,15 @@ def find(context: ProposalContext, nodes: Sequence[str]) -> tuple[SuggestedChang
         if helpful or not tester.gave_up:
             return helpful
     return ()
+
+
+def corrections(context: ProposalContext) -> list[Proposal]:
+    """Return one correction for each obvious mistake, whether or not it helps by itself."""
+    by_subject: dict[Hashable, Proposal] = {}
+    for propose in CORRECTIONS:
+        for proposal in propose(context):
+            by_subject.setdefault(_subject_of(proposal.change), proposal)
+    return list(by_subject.values())
 
 
 def _round(context: ProposalContext, tester: ChangeTester) -> tuple[SuggestedChange, ...]:
@@ -120,11 +133,48 @@ def _largest_count(
     return largest
 
 
+def _wait_for_several(
+    context: ProposalContext, tester: ChangeTester, touched: Set[Hashable]
+) -> SuggestedChange | None:
+    """Return the fewest claims on one node that have to end before the claims fit, or None."""
+    if changes.WaitForClaim in touched:
+        return None
+    best: changes.WaitForClaims | None = None
+    for node, holders in itertools.islice(proposals.holders_by_node(context), _NODES_TRIED):
+        limit = len(best.holders) - 1 if best else _HOLDERS_RELEASED
+        found = _fewest_holders(node, holders[:limit], tester)
+        best = found or best
+    return best
+
+
+def _fewest_holders(
+    node: str, holders: Sequence[ClaimKey], tester: ChangeTester
+) -> changes.WaitForClaims | None:
+    """Return the claims that have to end, without those that may stay, or None."""
+
+    def verified(keys: Sequence[ClaimKey]) -> SuggestedChange | None:
+        return tester.verify(changes.WaitForClaims(holders=tuple(keys)), None, node)
+
+    found = verified(holders) if len(holders) > 1 else None
+    for holder in holders[::-1] if found else ():
+        assert isinstance(found, changes.WaitForClaims)
+        fewer = [key for key in found.holders if key != holder]
+        found = (verified(fewer) if len(fewer) > 1 else None) or found
+    return found if isinstance(found, changes.WaitForClaims) else None
+
+
+CORRECTIONS: Sequence[Propose] = (
+    proposals.rewritten(selector_rewrites.corrections),
+    proposals.repair_selectors,
+    proposals.correct_names,
+    proposals.rewritten(selector_rewrites.spellings),
+)
+"""Proposals that correct obvious mistakes; several may be needed together."""
+
 _BY_EFFORT: Sequence[Find] = (
-    _first_verified(proposals.rewritten(selector_rewrites.corrections)),
-    _first_verified(proposals.correct_names),
-    _first_verified(proposals.rewritten(selector_rewrites.spellings)),
+    *map(_first_verified, CORRECTIONS),
     _first_verified(proposals.wait),
+    _wait_for_several,
     _first_verified(proposals.rewritten(selector_rewrites.thresholds)),
     _first_verified(proposals.ask_for_smaller_amounts),
     _first_verified(proposals.tolerate),

@@ -37,7 +37,8 @@ def corrections(observed: Observation) -> Iterator[Rewrite]:
             yield from _renamings(text, fact)
     retyped = _retyped(text, observed)
     if retyped != text:
-        yield Rewrite(Rewriting.TYPE, retyped)
+        for candidate in _with_units(retyped):
+            yield Rewrite(Rewriting.TYPE, candidate)
     partly = [fact for fact in observed.facts.subjects if 0 < fact.devices < fact.total]
     guarded = text
     for fact in reversed(partly):
@@ -86,7 +87,8 @@ def _renamings(text: str, fact: SubjectFact) -> Iterator[Rewrite]:
         if other.field == CAPACITY:
             renamed = _all_converted(renamed, other, expressions.QUANTITY)
         if other.field != subject.field:
-            yield Rewrite(Rewriting.FIELD, renamed, subject.field, other.field)
+            for candidate in _with_units(renamed):
+                yield Rewrite(Rewriting.FIELD, candidate, subject.field, other.field)
         elif other.domain != subject.domain:
             yield Rewrite(Rewriting.DOMAIN, renamed, subject.domain, other.domain)
         else:
@@ -101,6 +103,25 @@ def _retyped(text: str, observed: Observation) -> str:
             (kind,) = types
             text = _all_converted(text, subject, typed_values.FUNCTION_OF.get(kind, kind))
     return text
+
+
+def _with_units(text: str) -> Iterator[str]:
+    """Yield the text with Gi after plain numbers of quantities, then the text itself.
+
+    `memory > 40` means 40 bytes to Kubernetes, which is hardly what was meant.
+    """
+    with_units = text
+    for number in range(len(expressions.comparisons(text))):
+        compared = expressions.comparisons(with_units)[number]
+        constant = str(compared.constant)
+        if compared.form == expressions.QUANTITY and constant.isdecimal():
+            span = compared.span
+            with_units = expressions.replaced(
+                with_units, span, expressions.written(constant + "Gi")
+            )
+    if with_units != text:
+        yield with_units
+    yield text
 
 
 def _all_converted(text: str, subject: SelectorSubject, kind: str) -> str:

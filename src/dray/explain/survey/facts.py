@@ -89,13 +89,12 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class TypeMistake(msgspec.Struct, frozen=True):
-    """A constant of another type than the values, and the corrected selector."""
+    """A constant of another type than the values."""
 
     name: str
     has: str
     given: str
     constant: str
-    correction: str = ""
 
 
 class FilterFacts(msgspec.Struct, frozen=True):
@@ -328,18 +327,8 @@ class _Observer:
             if comparison.subject.field == CAPACITY:
                 has = {QUANTITY}
             if has and given not in has:
-                observed = sorted(has)[0]
-                text = self._filter.expression
-                yield TypeMistake(
-                    comparison.subject.name,
-                    observed,
-                    given,
-                    expressions.written(comparison.constant),
-                    expressions.converted(
-                        text, comparison, typed_values.FUNCTION_OF.get(observed, observed)
-                    )
-                    or "",
-                )
+                constant = expressions.written(comparison.constant)
+                yield TypeMistake(comparison.subject.name, sorted(has)[0], given, constant)
 
 
 _TYPE_OF = {function: kind for kind, function in typed_values.FUNCTION_OF.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -72,7 +72,31 @@ def limited(words: Sequence[str], total: int, noun: str) -> str:
 
 
 def claim(key: ClaimKey) -> str:
-    return str(key) if key.namespace else key.name or "a claim that is not known"
+    return str(key) if key.namespace else key.name or "an unknown claim"
+
+
+Consumers = Mapping[ClaimKey, Sequence[str]]
+"""The pods that use each claim, as NAMESPACE/NAME."""
+
+
+def holder(key: ClaimKey, consumers: Consumers, devices: int = 1) -> str:
+    """Return a claim that holds devices, by the pod that uses it if that is known."""
+    pods = consumers.get(key, ())
+    if len(pods) == 1:
+        count = f", {number(devices)} devices" if devices > 1 else ""
+        return f"pod {pods[0]} (claim {key.name}{count})"
+    return f"{claim(key)} ({number(devices)})" if devices > 1 else claim(key)
+
+
+def ending(keys: Sequence[ClaimKey], consumers: Consumers) -> str:
+    """Return the pods, or the claims without one, that have to end."""
+    pods = [pod for key in keys for pod in consumers.get(key, ())]
+    rest = [f"claim {claim(key)}" for key in keys if not consumers.get(key)]
+    named = [f"pod{'s' if len(pods) > 1 else ''} {listed(pods)}"] if pods else []
+    return listed([*named, *rest])
+
+
+NO_CONSUMERS: Consumers = {}
 
 
 def device_filter(described: DeviceFilter) -> str:
@@ -85,11 +109,11 @@ def device_filter(described: DeviceFilter) -> str:
 
 _FILTERS = {
     FilterKind.NODE: "for the node",
-    FilterKind.FEATURES: "not kept away by a feature gate",
-    FilterKind.TAINTS: "without a taint that is not tolerated",
-    FilterKind.TAKEN: "not taken by other claims",
+    FilterKind.FEATURES: "allowed by the feature gates",
+    FilterKind.TAINTS: "without untolerated taints",
+    FilterKind.TAKEN: "not in use",
     FilterKind.CAPACITY: "with enough capacity left",
-    FilterKind.GROUPS: "compatible with what is in use",
+    FilterKind.GROUPS: "compatible with those in use",
     FilterKind.COUNTERS: "with enough of their counters left",
     FilterKind.CONSTRAINTS: "with the attributes that constraints compare",
 }
@@ -112,24 +136,19 @@ _PASSING = {
     FilterKind.CLASS: ("is of class", "are of class"),
     FilterKind.SELECTOR: ("matches", "match"),
     FilterKind.NODE: ("is for the node itself", "are for the node itself"),
-    FilterKind.FEATURES: ("is let through by feature gates", "are let through by feature gates"),
-    FilterKind.TAINTS: ("is free of taints", "are free of taints"),
+    FilterKind.FEATURES: ("is allowed by the feature gates", "are allowed by the feature gates"),
+    FilterKind.TAINTS: ("is without untolerated taints", "are without untolerated taints"),
     FilterKind.TAKEN: ("is free", "are free"),
     FilterKind.CAPACITY: ("has enough capacity left", "have enough capacity left"),
-    FilterKind.GROUPS: ("goes with those in use", "go with those in use"),
+    FilterKind.GROUPS: ("is compatible with those in use", "are compatible with those in use"),
     FilterKind.COUNTERS: ("has enough of its counters left", "have enough of their counters left"),
     FilterKind.CONSTRAINTS: ("has the constraint's attribute", "have the constraint's attribute"),
 }
 """Texts for one device and for several."""
 
 
-def holders(stage: FilterCount) -> str:
-    words = [
-        f"{claim(holder.claim)} ({number(holder.devices)})"
-        if holder.devices > 1
-        else claim(holder.claim)
-        for holder in stage.holders
-    ]
+def holders(stage: FilterCount, consumers: Consumers) -> str:
+    words = [holder(held.claim, consumers, held.devices) for held in stage.holders]
     return limited(words, stage.holding, "claim")
 
 
@@ -143,11 +162,11 @@ def filled(template: str, described: msgspec.Struct) -> str:
     return template.format_map(msgspec.structs.asdict(described))
 
 
-def rejection(rejected: FilterRejection) -> str:
+def rejection(rejected: FilterRejection, consumers: Consumers = NO_CONSUMERS) -> str:
     """Return why a device does not pass a filter."""
     match rejected:
         case rejections.DeviceInUse():
-            return f"held by {_named(rejected.holders)}"
+            return f"held by {_named(rejected.holders, consumers)}"
         case rejections.SelectorNotMatched():
             return f"{_selector(rejected.device_class or '', rejected.index)} is false"
         case rejections.NodeOperationsDisabled():
@@ -161,22 +180,22 @@ def rejection(rejected: FilterRejection) -> str:
             left = filled(
                 "has {available} of {total} `{capacity}` left, {needed} is needed", rejected
             )
-            return f"{left}{_used_by(rejected.holders)}"
+            return f"{left}{_used_by(rejected.holders, consumers)}"
         case rejections.GroupsIncompatible():
             own = listed(rejected.groups) or "none"
             present = listed(rejected.present) or "none"
             return (
-                f"groups {own} do not go with {present} on {code(rejected.counter_set)}, "
-                f"in use by {_named(rejected.holders)}"
+                f"groups {own} are not compatible with {present} on {code(rejected.counter_set)}, "
+                f"in use by {_named(rejected.holders, consumers)}"
             )
         case rejections.InsufficientCounter():
             text = "needs {needed} of counter `{counter}` in `{counter_set}`, {available} is left"
-            return f"{filled(text, rejected)}{_used_by(rejected.holders)}"
+            return f"{filled(text, rejected)}{_used_by(rejected.holders, consumers)}"
     return filled(_REJECTIONS[type(rejected)], rejected)
 
 
-def _used_by(keys: Sequence[ClaimKey]) -> str:
-    return f", used by {_named(keys)}" if keys else ""
+def _used_by(keys: Sequence[ClaimKey], consumers: Consumers) -> str:
+    return f", used by {_named(keys, consumers)}" if keys else ""
 
 
 def _gate_off(name: str, what: str) -> str:
@@ -192,7 +211,7 @@ _REJECTIONS: dict[type[FilterRejection], str] = {
     rejections.NodeMismatch: "not for node {node}",
     rejections.CountersDisabled: _gate_off("DRAPartitionableDevices", "is a partition"),
     rejections.CapacityMissing: "has no capacity `{capacity}`",
-    rejections.CapacityAgainstPolicy: "does not hand out {needed} of `{capacity}`",
+    rejections.CapacityAgainstPolicy: "does not offer {needed} of `{capacity}`",
     rejections.AttributeAbsent: "has no attribute `{attribute}`",
     rejections.AttributeIncomparable: "attribute `{attribute}` cannot be compared",
     rejections.AttributeDiffers: "`{attribute}` is {value}, not {wanted}",
@@ -200,18 +219,19 @@ _REJECTIONS: dict[type[FilterRejection], str] = {
 }
 
 
-def _named(keys: Sequence[ClaimKey]) -> str:
-    return limited([claim(key) for key in keys], len(keys), "claim") or "another claim"
+def _named(keys: Sequence[ClaimKey], consumers: Consumers) -> str:
+    words = [holder(key, consumers) for key in keys]
+    return limited(words, len(keys), "claim") or "another claim"
 
 
-def combined_rejection(rejected: rejections.Rejection) -> str:
+def combined_rejection(rejected: rejections.Rejection, consumers: Consumers = NO_CONSUMERS) -> str:
     """Return why requests that could each be served cannot be served together."""
     match rejected:
         case rejections.TooFewDevices():
             return f"{counted(rejected.needed, 'device')} needed, {number(rejected.free)} free"
         case rejections.TooFewDevicesCombined():
             needed = counted(rejected.needed, "device")
-            return f"all requests together need {needed}, {number(rejected.free)} can be had"
+            return f"all requests together need {needed}, {number(rejected.free)} can be used"
         case rejections.NoCommonValue():
             return _no_common_value(rejected)
         case rejections.TooFewValues():
@@ -221,15 +241,15 @@ def combined_rejection(rejected: rejections.Rejection) -> str:
                 f"free ones have {counted(rejected.values, 'value')}"
             )
         case rejections.NoMatchForAllMode():
-            return "all devices are asked for, and none matches"
+            return "all devices are requested, and none matches"
         case rejections.TooManyResults():
-            return f"{number(rejected.needed)} devices are more than a claim can have"
+            return f"{number(rejected.needed)} devices are more than a claim can hold"
         case rejections.NoCombination(last=None):
             return "no combination of devices satisfies all requests"
         case rejections.NoCombination(last=last) if last is not None:
             return (
                 "no combination of devices satisfies all requests; "
-                f"the last try ended at {last.device.device}: {rejection(last)}"
+                f"the last try ended at {last.device.device}: {rejection(last, consumers)}"
             )
     return "no device is free"
 
@@ -245,19 +265,19 @@ def _no_common_value(rejected: rejections.NoCommonValue) -> str:
     return f"{needed}: {best}, {lacking} too few"
 
 
-def stage_note(stage: FilterCount) -> str:
+def stage_note(stage: FilterCount, consumers: Consumers) -> str:
     """Return a note about the devices that a filter removes; empty if there is nothing to add."""
     if stage.filter.kind is FilterKind.TAKEN:
-        return f"held by {holders(stage)}" if stage.holders else ""
+        return f"held by {holders(stage, consumers)}" if stage.holders else ""
     if stage.rejection is None or stage.filter.is_selector:
         return ""
     name = stage.example.device if stage.example else ""
-    return f"{name}: {rejection(stage.rejection)}"
+    return f"{name}: {rejection(stage.rejection, consumers)}"
 
 
-def facts(filter_facts: FilterFacts, shown: Collection[str] = ()) -> list[str]:
-    """Return what devices publish of the names in a filter, without the corrections in `shown`."""
-    words = [_mistake(mistake, shown) for mistake in filter_facts.mistakes]
+def facts(filter_facts: FilterFacts) -> list[str]:
+    """Return what devices publish of the names in a filter."""
+    words = [_mistake(mistake) for mistake in filter_facts.mistakes]
     mistaken = {mistake.name for mistake in filter_facts.mistakes}
     if len(filter_facts.clauses) > 1:
         clauses = filter_facts.clauses
@@ -297,14 +317,11 @@ def _kind(field: str) -> str:
     return "a capacity" if field == CAPACITY else "an attribute"
 
 
-def _mistake(mistake: TypeMistake, shown: Collection[str]) -> str:
+def _mistake(mistake: TypeMistake) -> str:
     article = {"int": "an integer", "list": "a list"}
     has = article.get(mistake.has, f"a {mistake.has}")
     given = article.get(mistake.given, f"a {mistake.given}")
-    words = f"{code(mistake.name)} is {has}, {mistake.constant} is {given}"
-    if not mistake.correction or mistake.correction in shown:
-        return words
-    return f"{words}: write {code(mistake.correction)}"
+    return f"{code(mistake.name)} is {has}, {mistake.constant} is {given}"
 
 
 def _comparisons(fact: SubjectFact, filter_facts: FilterFacts) -> list[str]:
@@ -361,20 +378,20 @@ def fault(described: Fault) -> str:
 _FAULTS: dict[type[Fault], str] = {
     faults.ClassMissing: "the request names no device class: set deviceClassName",
     faults.TooManyDevices: (
-        "{needed:,} devices are asked for; a claim can have {limit:,}: use several claims"
+        "requests {needed:,} devices; a claim can hold at most {limit:,}: use several claims"
     ),
     faults.GateOff: "the feature gate {gate} is off, and the request needs it",
-    faults.Unsupported: "{what} is of a kind that is not known",
-    faults.PoolNotWhole: "all devices are asked for, and pool {pool} cannot be used",
+    faults.Unsupported: "{what} is of an unknown kind",
+    faults.PoolNotWhole: "all devices are requested, and pool {pool} cannot be used",
     faults.AllAgainstConstraint: (
-        "all devices are asked for, and a constraint forbids to have them together"
+        "all devices are requested, and a constraint excludes some of them"
     ),
     faults.Other: "{detail}",
 }
 
 _EVALUATED = {
     FilterKind.CONSTRAINTS: "a derived attribute",
-    FilterKind.CAPACITY: "the capacity that is asked for",
+    FilterKind.CAPACITY: "the requested capacity",
     FilterKind.NODE: "the node selector",
 }
 
@@ -394,7 +411,7 @@ def _selector(device_class: str, index: int) -> str:
 
 
 def pool(unusable: UnusablePool) -> str:
-    alone = f"pool {unusable.pool} is left alone"
+    alone = f"pool {unusable.pool} is not used"
     if unusable.invalid_reason:
         return f"{alone} because its slices contradict each other: {unusable.invalid_reason}"
     slices = f"{number(unusable.slices)} of {counted(unusable.expected_slices, 'slice')}"
@@ -403,7 +420,7 @@ def pool(unusable: UnusablePool) -> str:
 
 def unreachable(slices: UnreachableSlices) -> str:
     why = filled(_UNREACHABLE[slices.cause], slices)
-    return f"{counted(slices.devices, 'device')} of pool {slices.pool} cannot be had: {why}"
+    return f"{counted(slices.devices, 'device')} of pool {slices.pool} cannot be used: {why}"
 
 
 _UNREACHABLE = {
@@ -414,7 +431,9 @@ _UNREACHABLE = {
 }
 
 
-def change(suggested: SuggestedChange, names: Sequence[ClaimKey]) -> str:
+def change(
+    suggested: SuggestedChange, names: Sequence[ClaimKey], consumers: Consumers = NO_CONSUMERS
+) -> str:
     """Return what to change."""
     match suggested:
         case changes.ReplaceSelector():
@@ -428,9 +447,9 @@ def change(suggested: SuggestedChange, names: Sequence[ClaimKey]) -> str:
             taints = "all taints" if tolerated is None else f"taint {taint(tolerated)}"
             return f"tolerate {taints} in request {suggested.request}"
         case changes.FewerDevices():
-            instead = "all there are" if not suggested.asked else number(suggested.asked)
+            instead = "all" if not suggested.asked else number(suggested.asked)
             count = number(suggested.count)
-            return f"ask for {count} instead of {instead} in request {suggested.request}"
+            return f"request {count} instead of {instead} in request {suggested.request}"
         case changes.LessCapacity():
             return _other_amounts(suggested)
         case changes.OtherClass():
@@ -440,11 +459,15 @@ def change(suggested: SuggestedChange, names: Sequence[ClaimKey]) -> str:
             kind = "matchAttribute" if suggested.is_match else "distinctAttribute"
             return f"drop the constraint {kind} {suggested.attribute}"
         case changes.DropRequest():
-            return f"do without request {suggested.request} of {claim(names[suggested.claim])}"
+            return f"drop request {suggested.request} of {claim(names[suggested.claim])}"
         case changes.DropClaim():
-            return f"do without claim {claim(suggested.name)}"
+            return f"drop claim {claim(suggested.name)}"
         case changes.WaitForClaim():
-            return f"wait until {claim(suggested.holder)} ends"
+            return f"wait until {ending([suggested.holder], consumers)} ends"
+        case changes.WaitForClaims():
+            return f"wait until {ending(suggested.holders, consumers)} end"
+        case changes.Combined():
+            return ", and ".join(change(part, names, consumers) for part in suggested.parts)
     return filled(_CHANGES[type(suggested)], suggested)
 
 
@@ -462,12 +485,12 @@ def _rewriting(
     old, new, replacement = suggested.old, suggested.new, suggested.replacement
     match suggested.how:
         case Rewriting.THRESHOLD | Rewriting.VALUE | Rewriting.SPELLING:
-            return f"ask for {new} instead of {old} in {where}"
+            return f"write {code(new)} instead of {code(old)} in {where}"
         case Rewriting.CLAUSE:
             return f"drop the clause {glimpse(old)} of {where}"
         case Rewriting.GUARD:
-            return f"pass over devices without {code(new)} in {where}: {code(replacement)}"
-        case Rewriting.TYPE | Rewriting.FIELD:
+            return f"skip devices without {code(new)} in {where}: {code(replacement)}"
+        case Rewriting.TYPE | Rewriting.FIELD | Rewriting.SYNTAX:
             return f"write {code(replacement)} in {where}"
     return f"write {code(new)} instead of {code(old)} in {where}"
 
@@ -477,13 +500,13 @@ def _other_amounts(suggested: changes.LessCapacity) -> str:
     added = [name for name in suggested.amounts if name not in suggested.asked]
     if len(dropped) == len(added) == 1:
         instead = f"{code(added[0])} instead of {code(dropped[0])}"
-        return f"ask for {suggested.amounts[added[0]]} of {instead} in request {suggested.request}"
+        return f"request {suggested.amounts[added[0]]} of {instead} in request {suggested.request}"
     words = []
     for name, amount in suggested.amounts.items():
         requested = suggested.asked.get(name)
         if requested is None:
-            words.append(f"ask for {amount} of {code(name)}")
+            words.append(f"request {amount} of {code(name)}")
         elif requested != amount:
-            words.append(f"ask for {amount} instead of {requested} of {code(name)}")
-    words += [f"do not ask for {code(name)}" for name in dropped]
+            words.append(f"request {amount} instead of {requested} of {code(name)}")
+    words += [f"do not request {code(name)}" for name in dropped]
     return f"{listed(words)} in request {suggested.request}"

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dray.cli.inputs import cluster_objects, fleet_counts, published_devices
+from dray.drivers.simulated import fleet as fleets
 from tests.unit.cli.components.test_up import up
 from tests.unit.cli.conftest import START_SECONDS, Cluster, run
 
@@ -47,12 +49,21 @@ def test_every_fleet_is_listed_with_its_size() -> None:
     shown = run("fleet", "list")
     assert shown.exit_code == 0, shown.output
     header, *rows = shown.stdout.splitlines()
-    assert header.split() == ["NAME", "NODES", "DEVICES", "DESCRIPTION"]
-    assert ["l4", "8", "8"] in [row.split()[:3] for row in rows]
+    assert header.split() == ["NAME", "NODES", "DEVICES", "PARTITIONS", "DESCRIPTION"]
+    assert ["l4", "8", "8", "0"] in [row.split()[:4] for row in rows]
+    assert ["quickstart", "3", "5", "25"] in [row.split()[:4] for row in rows]
     listed = json.loads(run("fleet", "list", "-o", "json").stdout)["items"]
     (h100,) = [each for each in listed if each["name"] == "h100"]
     assert h100["devices"]["gpu.nvidia.com h100-80gb-hbm3"] == 32
     assert "gpu.nvidia.com" in h100["classes"]
+
+
+@pytest.mark.parametrize("name", fleets.shipped())
+def test_a_fleet_has_as_many_devices_as_a_cluster_of_it(name: str) -> None:
+    has = fleet_counts.count(fleets.load(name))
+    published = published_devices.of(cluster_objects.from_fleet(name))
+    wholes, partitions = published_devices.wholes_and_partitions(published)
+    assert (has.devices, has.partitions) == (len(wholes), len(partitions))
 
 
 def test_a_fleet_is_shown_with_what_its_devices_publish() -> None:

@@ -62,7 +62,9 @@ def test_state_survives_down_and_a_second_up_is_refused(tmp_path: Path) -> None:
         found = json.loads(run("status", *data, "-o", "json").stdout)
         assert found["pods"] == {"running": 1}
         assert found["claims"] == {"allocated": 1}
-        assert found["devices"]["allocated"] == 1
+        assert sum(found["devices"].values()) + sum(found["partitions"].values()) == 30
+        assert found["devices"]["in use"] == 1
+        assert found["morePodsFit"] == {"gpu.nvidia.com": 4, "mig.nvidia.com": 7}
         assert found["components"] == ["apiserver", "controllers", "scheduler", "fleet"]
         ended = run("down", *data)
         assert (ended.exit_code, ended.stdout) == (0, f"dray is down on {tmp_path}.\n")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dray.explain.pod import pod_progress
-from dray.explain.pod.pod_progress import PodContext, PodStage, StageState
+from dray.explain.pod.pod_context import PodContext
+from dray.explain.pod.pod_progress import PodStage, StageState
 from tests import builders
 
 

@@ -138,11 +138,15 @@ def test_waiting_asks_nothing_of_the_user_and_comes_before_asking_for_less() -> 
     assert named == (changes.WaitForClaim(node="n1", holder=ClaimKey("default", "large")),)
 
 
-def test_no_single_claim_frees_enough() -> None:
-    cluster = cluster_inventory(gpu_slice("n1", 3))
+def test_several_claims_have_to_end_where_no_single_one_frees_enough() -> None:
+    cluster = cluster_inventory(gpu_slice("n1", 4))
     hold(cluster, "small", "gpu-0")
     hold(cluster, "large", "gpu-1", "gpu-2")
-    assert found(cluster, claim(request("gpu", count=3))) == ()
+    hold(cluster, "other", "gpu-3")
+    change = found(cluster, claim(request("gpu", count=3)))[0]
+    assert isinstance(change, changes.WaitForClaims)
+    assert len(change.holders) == 2
+    assert "large" in {holder.name for holder in change.holders}
 
 
 def test_fewer_devices_are_as_many_as_fit() -> None:

@@ -27,7 +27,7 @@ def test_summary_is_one_line_with_causes_and_the_smallest_change() -> None:
     assert explanation_text.summary(refused()) == (
         "1 node: fewer than 2 devices are free (held by default/other); "
         "1,200 nodes: no devices that can be used. "
-        "Would fit: wait until default/other ends."
+        "Would fit: wait until claim default/other ends."
     )
 
 
@@ -37,7 +37,7 @@ def test_json_has_data_and_words_and_ids_as_text() -> None:
     assert built["claims"] == ["default/train"]
     change = built["changes"][0]
     assert (change["change"], change["holder"]) == ("WaitForClaim", "default/other")
-    assert change["text"] == "wait until default/other ends"
+    assert change["text"] == "wait until claim default/other ends"
     taken = next(
         stage for stage in built["funnels"][0]["stages"] if stage["filter"]["kind"] == "taken"
     )

@@ -19,6 +19,8 @@ from tests.unit.cli.conftest import DRAY, Cluster, as_list, fleet_documents, sta
 
 GROUP = "rbac.authorization.k8s.io"
 TEAM = "explained"
+BROKEN_NODE = "mig-0"
+"""A node that is not ready."""
 
 
 def claim(name: str, **exactly: Any) -> JsonObject:
@@ -37,9 +39,32 @@ def pod(name: str, claim_name: str, **spec: Any) -> JsonObject:
         "kind": "Pod",
         "metadata": {"name": name, "namespace": TEAM},
         "spec": {
-            "containers": [{"name": "c", "image": "x"}],
+            "containers": [{"name": "c", "image": "x", "resources": {"claims": [{"name": "gpu"}]}}],
             "resourceClaims": [{"name": "gpu", "resourceClaimName": claim_name}],
             **spec,
+        },
+    }
+
+
+def template(name: str) -> JsonObject:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name, "namespace": TEAM},
+        "spec": {"spec": claim("unnamed")["spec"]},
+    }
+
+
+def deployment(name: str) -> JsonObject:
+    """A workload whose pods no controller makes, and that no node would accept."""
+    spec = pod("unnamed", "fits", nodeSelector={"disk": "ssd"})["spec"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": TEAM},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
         },
     }
 
@@ -64,9 +89,19 @@ def fill(cluster: Cluster) -> Cluster:
         pod("large", "large"),
         pod("gated", "fits", schedulingGates=[{"name": "example.com/wait"}]),
         pod("lonely", "nowhere"),
+        template("one"),
+        pod("confused", "one"),
+        deployment("web"),
     ]
     applied = cluster.dray("apply", "-f", "-", input=as_list(documents))
     assert applied.exit_code == 0, applied.output
+    nodes = [item["metadata"]["name"] for item in documents if item["kind"] == "Node"]
+    # No controller finds these nodes ready.
+    for name in nodes:
+        if name == BROKEN_NODE:
+            continue
+        patched = cluster.dray("patch", "node", name, "-p", '{"spec": {"taints": null}}')
+        assert patched.exit_code == 0, patched.output
     return cluster
 
 
@@ -94,7 +129,7 @@ def restricted(cluster: Cluster, directory: Path, *rules: JsonObject) -> Cluster
         pytest.param("large", "there are no devices for its claims", "devices", id="devices"),
         pytest.param("gated", "the scheduling gate example.com/wait is set", "gates", id="gate"),
         pytest.param("lonely", "there is no ResourceClaim nowhere", "objects", id="claim"),
-        pytest.param("small", "no scheduler has looked at it", "node", id="scheduler"),
+        pytest.param("small", "no scheduler has considered it", "node", id="scheduler"),
     ],
 )
 def test_a_pod_is_told_what_it_waits_for(
@@ -109,9 +144,82 @@ def test_a_pod_is_told_what_it_waits_for(
     assert blocked == [stage]
 
 
+def test_nobody_is_told_to_tolerate_a_node_that_is_not_ready(filled: Cluster) -> None:
+    documents = [
+        claim("there"),
+        pod("there", "there", nodeSelector={"kubernetes.io/hostname": BROKEN_NODE}),
+    ]
+    assert filled.dray("apply", "-f", "-", input=as_list(documents)).exit_code == 0
+    told = filled.dray("explain", "pod/there", "-n", TEAM).stdout
+    assert "has the taint node.kubernetes.io/not-ready:NoSchedule" in told
+    assert f"dray describe node {BROKEN_NODE}" in told
+    assert "fix: " not in told
+    assert filled.dray("delete", "pod/there", "resourceclaim/there", "-n", TEAM).exit_code == 0
+
+
+def test_type_and_name_may_be_two_words(filled: Cluster) -> None:
+    apart = filled.dray("explain", "pod", "large", "gated", "-n", TEAM)
+    joined = filled.dray("explain", "pod/large", "pod/gated", "-n", TEAM)
+    assert apart.stdout == joined.stdout
+    mixed = filled.dray("explain", "pod", "large", "claim/fits", "-n", TEAM)
+    assert mixed.exit_code == 2
+    assert "write TYPE/NAME, or TYPE NAME" in mixed.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["-n", TEAM], id="namespace-option"),
+        pytest.param(["namespace", TEAM], id="namespace"),
+        pytest.param(["-A"], id="all"),
+    ],
+)
+def test_a_whole_namespace_is_explained(filled: Cluster, words: list[str]) -> None:
+    told = filled.dray("explain", *words)
+    assert told.exit_code == 1
+    assert "pods, " in told.stdout.splitlines()[0]
+    for name in ("small", "large", "gated", "lonely"):
+        assert told.stdout.count(f"pod {TEAM}/{name} waits: ") == 1
+    refused = filled.dray("explain", "-A", "pod/large")
+    assert refused.exit_code == 2
+
+
+def test_a_workload_without_pods_is_explained_by_its_template(filled: Cluster) -> None:
+    told = filled.dray("explain", "deployment/web", "-n", TEAM)
+    assert told.exit_code == 1
+    assert "no node matches the pod's nodeSelector disk=ssd" in told.stdout
+    missing = filled.dray("explain", "deploy/nosuch", "-n", TEAM)
+    assert missing.exit_code == 4
+    unexplained = filled.dray("explain", "configmap/x", "-n", TEAM)
+    assert unexplained.exit_code == 2
+    assert "only these types can be explained" in unexplained.stderr
+
+
+def test_a_pod_that_is_gone_leads_to_its_events(filled: Cluster) -> None:
+    told = filled.dray("explain", "pod/larger", "-n", TEAM)
+    assert told.exit_code == 4
+    assert "Did you mean large?" in told.stderr
+    assert f"dray events --for pod/larger -n {TEAM}" in told.stderr
+    other = filled.dray("explain", "pod/large", "-n", "default")
+    assert f"There is one in namespace {TEAM}: use -n {TEAM}" in other.stderr
+
+
+@pytest.mark.parametrize("name", ["pod/confused", "deployment/web"])
+def test_the_fix_can_be_applied(filled: Cluster, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "fix.yaml"
+    file.write_text(filled.dray("explain", name, "-n", TEAM, "--fix").stdout)
+    if name.startswith("pod"):
+        assert filled.dray("delete", "-f", str(file)).exit_code == 0
+    applied = filled.dray("apply", "-f", str(file))
+    assert applied.exit_code == 0, applied.output
+    told = filled.dray("explain", name, "-n", TEAM).stdout
+    # Without a controller and a scheduler, nothing goes on from here.
+    assert "was not created yet" in told or " can be scheduled" in told
+
+
 def test_wide_output_draws_the_funnel(filled: Cluster) -> None:
     told = filled.dray("explain", "pod/large", "-n", TEAM, "-o", "wide").stdout
-    (line,) = [line for line in told.splitlines() if line.strip().startswith("published")]
+    (line,) = [line for line in told.splitlines() if line.endswith("published")]
     assert "█" in line
 
 

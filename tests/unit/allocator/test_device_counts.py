@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from dray.allocator.device_counts import DeviceCounts, DeviceGroupKey
+from dray.allocator.device_states import DeviceState
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
-from dray.allocator.inventory.device_counts import DeviceCounts, DeviceGroupKey, device_state
 from dray.api.ids import ClaimKey
 from dray.api.types.dra import (
     DeviceTaint,
@@ -18,7 +19,7 @@ from dray.api.types.dra import (
 from dray.api.types.meta import ObjectMeta
 from tests import builders, rounds
 
-BROKEN = DeviceTaint(key="example.com/broken", effect="NoExecute")
+BROKEN = DeviceTaint(key="example.com/unhealthy", effect="NoExecute")
 
 
 def counted(cluster: ClusterInventory) -> dict[DeviceGroupKey, int]:
@@ -30,51 +31,57 @@ def test_a_device_counts_in_every_class_that_it_matches_or_in_none() -> None:
         builders.gpu_slice("n1", 2),
         classes=[builders.device_class("gpu"), builders.device_class("none", "false")],
     )
-    assert counted(cluster) == {DeviceGroupKey("free", "gpu"): 2}
+    assert counted(cluster) == {DeviceGroupKey(DeviceState.FREE, "gpu"): 2}
     cluster.put_class(builders.device_class("all"))
-    assert counted(cluster) == {DeviceGroupKey("free", "gpu"): 2, DeviceGroupKey("free", "all"): 2}
+    assert counted(cluster) == {
+        DeviceGroupKey(DeviceState.FREE, "gpu"): 2,
+        DeviceGroupKey(DeviceState.FREE, "all"): 2,
+    }
     cluster.drop_class("gpu")
     cluster.drop_class("all")
-    assert counted(cluster) == {DeviceGroupKey("free", ""): 2}
+    assert counted(cluster) == {DeviceGroupKey(DeviceState.FREE, ""): 2}
 
 
 def test_the_newest_generation_of_a_pool_counts() -> None:
     old = [builders.gpu(f"gpu-{number}") for number in range(3)]
     new = builders.resource_slice(builders.gpu("gpu-0"), name="new", generation=7)
     cluster = builders.cluster_inventory(builders.resource_slice(*old, name="old"), new)
-    assert counted(cluster) == {DeviceGroupKey("free", "gpu"): 1}
+    assert counted(cluster) == {DeviceGroupKey(DeviceState.FREE, "gpu"): 1}
 
 
-def test_a_held_device_is_not_counted_as_tainted() -> None:
+def test_taints_and_health_are_counted_beside_the_state() -> None:
     cluster = builders.cluster_inventory(builders.gpu_slice("n1", 2))
     builders.hold(cluster, "train", "gpu-0")
     spec = DeviceTaintRuleSpec(device_selector=DeviceTaintSelector(), taint=BROKEN)
     cluster.put_taint_rule(DeviceTaintRule(ObjectMeta(name="all"), spec))
     assert counted(cluster) == {
-        DeviceGroupKey("allocated", "gpu"): 1,
-        DeviceGroupKey("tainted", "gpu"): 1,
+        DeviceGroupKey(DeviceState.IN_USE, "gpu", is_tainted=True, is_unhealthy=True): 1,
+        DeviceGroupKey(DeviceState.FREE, "gpu", is_tainted=True, is_unhealthy=True): 1,
     }
 
 
-@pytest.mark.parametrize(
-    ("is_owned", "is_shared", "effect", "state"),
-    [
-        (False, False, None, "free"),
-        (False, False, "None", "free"),
-        (False, False, "NoSchedule", "tainted"),
-        (False, False, "NoExecute", "tainted"),
-        (True, False, None, "allocated"),
-        (True, False, "NoExecute", "allocated"),
-        (False, True, None, "shared"),
-        (False, True, "NoExecute", "shared"),
-        (True, True, None, "allocated"),
-    ],
-)
-def test_a_holder_decides_before_a_taint(
-    is_owned: bool, is_shared: bool, effect: str | None, state: str
-) -> None:
-    taints = [DeviceTaint(key="worn", effect=effect)] if effect else []
-    assert device_state(is_owned=is_owned, is_shared=is_shared, taints=taints) == state
+def test_a_missing_device_counts_in_no_class() -> None:
+    cluster = builders.cluster_inventory(builders.gpu_slice("n1", 1))
+    builders.hold(cluster, "train", "gpu-7")
+    assert counted(cluster) == {
+        DeviceGroupKey(DeviceState.FREE, "gpu"): 1,
+        DeviceGroupKey(DeviceState.MISSING, ""): 1,
+    }
+
+
+def test_partitions_of_a_device_in_use_are_not_counted_as_free() -> None:
+    cluster = builders.cluster_inventory(*builders.mig_slices("n1"))
+    builders.hold(cluster, "train", "gpu-0-half-0")
+    assert counted(cluster) == {
+        DeviceGroupKey(DeviceState.IN_USE, "gpu"): 1,
+        DeviceGroupKey(DeviceState.BLOCKED, "gpu"): 1,
+        DeviceGroupKey(DeviceState.FREE, "gpu"): 5,
+    }
+    builders.hold(cluster, "other", "gpu-0-half-1")
+    assert counted(cluster) == {
+        DeviceGroupKey(DeviceState.IN_USE, "gpu"): 2,
+        DeviceGroupKey(DeviceState.BLOCKED, "gpu"): 5,
+    }
 
 
 @pytest.mark.random
@@ -86,9 +93,11 @@ def test_what_is_remembered_is_what_a_fresh_count_says(seed: int) -> None:
     held: list[str] = []
     for step in range(300):
         node = f"n{dice.randrange(4)}"
-        match dice.randrange(5):
+        match dice.randrange(6):
             case 0:
                 cluster.put_slice(builders.gpu_slice(node, dice.randint(1, 4)))
+                if dice.random() < 0.2:
+                    cluster.put_slice(builders.resource_slice(builders.gpu("net"), all_nodes=True))
             case 1:
                 cluster.drop_slice(builders.gpu_slice(node).metadata.name)
             case 2:
@@ -97,6 +106,10 @@ def test_what_is_remembered_is_what_a_fresh_count_says(seed: int) -> None:
             case 3 if held:
                 name = held.pop(dice.randrange(len(held)))
                 cluster.release(ClaimKey(builders.NAMESPACE, name))
+            case 4 if dice.random() < 0.5:
+                cluster.drop_node(node)
+            case 4:
+                cluster.put_node(builders.node(node))
             case _:
                 cluster.put_class(builders.device_class(f"class-{dice.randrange(2)}"))
         remembered = {group: count for group, count in census.counts().items() if count}

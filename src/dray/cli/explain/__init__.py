@@ -1,0 +1,1 @@
+"""`dray explain`: why pods and claims wait or fail, and what would help."""
