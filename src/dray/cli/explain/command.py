@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import click
+import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import features, kinds
@@ -31,7 +32,7 @@ from dray.cli.session.connection import Target
 from dray.client.api_client import ObjectSelection
 from dray.client.kubeconfig import KubeconfigError
 from dray.explain import claim_explanation as engine
-from dray.explain.pod import pod_explanation, pod_progress_text
+from dray.explain.pod import pod_explanation
 from dray.explain.pod.pod_context import OTHER_NAMESPACES, PodContext
 from dray.explain.pod.pod_explanation import NEEDED_FOR_DEVICES
 
@@ -154,11 +155,11 @@ class _Run:
             where = ", ".join(self._files) or groups[0].title
             raise ObjectNotFound(f"there is no pod, claim or template in {where}")
         with progress.shown("Looking for devices"):
-            fleet = objects.inventory()
+            fleet, around = objects.inventory(), _context(objects)
             return [
                 ExplainedGroup(
                     group.title,
-                    [_explained(item, fleet, objects) for item in group.targets],
+                    [_explained(item, fleet, objects, around) for item in group.targets],
                     group.is_single,
                 )
                 for group in groups
@@ -227,17 +228,21 @@ class _Run:
 
 
 def _print_limits(objects: ClusterObjects) -> None:
-    """Print what could not be read, and how that limits the explanation."""
-    for unread, suffix in ((objects.unread, ""), (objects.partly_read, OTHER_NAMESPACES)):
-        for kind, message in sorted(unread.items()):
-            click.echo(f"{pod_progress_text.limit(kind + suffix)} ({message})", err=True)
+    """Print in one line what could not be read; the explanations say what follows."""
+    kinds_unread = sorted(objects.unread)
+    kinds_unread += [f"{kind}{OTHER_NAMESPACES}" for kind in sorted(objects.partly_read)]
+    if kinds_unread:
+        message = next(iter({**objects.unread, **objects.partly_read}.values()))
+        click.echo(f"You may not read {', '.join(kinds_unread)} ({message}).", err=True)
 
 
 def _explained(
-    target: ExplainTarget, fleet: ClusterInventory, objects: ClusterObjects
+    target: ExplainTarget, fleet: ClusterInventory, objects: ClusterObjects, around: PodContext
 ) -> Explained:
     if target.pod is not None:
-        context = _pod_context(target.pod, objects)
+        pod = target.pod
+        events = [item for item in objects.of(CoreEvent) if _is_about(item, pod)]
+        context = msgspec.structs.replace(around, events=sorted(events, key=_time))
         explained = pod_explanation.explain_pod(target.pod, context, fleet)
         return Explained(target, explained, None)
     # Nothing sensible can be said about devices that were not seen.
@@ -248,8 +253,8 @@ def _explained(
     return Explained(target, None, explanation)
 
 
-def _pod_context(pod: Pod, objects: ClusterObjects) -> PodContext:
-    events = [item for item in objects.of(CoreEvent) if _is_about(item, pod)]
+def _context(objects: ClusterObjects) -> PodContext:
+    """Return the context of all pods, without their events."""
     return PodContext(
         claims={_key(item): item for item in objects.of(dra.ResourceClaim)},
         templates={_key(item): item for item in objects.of(dra.ResourceClaimTemplate)},
@@ -259,7 +264,6 @@ def _pod_context(pod: Pod, objects: ClusterObjects) -> PodContext:
         slices=objects.of(dra.ResourceSlice),
         taint_rules=objects.of(dra.DeviceTaintRule),
         pods=objects.of(Pod),
-        events=sorted(events, key=_time),
         features=objects.features,
         unread=frozenset(objects.unread),
         partly_read=frozenset(objects.partly_read),
