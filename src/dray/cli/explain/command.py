@@ -155,11 +155,11 @@ class _Run:
             where = ", ".join(self._files) or groups[0].title
             raise ObjectNotFound(f"there is no pod, claim or template in {where}")
         with progress.shown("Looking for devices"):
-            fleet, around = objects.inventory(), _context(objects)
+            fleet, context = objects.inventory(), _context(objects)
             return [
                 ExplainedGroup(
                     group.title,
-                    [_explained(item, fleet, objects, around) for item in group.targets],
+                    [_explained(item, fleet, objects, context) for item in group.targets],
                     group.is_single,
                 )
                 for group in groups
@@ -237,12 +237,12 @@ def _print_limits(objects: ClusterObjects) -> None:
 
 
 def _explained(
-    target: ExplainTarget, fleet: ClusterInventory, objects: ClusterObjects, around: PodContext
+    target: ExplainTarget, fleet: ClusterInventory, objects: ClusterObjects, context: PodContext
 ) -> Explained:
     if target.pod is not None:
         pod = target.pod
         events = [item for item in objects.of(CoreEvent) if _is_about(item, pod)]
-        context = msgspec.structs.replace(around, events=sorted(events, key=_time))
+        context = msgspec.structs.replace(context, events=sorted(events, key=_time))
         explained = pod_explanation.explain_pod(target.pod, context, fleet)
         return Explained(target, explained, None)
     # Nothing sensible can be said about devices that were not seen.
