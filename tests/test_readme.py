@@ -101,7 +101,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_the_demo_is_as_it_should_be() -> None:
     result = CliRunner().invoke(demo)
     assert result.exit_code == 0, result.output
-    assert "ask for 80Gi instead of 500Gi" in result.output
+    assert "write `80Gi` instead of `500Gi`" in result.output
 
 
 def test_the_index_lists_every_page_once() -> None:

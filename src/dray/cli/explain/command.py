@@ -27,8 +27,8 @@ from dray.cli.session.connection import Target
 from dray.client.api_client import ObjectSelection
 from dray.client.kubeconfig import KubeconfigError
 from dray.explain import claim_explanation as engine
-from dray.explain.pod import pod_explanation, pod_progress_text
-from dray.explain.pod.pod_context import OTHER_NAMESPACES
+from dray.explain.pod import pod_explanation
+from dray.explain.pod.pod_context import OTHER_NAMESPACES, PodContext
 from dray.explain.pod.pod_explanation import NEEDED_FOR_DEVICES
 
 
@@ -150,11 +150,11 @@ class _Run:
             where = ", ".join(self._files) or groups[0].title
             raise ObjectNotFound(f"there is no pod, claim or template in {where}")
         with progress.shown("Looking for devices"):
-            fleet = objects.inventory()
+            fleet, context = objects.inventory(), pod_contexts.of_all(objects)
             return [
                 ExplainedGroup(
                     group.title,
-                    [_explained(item, fleet, objects) for item in group.targets],
+                    [_explained(item, fleet, objects, context) for item in group.targets],
                     group.is_single,
                 )
                 for group in groups
@@ -223,17 +223,19 @@ class _Run:
 
 
 def _print_limits(objects: ClusterObjects) -> None:
-    """Print what could not be read, and how that limits the explanation."""
-    for unread, suffix in ((objects.unread, ""), (objects.partly_read, OTHER_NAMESPACES)):
-        for kind, message in sorted(unread.items()):
-            click.echo(f"{pod_progress_text.limit(kind + suffix)} ({message})", err=True)
+    """Print in one line what could not be read; the explanations say what follows."""
+    kinds_unread = sorted(objects.unread)
+    kinds_unread += [f"{kind}{OTHER_NAMESPACES}" for kind in sorted(objects.partly_read)]
+    if kinds_unread:
+        message = next(iter({**objects.unread, **objects.partly_read}.values()))
+        click.echo(f"You may not read {', '.join(kinds_unread)} ({message}).", err=True)
 
 
 def _explained(
-    target: ExplainTarget, fleet: ClusterInventory, objects: ClusterObjects
+    target: ExplainTarget, fleet: ClusterInventory, objects: ClusterObjects, shared: PodContext
 ) -> Explained:
     if target.pod is not None:
-        context = pod_contexts.of(target.pod, objects)
+        context = pod_contexts.of(target.pod, objects, shared)
         explained = pod_explanation.explain_pod(target.pod, context, fleet)
         return Explained(target, explained, None)
     # Nothing sensible can be said about devices that were not seen.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from dray.api.ids import ClaimKey
 from dray.api.types import dra
 from dray.api.types.core import CoreEvent, ResourceQuota
@@ -13,9 +15,8 @@ from dray.explain.pod.pod_context import PodContext
 DEFAULT_NAMESPACE = "default"
 
 
-def of(pod: Pod, objects: ClusterObjects) -> PodContext:
-    """Return what the explanation of a pod needs of a cluster."""
-    events = [item for item in objects.of(CoreEvent) if _is_about(item, pod)]
+def of_all(objects: ClusterObjects) -> PodContext:
+    """Return what the explanations of all pods need of a cluster, without their events."""
     return PodContext(
         claims={_key(item): item for item in objects.of(dra.ResourceClaim)},
         templates={_key(item): item for item in objects.of(dra.ResourceClaimTemplate)},
@@ -25,11 +26,17 @@ def of(pod: Pod, objects: ClusterObjects) -> PodContext:
         slices=objects.of(dra.ResourceSlice),
         taint_rules=objects.of(dra.DeviceTaintRule),
         pods=objects.of(Pod),
-        events=sorted(events, key=_time),
         features=objects.features,
         unread=frozenset(objects.unread),
         partly_read=frozenset(objects.partly_read),
     )
+
+
+def of(pod: Pod, objects: ClusterObjects, shared: PodContext | None = None) -> PodContext:
+    """Return what the explanation of a pod needs; `shared` is what all pods have in common."""
+    events = [item for item in objects.of(CoreEvent) if _is_about(item, pod)]
+    context = of_all(objects) if shared is None else shared
+    return msgspec.structs.replace(context, events=sorted(events, key=_time))
 
 
 def _key(named: dra.ResourceClaim | dra.ResourceClaimTemplate) -> ClaimKey:

@@ -22,7 +22,6 @@ from dray.cli.verbs import listing
 from dray.cli.verbs.listing import GetRequest
 from dray.clock import utc_now
 
-NAMES = ("devices", "device", "dev")
 NONE = "-"
 FIELDS = ("driver", "pool", "name", "node", "state", "model", "partitionOf", "tainted", "unhealthy")
 """Fields for --field-selector, besides attributes.NAME and capacity.NAME."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dray.cli.command_errors import ObjectNotFound
+from dray.cli.inputs import published_devices
+from dray.cli.inputs.published_devices import PublishedDevice
 from dray.cli.output import tables
 from dray.cli.session.connection import Session
-from dray.cli.verbs import devices
 from dray.cli.verbs.descriptions import pods
-from dray.cli.verbs.devices import PublishedDevice
 
 PADDING = 2
 
 
 async def texts(session: Session, names: Sequence[str]) -> list[str]:
     """Return the description of every named device. Raises ObjectNotFound."""
-    published = await devices.published_devices(session)
+    published, _ = await published_devices.read(session)
     for name in names:
         if not any(name in _names(device) for device in published):
             raise ObjectNotFound(f"there is no device {name}", "See: dray get devices")
@@ -41,6 +41,8 @@ def _lines(device: PublishedDevice) -> Iterator[str]:
     yield f"Pool:\t{device.pool}"
     yield f"Driver:\t{device.driver}"
     yield f"Node:\t{device.node or '<any>'}"
+    yield f"State:\t{device.described_state}"
+    yield f"Unhealthy:\t{str(device.unhealthy).lower()}"
     yield from _pairs("Attributes", device.attributes)
     yield from _pairs("Capacity", device.capacity)
     yield f"Allow Multiple Allocations:\t{str(device.shareable).lower()}"
