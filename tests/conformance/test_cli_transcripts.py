@@ -12,7 +12,8 @@ import yaml
 
 from dray.api import features
 from dray.cli.inputs import manifests
-from dray.cli.lint import object_checks, reference_checks, source_documents
+from dray.cli.lint import source_documents
+from dray.cli.lint.checks import object_checks, reference_checks
 from dray.cli.lint.findings import Severity
 from dray.cli.output import serialization
 from dray.cli.verbs import describe

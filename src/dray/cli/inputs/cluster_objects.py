@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -283,8 +283,12 @@ def _decoded(document: JsonObject, type_: type[Any]) -> Any:
     return msgspec.convert(canonical.prune_nulls(canonical.write(schema_type, stored)), type_)
 
 
-async def from_cluster(session: Session, events: ObjectSelection | None = None) -> ClusterObjects:
-    """Read all objects that the user may list; the other kinds are recorded as unread."""
+async def from_cluster(
+    session: Session,
+    events: ObjectSelection | None = None,
+    types: Collection[type[Any]] = frozenset(READ.values()),
+) -> ClusterObjects:
+    """Read all objects of some types that the user may list; other kinds are noted as unread."""
     version = await server_version.read(session.client)
     objects = ClusterObjects(session.server, stated=version.features)
     served = await session.resources.preferred()
@@ -292,7 +296,7 @@ async def from_cluster(session: Session, events: ObjectSelection | None = None) 
         for kind in served:
             type_ = READ.get((kind.group, kind.kind))
             selection = events if type_ is CoreEvent else EVERYTHING
-            if type_ is not None and selection is not None:
+            if type_ in types and selection is not None:
                 group.create_task(_read_kind(session, kind, selection, objects))
     return objects
 
