@@ -123,9 +123,10 @@ def test_lint_finds_everything_at_once_with_its_line(tmp_path: Path) -> None:
         (4, "invalid"),
         (11, "invalid"),
         (12, "unknown-field"),
-        (15, "invalid"),
+        (15, "invalid-selector"),
     ]
     assert findings[3]["advice"] == (
+        "A capacity is a quantity, which is compared with compareTo().\n"
         'Did you mean: device.capacity["x.com"].memory.compareTo(quantity("40Gi")) >= 0'
     )
     assert run("lint", file).exit_code == 1
@@ -277,11 +278,14 @@ def test_lint_knows_where_admin_access_is_granted(
 def test_lint_for_other_tools(tmp_path: Path) -> None:
     file = write(tmp_path / "a.yaml", OLD_CLAIM)
     github = run("lint", file, "-o", "github")
-    assert github.stdout.startswith(f"::warning file={file},line=2,title=outdated-version::")
+    assert github.stdout.startswith(f"::warning file={file},line=2,col=1,title=outdated-version::")
     document = json.loads(run("lint", file, "-o", "sarif").stdout)
     (result,) = document["runs"][0]["results"]
     assert (result["ruleId"], result["level"]) == ("outdated-version", "warning")
-    assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 2}
+    assert result["locations"][0]["physicalLocation"]["region"] == {
+        "startLine": 2,
+        "startColumn": 1,
+    }
 
 
 def test_lint_warns_of_what_only_dray_understands(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from dray.api.features import Features
-from dray.cli.lint import object_checks, reference_checks, source_documents
-from dray.cli.lint.findings import Finding, Severity
-from dray.cli.lint.source_documents import NotYaml
+from dray.cli.lint.findings import Finding
+from dray.cli.lint.linter import Linter
+from dray.cli.lint.rules import Severity
 
 _ADMIN_ACCESS = "admin-access"
 _SELECTOR = ".cel.expression"
@@ -16,27 +16,11 @@ _SELECTOR = ".cel.expression"
 
 def errors(texts: Sequence[tuple[str, str]], features: Features) -> list[Finding]:
     """Return the mistakes for which the API server would refuse an object of the files."""
+    # Dumps and snapshots are left out: they are large, and written by a server.
+    written = [(file, text) for file, text in texts if not text.lstrip().startswith("{")]
     return [
         item
-        for item in _findings(texts, features)
-        if item.severity is Severity.ERROR and _SELECTOR not in item.message
+        for item in Linter(features).check(written).findings
+        if item.rule == _ADMIN_ACCESS
+        or (item.severity is Severity.ERROR and _SELECTOR not in item.message)
     ]
-
-
-def _findings(texts: Sequence[tuple[str, str]], features: Features) -> Iterator[Finding]:
-    for file, text in texts:
-        if text.lstrip().startswith("{"):
-            # Dumps and snapshots: large, and written by a server.
-            continue
-        try:
-            documents = list(source_documents.documents(file, text))
-        except NotYaml as error:
-            yield Finding(
-                file, error.line, Severity.ERROR, "not-yaml", f"not YAML: {error.problem}"
-            )
-            continue
-        for document in documents:
-            yield from object_checks.check(document, features)
-        for finding in reference_checks.check(documents, None):
-            if finding.rule == _ADMIN_ACCESS:
-                yield finding._replace(severity=Severity.ERROR)

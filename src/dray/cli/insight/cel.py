@@ -8,9 +8,8 @@ import click
 
 from dray.api import features as gates
 from dray.cli.command_errors import DrayCommand
-from dray.cli.inputs import cluster_objects
-from dray.cli.insight import selector_report
-from dray.cli.insight.selector_report import DeviceShape, Read, Report
+from dray.cli.inputs import cluster_objects, selector_report
+from dray.cli.inputs.selector_report import DeviceShape, Read, Report
 from dray.cli.output import formats, tables
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection

@@ -3,64 +3,112 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 
 import click
 
 from dray.api import features as gates
-from dray.cli.command_errors import DrayCommand
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.inputs import cluster_objects, manifests
-from dray.cli.lint import findings, fixes, object_checks, reference_checks, source_documents
-from dray.cli.lint.findings import Finding, Severity
-from dray.cli.lint.source_documents import Document, NotYaml
+from dray.cli.lint import findings, rules
+from dray.cli.lint.findings import Finding
+from dray.cli.lint.linter import Linter, Texts
+from dray.cli.lint.rules import Severity
+from dray.cli.lint.source_documents import DEFAULT_NAMESPACE
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 
+ALL = "all"
+
 
 @click.command("lint", cls=DrayCommand)
-@click.argument("files", nargs=-1, required=True)
+@click.argument("files", nargs=-1)
 @connection.options
 @cluster_objects.option
-@click.option("--fix", is_flag=True, help="Rewrite outdated versions in place.")
+@click.option("--fix", is_flag=True, help="Correct the files in place where the meaning is clear.")
+@click.option(
+    "--unsafe-fixes",
+    is_flag=True,
+    help="With --fix: also change what is requested, such as fewer devices.",
+)
 @click.option("--output", "-o", "form", type=click.Choice(findings.FORMS), default="text")
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
+@click.option("--ignore", "ignored", multiple=True, metavar="RULE", help="Leave out a rule.")
+@click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
+@click.option(
+    "--rules",
+    "shown_rule",
+    is_flag=False,
+    flag_value=ALL,
+    default="",
+    metavar="[RULE]",
+    help="Show every rule, or one.",
+)
 def lint(
-    target: Target, files: tuple[str, ...], against: str, fix: bool, form: str, strict: bool
+    target: Target,
+    files: tuple[str, ...],
+    against: str,
+    fix: bool,
+    unsafe_fixes: bool,
+    form: str,
+    strict: bool,
+    ignored: tuple[str, ...],
+    feature_gates: str,
+    shown_rule: str,
 ) -> None:
-    """Say what is wrong with manifests, with file and line, all at once."""
+    """Find mistakes in manifests and print their corrections.
+
+    With --against, also find out whether the pods and claims could be scheduled there. A comment
+    `# dray-lint: ignore=RULE` on a line, above it or above an object leaves out a rule there.
+    """
+    if shown_rule:
+        _show_rules("" if shown_rule == ALL else shown_rule)
+        return
+    if not files:
+        raise WrongUsage("name the files to check", "Or show the rules: dray lint --rules")
+    if unsafe_fixes and not fix:
+        raise WrongUsage("--unsafe-fixes needs --fix")
+    for name in ignored:
+        rules.named(name)
     objects = cluster_objects.load(against, target) if against else None
-    features = objects.features if objects else gates.DEFAULT
-    texts = list(manifests.texts(files, recursive=True))
+    base = objects.features if objects else gates.DEFAULT
+    features = gates.parse(feature_gates, base) if feature_gates else base
+    if objects is not None:
+        objects.stated = features
+    linter = Linter(features, objects, ignored, target.namespace or DEFAULT_NAMESPACE)
+    texts: Texts = list(manifests.texts(files, recursive=True))
     if fix:
-        texts = [(file, _fixed(file, text)) for file, text in texts]
-    problems: list[Finding] = []
-    all_documents: list[Document] = []
-    for file, text in texts:
-        try:
-            documents = list(source_documents.documents(file, text))
-        except NotYaml as error:
-            message = f"not YAML: {error.problem}"
-            problems.append(Finding(file, error.line, Severity.ERROR, "not-yaml", message))
-            continue
-        all_documents += documents
-        for document in documents:
-            problems += object_checks.check(document, features)
-    problems += reference_checks.check(all_documents, objects)
-    findings.show(problems, form, aside=fix and manifests.STANDARD_INPUT in files)
-    _conclude(problems, len(all_documents), form, strict)
+        texts = _fixed(linter, texts, also_unsafe=unsafe_fixes)
+    result = linter.check(texts)
+    findings.show(result.findings, form, aside=fix and manifests.STANDARD_INPUT in files)
+    _conclude(result.findings, result.objects, form, strict)
 
 
-def _fixed(file: str, text: str) -> str:
-    """Rewrite a file in place, or standard input to standard output. Returns the new text."""
-    try:
-        changed = fixes.fixed(text, list(source_documents.documents(file, text)))
-    except NotYaml:
-        return text
-    if file == manifests.STANDARD_INPUT_NAME:
-        click.echo(changed, nl=False)
-    elif changed != text:
-        Path(file).write_text(changed, "utf-8")
-        click.echo(f"{file}: rewritten", err=True)
+def _show_rules(name: str) -> None:
+    if name:
+        rule = rules.named(name)
+        click.secho(f"{rule.name} ({rule.severity.value})", bold=True)
+        click.echo(textwrap.fill(f"{rule.summary} {rule.help}", 100))
+        click.echo(f"To leave it out: --ignore {rule.name}, or a comment:")
+        click.echo(f"    # dray-lint: ignore={rule.name}")
+        return
+    width = max(map(len, rules.RULES))
+    for rule in rules.RULES.values():
+        click.echo(f"{rule.name:<{width}}  {rule.severity.value:<7}  {rule.summary}")
+
+
+def _fixed(linter: Linter, texts: Texts, *, also_unsafe: bool) -> Texts:
+    """Rewrite files in place, or standard input to standard output. Returns the new texts."""
+    changed, fixed = linter.fixed(texts, also_unsafe=also_unsafe)
+    for finding in fixed:
+        words = finding.advice.replace("\n", " ")
+        click.echo(f"{finding.file}:{finding.line}: fixed: {words} [{finding.rule}]", err=True)
+    for (file, before), (_, after) in zip(texts, changed, strict=True):
+        if file == manifests.STANDARD_INPUT_NAME:
+            click.echo(after, nl=False)
+        elif after != before:
+            Path(file).write_text(after, "utf-8")
     return changed
 
 
@@ -68,6 +116,9 @@ def _conclude(problems: list[Finding], objects_seen: int, form: str, strict: boo
     errors = sum(finding.severity is Severity.ERROR for finding in problems)
     if form == "text":
         click.echo(_summary(objects_seen, errors, len(problems) - errors), err=True)
+        fixable = sum(finding.fix is not None and finding.fix.is_correction for finding in problems)
+        if fixable:
+            click.echo(f"dray lint --fix corrects {fixable} of them.", err=True)
     if errors or (strict and problems):
         sys.exit(1)
 

@@ -23,14 +23,14 @@ _GO_BOOLS = frozenset("yYnN")
 _GO_NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|0[xob][\da-fA-F_]+")
 
 
-class _Dumper(yaml.SafeDumper):
+class Dumper(yaml.SafeDumper):
     """A YAML dumper without indented lists and without aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-def _could_be_something_else(dumper: _Dumper, text: str) -> bool:
+def _could_be_something_else(dumper: Dumper, text: str) -> bool:
     """Return whether YAML 1.1 reads the bare text as a number, a bool or a time."""
     if text in _GO_BOOLS or _GO_NUMBER.fullmatch(text):
         return True
@@ -38,7 +38,7 @@ def _could_be_something_else(dumper: _Dumper, text: str) -> bool:
     return tag.rpartition(":")[2] in ("bool", "int", "float", "null", "timestamp", "merge")
 
 
-def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: Dumper, text: str) -> yaml.ScalarNode:
     tag = "tag:yaml.org,2002:str"
     style = None
     if _could_be_something_else(dumper, text):
@@ -48,9 +48,9 @@ def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar(tag, text, style=style)
 
 
-_Dumper.add_representer(str, _represent_text)
+Dumper.add_representer(str, _represent_text)
 
 
 def write_yaml(document: Any, *, in_order: bool = False) -> str:
     """Return YAML. `in_order` keeps the order of the keys, for files that users edit."""
-    return yaml.dump(document, Dumper=_Dumper, allow_unicode=True, sort_keys=not in_order, width=80)
+    return yaml.dump(document, Dumper=Dumper, allow_unicode=True, sort_keys=not in_order, width=80)

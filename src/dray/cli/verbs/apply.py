@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -11,7 +13,7 @@ from dray.api import errors, http_messages
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from dray.cli import command_errors
-from dray.cli.command_errors import CommandError, DrayCommand
+from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.inputs.manifests import Manifest
 from dray.cli.output import formats
@@ -20,11 +22,32 @@ from dray.cli.session import connection
 from dray.cli.session.connection import FIELD_MANAGER, Session, Target
 from dray.client import api_client
 
+if TYPE_CHECKING:
+    from dray.cli.lint.advice import Advice
+
 Writing = Callable[[Session, Kind, JsonObject], Awaitable[tuple[JsonObject, str]]]
 """Writes one object. Returns the object, and the verb for the message."""
 
-_dry_run = click.option("--dry-run", is_flag=True, help="Let the server check, write nothing.")
+NONE, CLIENT, SERVER = "none", "client", "server"
+_SUFFIXES = {NONE: "", CLIENT: " (dry run)", SERVER: " (server dry run)"}
+_dry_run = click.option(
+    "--dry-run",
+    type=click.Choice([NONE, CLIENT, SERVER]),
+    is_flag=False,
+    flag_value=SERVER,
+    default=NONE,
+    help="Write nothing: let the server check (server, also without a value), or only show what "
+    "would be sent (client).",
+)
+_DEVICE_FIELDS = re.compile(r"resourceclaim|\bresources\b", re.IGNORECASE)
 _recursive = click.option("--recursive", "-R", is_flag=True, help="Also subdirectories.")
+_lint = click.option(
+    "--lint/--no-lint",
+    "has_advice",
+    default=True,
+    help="Whether to say below errors how to correct them, and to warn about objects that cannot "
+    "work.",
+)
 
 
 @click.command("apply", cls=DrayCommand)
@@ -33,24 +56,41 @@ _recursive = click.option("--recursive", "-R", is_flag=True, help="Also subdirec
 @_recursive
 @formats.option
 @_dry_run
+@click.option(
+    "--server-side",
+    type=click.Choice(["true", "false"]),
+    is_flag=False,
+    flag_value="true",
+    default=None,
+    help="As in kubectl; dray applies on the server in any case.",
+)
 @click.option("--field-manager", default=FIELD_MANAGER, show_default=True)
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that others manage.")
+@_lint
 def apply(
     target: Target,
     files: tuple[str, ...],
     recursive: bool,
     format: OutputFormat,
-    dry_run: bool,
+    dry_run: str,
+    server_side: str | None,
     field_manager: str,
     force_conflicts: bool,
+    has_advice: bool,
 ) -> None:
     """Make objects what the files say, by server-side apply."""
+    if server_side == "false":
+        advice = "Use kubectl apply for that, or leave the option out."
+        raise WrongUsage("--server-side=false: dray only applies on the server", advice)
     query = [("fieldManager", field_manager), ("force", str(force_conflicts).lower())]
 
     async def one(session: Session, kind: Kind, document: JsonObject) -> tuple[JsonObject, str]:
-        return await _applied(session, kind, document, _with_dry_run(query, dry_run))
+        if dry_run == CLIENT:
+            return await _compared(session, kind, document)
+        changed, verb = await _applied(session, kind, document, _with_dry_run(query, dry_run))
+        return changed, "serverside-applied" if server_side else verb
 
-    _write_all(target, manifests.read(files, recursive=recursive), one, format, dry_run)
+    _write_all(target, _Input(target, files, recursive, has_advice), one, format, dry_run)
 
 
 @click.command("create", cls=DrayCommand)
@@ -59,33 +99,68 @@ def apply(
 @_recursive
 @formats.option
 @_dry_run
+@click.option("--field-manager", default=FIELD_MANAGER, show_default=True)
+@_lint
 def create(
-    target: Target, files: tuple[str, ...], recursive: bool, format: OutputFormat, dry_run: bool
+    target: Target,
+    files: tuple[str, ...],
+    recursive: bool,
+    format: OutputFormat,
+    dry_run: str,
+    field_manager: str,
+    has_advice: bool,
 ) -> None:
     """Create the objects of the files."""
-    query = _with_dry_run([("fieldManager", FIELD_MANAGER)], dry_run)
+    query = _with_dry_run([("fieldManager", field_manager)], dry_run)
 
     async def one(session: Session, kind: Kind, document: JsonObject) -> tuple[JsonObject, str]:
+        if dry_run == CLIENT:
+            return document, "created"
         path = api_client.collection_path(kind, _namespace(session, kind, document))
         return await _send(session, "POST", path, document, query), "created"
 
-    _write_all(target, manifests.read(files, recursive=recursive), one, format, dry_run)
+    _write_all(target, _Input(target, files, recursive, has_advice), one, format, dry_run)
 
 
-def _with_dry_run(query: list[tuple[str, str]], dry_run: bool) -> list[tuple[str, str]]:
+def _with_dry_run(query: list[tuple[str, str]], dry_run: str) -> list[tuple[str, str]]:
     """Return the query with strict field validation, as kubectl sends it."""
-    return [*query, ("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
+    is_dry = [("dryRun", "All")] if dry_run == SERVER else []
+    return [*query, ("fieldValidation", "Strict"), *is_dry]
+
+
+async def _compared(session: Session, kind: Kind, document: JsonObject) -> tuple[JsonObject, str]:
+    """Return the object of the file, and what applying it would do, without writing."""
+    name, namespace = _name(kind, document), _namespace(session, kind, document)
+    try:
+        current = await session.client.get(kind, name, namespace)
+    except errors.NotFound:
+        return document, "created"
+    return document, "unchanged" if _contains(current, document) else "configured"
+
+
+def _contains(current: object, wanted: object) -> bool:
+    """Return whether a value has everything that another one has."""
+    if isinstance(current, dict) and isinstance(wanted, dict):
+        return all(name in current and _contains(current[name], wanted[name]) for name in wanted)
+    if isinstance(current, list) and isinstance(wanted, list):
+        return len(current) == len(wanted) and all(map(_contains, current, wanted))
+    return current == wanted
+
+
+def _name(kind: Kind, document: JsonObject) -> str:
+    """Return the name of an object. Raises CommandError without one."""
+    name = str(document.get("metadata", {}).get("name", ""))
+    if not name:
+        raise CommandError(
+            f"a {kind.kind} without metadata.name cannot be applied", "Use dray create."
+        )
+    return name
 
 
 async def _applied(
     session: Session, kind: Kind, document: JsonObject, query: list[tuple[str, str]]
 ) -> tuple[JsonObject, str]:
-    name = document.get("metadata", {}).get("name", "")
-    namespace = _namespace(session, kind, document)
-    if not name:
-        raise CommandError(
-            f"a {kind.kind} without metadata.name cannot be applied", "Use dray create."
-        )
+    name, namespace = _name(kind, document), _namespace(session, kind, document)
     before = await _version(session, kind, name, namespace)
     path = api_client.object_path(kind, name, namespace)
     changed = await _send(session, "PATCH", path, document, query, http_messages.APPLY_PATCH)
@@ -137,14 +212,58 @@ async def _send(
     return changed
 
 
+class _Input:
+    """The objects of the files of a command, and lint's advice about them."""
+
+    def __init__(
+        self, target: Target, files: tuple[str, ...], recursive: bool, has_advice: bool
+    ) -> None:
+        self._target = target
+        self._texts = list(manifests.texts(files, recursive=recursive))
+        self._has_advice = has_advice
+        self._advice: Advice | None = None
+        self.manifests: list[Manifest] = []
+        self.unreadable: list[tuple[str, WrongUsage]] = []
+        """Files that are not YAML, with the error."""
+        for source, text in self._texts:
+            try:
+                found = list(manifests.documents(source, text))
+            except WrongUsage as error:
+                self.unreadable.append((source, error))
+                continue
+            self.manifests += [Manifest(source, document) for document in found]
+
+    async def advice(self, session: Session) -> Advice | None:
+        """Return the advice, made when first needed; None if it is not wanted."""
+        if self._advice is None and self._has_advice:
+            # Imported here, because most objects are written without a complaint.
+            from dray.cli.lint import advice
+
+            documents = [manifest.document for manifest in self.manifests]
+            objects = await advice.read(session, documents)
+            context = self._target.connect().context
+            self._advice = advice.Advice(self._texts, session.namespace, context, objects)
+        return self._advice
+
+    def is_about_devices(self) -> bool:
+        """Return whether some object may have to do with devices, by a quick look."""
+        return any(_DEVICE_FIELDS.search(text) for _, text in self._texts)
+
+
 def _write_all(
-    target: Target, documents: list[Manifest], one: Writing, format: OutputFormat, dry_run: bool
+    target: Target, given: _Input, one: Writing, format: OutputFormat, dry_run: str
 ) -> None:
     """Write objects one after the other; rejected ones do not stop the rest."""
 
     async def body(session: Session) -> int:
         refused = 0
-        for manifest in documents:
+        accepted: list[Manifest] = []
+        for source, unreadable in given.unreadable:
+            refused += 1
+            unreadable.show()
+            advice = await given.advice(session)
+            _echo(advice.on_file(source) if advice else ())
+        for manifest in given.manifests:
             try:
                 kind = await session.resources.of(*manifest.type)
                 document = _placed(session, kind, manifest.document)
@@ -153,15 +272,44 @@ def _write_all(
                 raise
             except (errors.StatusError, CommandError) as error:
                 refused += 1
-                failure = (
-                    error if isinstance(error, CommandError) else command_errors.of_status(error)
-                )
-                CommandError(f"{manifest.source}: {failure.message}", failure.advice).show()
+                await _show_refusal(session, manifest, error, given)
                 continue
-            suffix = " (server dry run)" if dry_run else ""
-            formats.show_change(kind, changed, f"{verb}{suffix}", format)
+            formats.show_change(kind, changed, f"{verb}{_SUFFIXES[dry_run]}", format)
+            accepted.append(manifest)
+        await _warn(session, accepted, given)
         return refused
 
     refused = connection.run(target, body)
     if refused:
         raise SystemExit(1)
+
+
+async def _show_refusal(
+    session: Session, manifest: Manifest, error: Exception, given: _Input
+) -> None:
+    """Print why an object was not written, and lint's advice."""
+    failure = command_errors.of_status(error) if isinstance(error, errors.StatusError) else error
+    assert isinstance(failure, CommandError)
+    words = failure.advice
+    if isinstance(error, errors.Conflict) and not words:
+        words = "To take over these fields: --force-conflicts"
+    CommandError(f"{manifest.source}: {failure.message}", words).show()
+    is_about_object = not isinstance(error, errors.Forbidden | errors.Conflict)
+    advice = await given.advice(session) if is_about_object else None
+    _echo(advice.on_error(manifest, failure.message) if advice else ())
+
+
+async def _warn(session: Session, accepted: list[Manifest], given: _Input) -> None:
+    """Print warnings about objects that were written and cannot work."""
+    advice = await given.advice(session) if accepted and given.is_about_devices() else None
+    for manifest in accepted if advice else ():
+        assert advice is not None
+        for line in advice.warnings(manifest):
+            if not line.startswith(" "):
+                click.secho("Warning: ", fg="yellow", nl=False, err=True)
+            click.echo(line, err=True)
+
+
+def _echo(lines: Iterator[str] | tuple[()]) -> None:
+    for line in lines:
+        click.echo(line, err=True)

@@ -149,7 +149,9 @@ def _print(selected: Sequence[PublishedDevice], request: GetRequest, *, headers:
         if not selected and headers:
             click.echo("No devices found", err=True)
     elif selected or headers:
-        formats.show_document({"kind": "DeviceList", "items": list(selected)}, request.format)
+        formats.show_document(
+            {"kind": "DeviceList", "items": list(selected)}, request.format, headers=headers
+        )
 
 
 def _header(request: GetRequest) -> list[str]:

@@ -382,3 +382,51 @@ def test_descriptions_of_fleets_are_checked_as_what_they_are(tmp_path: Path) -> 
 def test_one_is_not_many() -> None:
     wrong = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, nope: 1}"
     assert run("lint", "-", input=wrong).stderr == "1 object: 1 error, 0 warnings\n"
+
+
+def test_all_objects_of_a_file_are_fixed(tmp_path: Path) -> None:
+    file = tmp_path / "claims.yaml"
+    file.write_text("---".join(OUTDATED.replace("name: c}", f"name: c-{n}}}") for n in range(70)))
+    assert run("lint", "--fix", "--strict", str(file)).exit_code == 0
+    claims = list(yaml.safe_load_all(file.read_text("utf-8")))
+    assert [claim["metadata"]["name"] for claim in claims] == [f"c-{n}" for n in range(70)]
+    assert {claim["apiVersion"] for claim in claims} == {"resource.k8s.io/v1"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "meant"),
+    [
+        ('attributes["gpu.nvidia.com"].memory > 40', 'memory.compareTo(quantity("40Gi")) > 0'),
+        ('attributes["gpu.nvidia.com"].index < "2"', ".index < 2"),
+        ('attributes["gpu.nvidia.com"].driverVersion > "570"', 'semver("570.0.0")) > 0'),
+    ],
+)
+def test_a_suggested_selector_compiles_and_matches(
+    tmp_path: Path, expression: str, meant: str
+) -> None:
+    text = f"""
+    apiVersion: resource.k8s.io/v1
+    kind: ResourceClaim
+    metadata: {{name: c}}
+    spec:
+      devices:
+        requests:
+        - name: gpu
+          exactly:
+            deviceClassName: gpu.nvidia.com
+            selectors: [{{cel: {{expression: 'device.{expression}'}}}}]
+    """
+    file = tmp_path / "claim.yaml"
+    ((_, _, advice),) = lint(file, text, "--against", "h100")
+    assert meant in advice
+    assert run("lint", "--fix", "--strict", str(file), "--against", "h100").exit_code == 0
+
+
+def test_exactly_in_an_old_version_is_not_nested_again(tmp_path: Path) -> None:
+    file = tmp_path / "claim.yaml"
+    old = OUTDATED.replace("deviceClassName: gpu.nvidia.com", "exactly: {deviceClassName: g}")
+    file.write_text(old.replace("      count: 2\n", ""), "utf-8")
+    assert run("lint", "--fix", "--strict", str(file)).exit_code == 0
+    (request,) = yaml.safe_load(file.read_text("utf-8"))["spec"]["devices"]["requests"]
+    assert request == {"name": "gpu", "exactly": {"deviceClassName": "g"}}
+    assert "# any" in file.read_text("utf-8")

@@ -21,7 +21,7 @@ def test_apply_says_what_it_did(cluster: Cluster, namespace: str, tmp_path: Path
         first.stderr
     )
     again = cluster.dray("apply", "-n", namespace, "-f", file)
-    assert again.output == "resourceclaim.resource.k8s.io/one unchanged\nconfigmap/cm unchanged\n"
+    assert again.stdout == "resourceclaim.resource.k8s.io/one unchanged\nconfigmap/cm unchanged\n"
     write(tmp_path / "claim.yaml", config_map("cm", a="2"))
     assert cluster.dray("apply", "-n", namespace, "-f", file).output == "configmap/cm configured\n"
 

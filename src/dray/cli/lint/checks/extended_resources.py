@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 from dray.api import kinds
 from dray.api.types.dra import DeviceClass
 from dray.api.types.meta import JsonObject
+from dray.api.types.nodes import Node
 from dray.cli.inputs.cluster_objects import ClusterObjects
-from dray.cli.lint import pod_specs
-from dray.cli.lint.findings import Finding
+from dray.cli.lint.checks import pod_specs
+from dray.cli.lint.field_changes import RenameField
+from dray.cli.lint.findings import Finding, Suggestion
 from dray.cli.lint.source_documents import Document
 from dray.cli.output import serialization
+from dray.explain.selectors import spelling
 
 Classes = Mapping[str, str]
 """The class that serves each extended resource."""
@@ -47,8 +50,14 @@ def classes(documents: Iterable[Document], objects: ClusterObjects | None) -> Cl
     return by_resource
 
 
-def check(document: Document, by_resource: Classes) -> Iterator[Finding]:
-    """Yield a finding, with a claim template, for each extended resource that a class serves."""
+def check(
+    document: Document, by_resource: Classes, objects: ClusterObjects | None
+) -> Iterator[Finding]:
+    """Yield a finding, with a claim template, for each extended resource that a class serves.
+
+    Also for those that nothing provides.
+    """
+    yield from _unknown(document, by_resource, objects)
     pod_spec = pod_specs.at(document.value, pod_specs.POD_SPECS.get(document.kind, ""))
     claims = pod_spec.get("resourceClaims") if isinstance(pod_spec, dict) else None
     taken = {str(pod_specs.at(claim, "name")) for claim in claims or ()}
@@ -60,6 +69,47 @@ def check(document: Document, by_resource: Classes) -> Iterator[Finding]:
         taken.add(name)
         advice = _advice(document, name, class_name, use.amount)
         yield document.warning(f"{where}[{use.resource}]", "extended-resource", message, advice)
+
+
+def _unknown(
+    document: Document, by_resource: Classes, objects: ClusterObjects | None
+) -> Iterator[Finding]:
+    """Find resources that no class and no node provides; without a cluster only misspelt ones."""
+    path = pod_specs.POD_SPECS.get(document.kind, "")
+    nodes = objects.of(Node) if objects else []
+    on_nodes = {name for node in nodes for name in node.status.allocatable}
+    for where, container in pod_specs.containers(pod_specs.at(document.value, path)):
+        amounts = pod_specs.at(container, "resources")
+        lists = [
+            name for name in ("limits", "requests") if isinstance(pod_specs.at(amounts, name), dict)
+        ]
+        for name in dict.fromkeys(key for item in lists for key in amounts[item]):
+            known = name in by_resource or name in on_nodes or _is_native(name)
+            close = [] if known else spelling.similar(name, {*by_resource, *on_nodes})
+            if known or (not close and not nodes):
+                continue
+            parents = [
+                f"{path}.{where}.resources.{item}" for item in lists if name in amounts[item]
+            ]
+            field = f"{parents[0]}[{name}]"
+            source = f" in {objects.source}" if objects else ""
+            message = f"{field}: no node and no DeviceClass provides {name}{source}"
+            there = sorted(item for item in {*by_resource, *on_nodes} if "/" in item)
+            advice = f"There are: {', '.join(there) or 'none'}"
+            suggestions = tuple(
+                Suggestion(
+                    f"Did you mean {other}?",
+                    tuple(RenameField(f"{parent}[{name}]", other) for parent in parents),
+                )
+                for other in close
+            )
+            yield document.warning(field, "unknown-extended-resource", message, advice, suggestions)
+
+
+def _is_native(name: str) -> bool:
+    """Return whether a resource is Kubernetes' own: extended ones have a domain."""
+    domain, slash, _ = name.partition("/")
+    return not slash or domain.endswith("kubernetes.io") or name.startswith("hugepages-")
 
 
 def _uses(pod_spec: Any, by_resource: Classes) -> Iterator[_Use]:

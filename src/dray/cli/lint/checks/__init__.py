@@ -1,0 +1,1 @@
+"""The checks of lint: of one object, of several together, and of the scheduling decision."""
