@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.types.dra import ResourceClaim
-from dray.scheduler.status_reporting import Why
+from dray.api.types.pods import Pod
+from dray.scheduler.explanation_cache import Why, Wording
 from dray.scheduling import unschedulable
 from dray.scheduling.claims.device_fit import CANNOT_ALLOCATE
 from dray.scheduling.nodes import node_fit
@@ -28,8 +29,9 @@ IMPOSSIBLE = exactly(selectors=[{"cel": {"expression": "false"}}])
 
 
 def explainer(fleet: ClusterInventory) -> Why:
-    def why(claims: Sequence[ResourceClaim]) -> str:
-        return f"None of {sum(len(each.slices) for each in fleet.nodes.values())} slices will do."
+    def why(_pod: Pod, _claims: Sequence[ResourceClaim]) -> Wording:
+        slices = sum(len(each.slices) for each in fleet.nodes.values())
+        return lambda _names: f"None of {slices} slices will do."
 
     return why
 
