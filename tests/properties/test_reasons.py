@@ -59,7 +59,7 @@ def steps() -> st.SearchStrategy[tuple[str, Step]]:
 
 def _publish(name: str, count: int, tainted: bool) -> tuple[str, Step]:
     async def step(here: World) -> None:
-        more = {"taints": [TAINT]} if tainted else {}
+        more: dict[str, Any] = {"taints": [TAINT]} if tainted else {}
         devices = [gpu(f"gpu-{number}", **more) for number in range(count)]
         await here.delete("resourceslices", f"{name}-gpus")
         await here.create(gpu_slice(name, 0, *devices))

@@ -45,7 +45,8 @@ TRANSIENT_SECONDS = 1.0
 BURST_SECONDS = 30.0
 """The time that the creation of a claim may take while its template exists."""
 RETRY_SECONDS = 0.5
-ANNOTATION_SECONDS = 30.0
+ANNOTATION_SECONDS = 5.0
+"""The least time between two explanations on one claim."""
 WRITERS = 8
 POD_SECONDS = 1.0
 """The least time between two conditions of one pod."""
@@ -72,6 +73,8 @@ class _Reason(NamedTuple):
 
     text: str = ""
     unnamed: str = ""
+    claims: Sequence[ClaimKey] = ()
+    """The pod's claims without devices."""
 
 
 class Reporter:
@@ -138,7 +141,10 @@ class Reporter:
 
     def _refresh(self, key: ObjectKey, result: Unschedulable) -> None:
         """Queue the report of a pod that was not tried itself, behind all others."""
-        if key not in self._reports:
+        queued = self._reports.get(key)
+        if queued is not None and queued.is_refresh:
+            self._reports[key] = queued._replace(result=result)
+        elif queued is None:
             self._next_refresh = max(self._next_refresh, _now()) + 1 / REFRESHES_PER_SECOND
             due = max(self._next_refresh, self._not_before(key))
             self._queue(key, _Report(result, due, is_refresh=True))
@@ -249,9 +255,8 @@ class Reporter:
             action="Scheduling",
             replace=True,
         )
-        if reason.text:
-            for claim in result.claims:
-                self._annotations.set(claim.key, reason.text)
+        for claim in reason.claims:
+            self._annotations.set(claim, reason.text)
 
     def _note_written(self, key: ObjectKey) -> None:
         now = _now()
@@ -279,7 +284,9 @@ class Reporter:
             return wording
         names = [claim.key for claim in claims]
         unnamed = [ClaimKey("", str(number)) for number in range(len(names))]
-        return _Reason(*(wording(keys)[:MAX_CHARACTERS] for keys in (names, unnamed)))
+        text, without_names = (wording(keys)[:MAX_CHARACTERS] for keys in (names, unnamed))
+        waiting = [claim.key for claim in claims if claim.status.allocation is None]
+        return _Reason(text, without_names, waiting if text else ())
 
     async def _has_template(self, pod: Pod, name: str) -> bool | None:
         """Return whether the template of a missing claim exists; None if no claim is missing."""
