@@ -17,6 +17,7 @@ import yaml
 from dray.cli.components import instance
 from dray.cli.components.instance import UpInstance
 from dray.node.containers.container_attempts import Command, ContainerAttempt, Starter
+from tests import waiting
 from tests.unit.cli.components.test_components import POD, TEMPLATE
 from tests.unit.cli.conftest import DRAY, START_SECONDS, Cluster, as_list, run
 
@@ -69,6 +70,23 @@ def test_state_survives_down_and_a_second_up_is_refused(tmp_path: Path) -> None:
     with up(tmp_path):
         found = json.loads(run("status", *data, "-o", "json").stdout)
         assert (found["pods"], found["claims"]) == ({"running": 1}, {"allocated": 1})
+
+
+def test_another_fleet_on_the_same_data_replaces_the_former_one(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "kubeconfig")
+
+    def shared() -> set[str]:
+        names = cluster.dray("get", "nodes,resourceslices", "-o", "name").stdout.split()
+        return set(names) if any("resourceslice" in name for name in names) else set()
+
+    with up(tmp_path, "--fleet", "network-attached") as process:
+        former = waiting.block_until(shared, "slices")
+        process.terminate()
+        process.wait(START_SECONDS)
+    with up(tmp_path, "--fleet", "l4", "--nodes", "1"):
+        # The former ones are gone before anything can be placed.
+        found = cluster.dray("get", "nodes,resourceslices", "-o", "name").stdout.split()
+        assert former.isdisjoint(found)
 
 
 def test_one_that_was_killed_is_not_in_the_way(tmp_path: Path) -> None:
