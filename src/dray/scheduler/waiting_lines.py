@@ -53,7 +53,7 @@ class WaitingLines:
         self._mark(line)
 
     def ahead_of(self, key: ObjectKey, limit: int) -> list[ObjectKey]:
-        """Return the pods before a pod in its line, at most so many."""
+        """Return the pods before a pod in its line, at most `limit`."""
         line, member = self._members.get(key, (None, None))
         if member is None:
             return []
