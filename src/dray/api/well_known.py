@@ -28,9 +28,12 @@ POD_GROUP_FINALIZER: Final = "scheduling.k8s.io/podgroup-protection"
 
 # Reasons of events, and features that nodes declare.
 FAILED_PREPARE_REASON: Final = "FailedPrepareDynamicResources"
+FAILED_UNPREPARE_REASON: Final = "FailedUnprepareDynamicResources"
 OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
 
 # dray's own.
+DRIVERS_ANNOTATION: Final = "dray.dev/drivers"
+"""The DRA drivers that are registered on a node, separated by commas."""
 UNHEALTHY_TAINT: Final = "unhealthy"
 """The part after the slash of the taint key that drivers give an unhealthy device."""
 HOST_USER_ID_ANNOTATION: Final = "dray.dev/host-user-id"

@@ -6,6 +6,7 @@
 3  the cluster cannot be reached, or denies access
 4  no such object or resource type
 5  timed out
+6  a check is incomplete: something could not be read
 """
 
 from __future__ import annotations

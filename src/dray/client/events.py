@@ -37,6 +37,8 @@ NORMAL, WARNING = "Normal", "Warning"
 
 DEFAULT_CAPACITY = 4096
 FIRST_UPDATE_SECONDS = 5.0
+REPLACED_SECONDS = 1.0
+"""The least time between two updates of an event whose note is replaced by another one."""
 MAX_UPDATE_SECONDS = 600.0
 MAX_SIMILAR = 10
 SIMILAR_WITHIN_SECONDS = 600.0
@@ -90,6 +92,8 @@ class _Record:
     count: int = 0
     name: str = ""
     writes: int = 0
+    written: float = -REPLACED_SECONDS
+    """The time of the event loop at which it was last written."""
     not_before: float = 0.0
 
 
@@ -151,6 +155,10 @@ class Recorder:
             key = _Key(topic, note)
         now = self._now()
         record = self._records.get(key) or _Record(regarding, topic, note, now, now)
+        if replace and record.note != note:
+            # What was true is not any more: that does not wait as a repetition does.
+            record.not_before = min(record.not_before, record.written + REPLACED_SECONDS)
+            record.writes = 0
         record.note, record.last = note, now
         record.count += 1
         self._remember(key, record)
@@ -188,17 +196,18 @@ class Recorder:
 
     async def flush(self) -> float | None:
         """Write the events that are due. Returns the seconds until the next, None without one."""
-        clock = time.monotonic()
+        clock = _now()
         for key, record in list(self._unwritten.items()):
             if record.not_before <= clock and self._unwritten.pop(key, None) is not None:
                 await _give_way()
                 await self._write(key, record)
         later = [record.not_before for record in self._unwritten.values()]
-        return max(min(later) - time.monotonic(), 0.0) if later else None
+        return max(min(later) - _now(), 0.0) if later else None
 
     async def _write(self, key: _Key, record: _Record) -> None:
         delay = min(FIRST_UPDATE_SECONDS * 2**record.writes, MAX_UPDATE_SECONDS)
-        record.not_before = time.monotonic() + delay
+        record.written = _now()
+        record.not_before = record.written + delay
         record.writes += 1
         try:
             await self._send(record)
@@ -248,6 +257,11 @@ class Recorder:
         observed = gotime.write(record.last, gotime.MICROSECONDS)
         series = {"count": record.count, "lastObservedTime": observed}
         return {"message": record.note, "series": series}
+
+
+def _now() -> float:
+    """Return the time of the event loop."""
+    return asyncio.get_running_loop().time()
 
 
 async def _give_way() -> None:

@@ -146,6 +146,7 @@ async def running(
             chosen,
             keys.authority,
         )
+        await _remove_former_nodes(cluster, chosen)
         with gc_tuning.rare_collections():
             async with _supervised(_components(cluster, chosen)):
                 try:
@@ -153,6 +154,16 @@ async def running(
                 finally:
                     if cluster.nodes is not None:
                         cluster.nodes.end()
+
+
+async def _remove_former_nodes(cluster: RunningCluster, plan: ClusterPlan) -> None:
+    """Delete what the store still has of another fleet, before a pod can be placed there.
+
+    On a store that several processes share, another one may run it.
+    """
+    if (plan.fleet or plan.has_local_node) and not plan.identity:
+        fleet = plan.fleet.name if plan.fleet else ""
+        await scaling.remove_other_fleets(cluster.fleet_client, fleet)
 
 
 def _chosen_runtime(plan: ClusterPlan) -> Choice:

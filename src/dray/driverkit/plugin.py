@@ -121,6 +121,7 @@ class Plugin:
             group.create_task(self._nodes.run(), name=f"{self._driver.name}-node")
             group.create_task(self._reports.run(), name=f"{self._driver.name}-status")
             await self._nodes.synced.wait()
+            self._warn_of_missing_node()
             self._taints = await self._published_taints()
             group.create_task(self._publisher.run(), name=f"{self._driver.name}-publisher")
             while True:
@@ -129,6 +130,15 @@ class Plugin:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._changed.wait()
+
+    def _warn_of_missing_node(self) -> None:
+        if self._owner is None:
+            log.warning(
+                "there is no Node %s: %s publishes nothing until it exists. Is --node the name of "
+                "this node? See: dray get nodes",
+                self._node,
+                self._driver.name,
+            )
 
     def _connect(self, loop: asyncio.AbstractEventLoop, group: asyncio.TaskGroup) -> None:
         """Connect the driver's callbacks, which may be called from any thread."""

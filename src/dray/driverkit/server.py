@@ -105,7 +105,7 @@ class PluginServer:
             if not status.plugin_registered:
                 log.error("%s was not registered: %s", self.driver, status.error)
                 await context.abort(grpc.StatusCode.UNKNOWN, f"not registered: {status.error}")
-            log.info("%s is registered with the node", self.driver)
+            log.info("%s is registered with the node agent", self.driver)
             self.metrics.registrations.add(self.driver)
             self.registered.set()
             return messages.RegistrationStatusResponse()

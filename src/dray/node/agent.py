@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dray import supervision, telemetry
-from dray.api import kinds
+from dray.api import errors, kinds, well_known
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
@@ -128,6 +128,7 @@ class Agent:
         ):
             group.create_task(self.drivers.run(), name="agent-drivers")
             group.create_task(self._slice_removal.run(), name="agent-slices")
+            group.create_task(self._report_drivers(), name="agent-registered-drivers")
             group.create_task(self._health.run(), name="agent-health")
             group.create_task(self._context.recorder.run(), name="agent-events")
             group.create_task(self._pods.run(), name="agent-pods")
@@ -137,6 +138,24 @@ class Agent:
             while True:
                 worker = await self._arrivals.get()
                 group.create_task(self._keep_running(worker), name=f"pod-{worker.pod.metadata.uid}")
+
+    async def _report_drivers(self) -> None:
+        """Keep the names of the registered drivers in an annotation of the Node."""
+        reported: str | None = None
+        while True:
+            changed = self.drivers.changed
+            names = ",".join(sorted(self.drivers.names))
+            if names != reported:
+                change = {"metadata": {"annotations": {well_known.DRIVERS_ANNOTATION: names}}}
+                try:
+                    await self._context.client.patch(kinds.NODE, self._context.node, change)
+                    reported = names
+                except errors.StatusError as error:
+                    # The Node is not registered yet, or the server is unavailable.
+                    log.debug("drivers of node %s: %s", self._context.node, error)
+                    await asyncio.sleep(RESTART_SECONDS)
+                    continue
+            await changed.wait()
 
     def containers(self, namespace: str, name: str) -> ContainerAccess | None:
         """Return the containers of a pod, or None where the pod is not on this node."""

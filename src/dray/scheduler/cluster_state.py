@@ -240,6 +240,12 @@ class SchedulerState:
             self.queue.wake(wake_events.claim_changes(key))
         if old is not None and _frees_devices(old, new):
             self.queue.wake(wake_events.DEVICES)
+        elif (
+            new is not None
+            and new.status.allocation is not None
+            and (old is None or old.status.allocation is None)
+        ):
+            self.queue.wake(wake_events.DEVICES_TAKEN)
 
     def _group_changed(self, change: ObjectChange[PodGroup]) -> None:
         if change.new is None:

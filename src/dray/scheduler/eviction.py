@@ -47,6 +47,7 @@ class Evictor:
         except errors.StatusError as error:
             log.warning("pod %s is not evicted: %s", metadata.key, error)
             return
+        log.info("pod %s on node %s is preempted by pod %s", metadata.key, node, pod.metadata.key)
         note = f"Preempted by pod {pod.metadata.uid} on node {node}"
         about = events.reference(kinds.POD, metadata)
         self._recorder.record(about, events.NORMAL, "Preempted", note, action="Preempting")

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import ResourceClaim
+from dray.api.types.pods import Pod
 from dray.explain import claim_explanation
+from dray.explain.claim_explanation import Explanation, Outcome
+from dray.explain.pod import node_scope
+from dray.explain.suggestions.changes import DropClaim, SuggestedChange
 from dray.explain.text import explanation_text
-from dray.scheduler.status_reporting import Why
+from dray.scheduler.explanation_cache import Why, Wording
 
 SAMPLE_SIZE = 64
 """The most nodes of a survey. Nothing is scheduled meanwhile, so it must not take long."""
@@ -18,18 +25,46 @@ SAMPLE_SIZE = 64
 def sampled(inventory: ClusterInventory) -> Why:
     """Return a function that explains claims in one line, from a sample of the nodes."""
 
-    def why(claims: Sequence[ResourceClaim]) -> str:
-        names = list(inventory.nodes)
+    def why(pod: Pod, claims: Sequence[ResourceClaim]) -> Wording:
+        nodes = [entry.node for entry in inventory.nodes.values() if entry.node is not None]
+        names = node_scope.names_of(pod, nodes)
         sample = _evenly_spaced(names)
         explanation = claim_explanation.explain(
             inventory, claims, new_share_id=lambda: str(uuid.uuid4()), nodes=sample, combine=1
         )
-        text = explanation_text.summary(explanation)
-        if not text or len(sample) == len(names):
-            return text
-        return f"Of {len(names)} nodes, {len(sample)} were looked at: {text}"
+        prefix = ""
+        if len(sample) < len(names):
+            prefix = f"Of {len(names)} nodes, {len(sample)} were looked at: "
+        return _wording(explanation, [claim.key for claim in claims], prefix)
 
     return why
+
+
+def _wording(explanation: Explanation, explained: Sequence[ClaimKey], prefix: str) -> Wording:
+    def wording(names: Sequence[ClaimKey]) -> str:
+        # Claims that fit: the pod waits for something else, which kube-scheduler's message names.
+        if explanation.outcome in (Outcome.FITS, Outcome.ALLOCATED):
+            return ""
+        renamed = _renamed(explanation, dict(zip(explained, names, strict=True)))
+        text = explanation_text.summary(renamed)
+        return f"{prefix}{text}" if text else ""
+
+    return wording
+
+
+def _renamed(explanation: Explanation, names: Mapping[ClaimKey, ClaimKey]) -> Explanation:
+    """Return the explanation for other claims with the same requests."""
+
+    def renamed(change: SuggestedChange) -> SuggestedChange:
+        if isinstance(change, DropClaim):
+            return msgspec.structs.replace(change, name=names[change.name])
+        return change
+
+    return msgspec.structs.replace(
+        explanation,
+        claims=tuple(names[key] for key in explanation.claims),
+        changes=tuple(map(renamed, explanation.changes)),
+    )
 
 
 def _evenly_spaced(names: Sequence[str]) -> Sequence[str]:

@@ -3,6 +3,11 @@
 Pods with the same placement key wait together in a `WaitingGroup`. When an event could help, one
 of them is tried, the probe; only if it gets a node, the next one is tried. So a thousand pods that
 wait for a device cost one attempt when a device is freed, and nothing while nothing happens.
+
+A change that helps nobody may still change why pods wait. Groups that it concerns are outdated: the
+first pod of each is tried again at leisure (`refresh`), for its reason.
+
+Pods that ask for the same devices are a line, whatever group they wait in.
 """
 
 from __future__ import annotations
@@ -10,10 +15,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dray.api.ids import ObjectKey
+from dray.scheduler.waiting_lines import WaitingLines
+from dray.scheduling import wake_events
+from dray.scheduling.unschedulable import Unschedulable
 from dray.scheduling.wake_events import WakeEvent
 
 FIRST_ERROR_SECONDS = 1.0
@@ -24,6 +32,8 @@ MAX_BACKOFF_SECONDS = 1.0
 COST_FACTOR = 20
 """Attempts of one waiting group may use a twentieth of the time, so that others get theirs."""
 MAX_COST_SECONDS = 60.0
+_TAKEN = frozenset({wake_events.DEVICES, wake_events.POD_REMOVED})
+"""The events for which pods wait that want what others have."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +75,16 @@ class WaitingGroup:
     """Whether an event came while the probe is tried or the group backs off."""
     failures: int = 0
     not_before: float = 0.0
+    cost_seconds: float = 0.0
+    """The time of the last attempt."""
+    is_refreshed: bool = False
+    """Whether the probe is tried for its reason only."""
+    version: int = 0
+    """The version of the queue at the last attempt."""
+    result: Unschedulable | None = None
+    """The last attempt. It holds for all pods of the group."""
+    message: Hashable = None
+    """What the pods of the group were last told, without names."""
 
 
 class Queue:
@@ -81,6 +101,11 @@ class Queue:
         self._woken: set[WakeEvent] = set()
         """The events since the last pod was popped."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+        self.version = self._popped_version = self._lasting_version = 0
+        """The number of changes in the cluster that could change the reason of a waiting pod."""
+        self.changed = asyncio.Event()
+        """Set by such a change."""
+        self.lines = WaitingLines()
 
     def __contains__(self, key: ObjectKey) -> bool:
         return key in self._entries
@@ -117,6 +142,7 @@ class Queue:
         """Remove a pod that is deleted or has a node."""
         entry = self._entries.pop(key, None)
         if entry is not None:
+            self.lines.drop(entry.key)
             self._detach(entry)
         return entry
 
@@ -134,6 +160,7 @@ class Queue:
                 if entry.state == READY and self._entries.get(entry.key) is entry:
                     entry.state = IN_PROGRESS
                     self._woken.clear()
+                    self._popped_version = self.version
                     return entry
             self._arrival.clear()
             await self._arrival.wait()
@@ -158,24 +185,30 @@ class Queue:
         self,
         entry: QueueEntry,
         key: Hashable,
-        events: Iterable[WakeEvent],
+        result: Unschedulable,
         cost_seconds: float = 0.0,
+        line: Hashable = None,
     ) -> None:
-        """Let an unschedulable pod wait until one of the events happens.
+        """Let an unschedulable pod wait until something happens that could help.
 
-        Pods with the same `key` wait together. `cost_seconds` is the time of the attempt.
+        Pods with the same `key` wait together. `cost_seconds` is the time of the attempt; pods with
+        the same `line` wait for the same devices.
         """
         if self._entries.get(entry.key) is not entry:
             return
+        self.lines.put(line, entry.rank(), entry.key)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = WaitingGroup(key)
         if self._is_probe(entry) and entry.group is not group:
             self._end_probe(entry)
-        self._set_events(group, frozenset(events))
+        self._set_events(group, result.wake_events)
         # Only the probe speaks for the group: pods that join it later do not prolong its back-off.
-        if group.probe is entry or not group.entries:
+        is_refreshed = group.probe is entry and group.is_refreshed
+        if not is_refreshed and (group.probe is entry or not group.entries):
             self._back_off(group, cost_seconds)
+        group.result, group.version = result, self._popped_version
+        group.cost_seconds = cost_seconds
         # An event that came while the pod was tried found nobody waiting for it.
         missed = not self._woken.isdisjoint(group.events)
         if group.probe is entry:
@@ -190,6 +223,7 @@ class Queue:
         """Try a pod again after a while, longer each time."""
         if self._entries.get(entry.key) is not entry:
             return
+        self.lines.drop(entry.key)
         if self._is_probe(entry):
             self._end_probe(entry)
         seconds = min(FIRST_ERROR_SECONDS * 2**entry.errors, MAX_ERROR_SECONDS)
@@ -199,6 +233,7 @@ class Queue:
 
     def done(self, entry: QueueEntry) -> None:
         """Let the next pod of the group be tried: this one has a node and is being bound."""
+        self.lines.drop(entry.key)
         if self._is_probe(entry):
             if entry.group is not None:
                 entry.group.failures = 0
@@ -206,9 +241,34 @@ class Queue:
 
     def wake(self, event: WakeEvent) -> None:
         """Try the pods again that wait for an event."""
+        if event in wake_events.GENERAL:
+            self.version += 1
+            if event in wake_events.LASTING:
+                self._lasting_version = self.version
+            self.changed.set()
         self._woken.add(event)
         for group in list(self._by_event.get(event, ())):
             self._wake(group)
+
+    def outdated(self) -> list[WaitingGroup]:
+        """Return the groups whose reason may have changed, the longest outdated first."""
+        return sorted(filter(self._is_outdated, self._groups.values()), key=lambda it: it.version)
+
+    def _is_outdated(self, group: WaitingGroup) -> bool:
+        # What others take or free matters only to pods that wait for it.
+        waits_for_others = not group.events.isdisjoint(_TAKEN)
+        return group.version < (self.version if waits_for_others else self._lasting_version)
+
+    def refresh(self, group: WaitingGroup) -> None:
+        """Try the first pod of a group again, for its reason. It does not prolong the back-off."""
+        if group.probe is None and not group.is_woken and self._is_outdated(group):
+            self._release(group)
+            group.is_refreshed = group.probe is not None
+
+    def group_of(self, key: ObjectKey) -> WaitingGroup | None:
+        """Return the group in which a pod waits; None if it does not wait."""
+        entry = self._entries.get(key)
+        return entry.group if entry is not None else None
 
     def close(self) -> None:
         """Cancel all timers."""
@@ -259,7 +319,7 @@ class Queue:
         # A scan, not a heap: once per attempt of the group, while joining and leaving stay cheap.
         probe = min(group.entries.values(), key=QueueEntry.rank)
         del group.entries[probe.key]
-        group.probe = probe
+        group.probe, group.is_refreshed = probe, False
         self._make_ready(probe)
 
     def _is_probe(self, entry: QueueEntry) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable
 
 from dray import telemetry
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.model import requests
 from dray.api import features as gates
 from dray.api.features import Features
 from dray.api.semantics import pod_claims
@@ -29,9 +30,10 @@ from dray.scheduler.binder import Binder, BindFailure
 from dray.scheduler.claims.claim_writes import ClaimWrites
 from dray.scheduler.cluster_state import OptionalKinds, SchedulerState
 from dray.scheduler.eviction import Evictor
+from dray.scheduler.explanation_cache import Why
 from dray.scheduler.metrics import Metrics
-from dray.scheduler.queue import QueueEntry
-from dray.scheduler.status_reporting import Reporter, Why
+from dray.scheduler.queue import COST_FACTOR, QueueEntry
+from dray.scheduler.status_reporting import Reporter
 from dray.scheduler.step_runner import Countdown, Deadline, StepRunner
 from dray.scheduling import wake_events
 from dray.scheduling.claims.assignments import NodeAssignment
@@ -48,6 +50,10 @@ FIELD_MANAGER = "dray-scheduler"
 """The scheduler's name in `metadata.managedFields`, whatever name its pods use."""
 GANG_SEARCH_SECONDS = 5.0
 """The time for which other nodes are tried for a gang that does not fit on the best ones."""
+REFRESH_SECONDS = 0.5
+"""The time for which changes are collected before pods are tried again for their reasons."""
+REFRESH_PAUSE_SECONDS = 0.002
+"""The least time between two such attempts."""
 
 
 async def run(
@@ -126,6 +132,7 @@ class Scheduler:
                 started.set()
                 self._tasks.create_task(self._recorder.run())
                 self._tasks.create_task(self._reporter.run())
+                self._tasks.create_task(self._refresh())
                 await self._work()
         finally:
             self._queue.close()
@@ -140,6 +147,16 @@ class Scheduler:
             async with self._state.exclusively():
                 await self._attempt(entry)
             await self._runner.yield_to_loop()
+
+    async def _refresh(self) -> None:
+        """Try pods again whose reason may have changed, in a part of the time."""
+        while True:
+            await self._queue.changed.wait()
+            await asyncio.sleep(REFRESH_SECONDS)
+            self._queue.changed.clear()
+            for group in self._queue.outdated():
+                self._queue.refresh(group)
+                await asyncio.sleep(max(REFRESH_PAUSE_SECONDS, group.cost_seconds * COST_FACTOR))
 
     async def _attempt(self, entry: QueueEntry) -> None:
         self._reporter.forget(entry.key)
@@ -217,12 +234,13 @@ class Scheduler:
     ) -> None:
         """Report an unschedulable pod, and let it wait together with pods of the same `key`."""
         entry.reason = result.category
-        if not result.is_gated:
-            self._reporter.report(entry.key, result)
         if result.is_retried:
             self._queue.retry(entry)
         else:
-            self._queue.park(entry, key, result.wake_events, cost_seconds)
+            line = requests.signature(result.claims) if result.claims else None
+            self._queue.park(entry, key, result, cost_seconds, line)
+        if not result.is_gated:
+            self._reporter.report(entry.key, result)
 
     def _free_unusable_claim(self, pod: Pod, result: Unschedulable) -> None:
         """Deallocate one claim that only this pod uses and that rules out some node."""

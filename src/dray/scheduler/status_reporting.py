@@ -2,6 +2,10 @@
 
 Reports are written concurrently with decisions, only the latest of each pod. A reason that ends
 before its report is due is not reported. The same message is never written twice.
+
+Reasons stay true: when the reason of a pod changes, so do those of the pods that wait with it, and
+of those that wait behind it in line. Such refreshes are limited: a pod's condition is written at
+most every POD_SECONDS, and REFRESHES_PER_SECOND of them in the cluster.
 """
 
 from __future__ import annotations
@@ -12,22 +16,25 @@ import datetime
 import heapq
 import logging
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
-from dray.allocator.model import requests
+import msgspec
+
 from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.ids import ClaimKey, ObjectKey
+from dray.api.semantics import pod_claims
 from dray.api.semantics.conditions import find_condition
-from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.client import events, object_writes
 from dray.client.api_client import Client
 from dray.client.events import Recorder
+from dray.explain.pod import waiting_line
+from dray.explain.pod.waiting_line import EXACT_PLACES
 from dray.scheduler.claims.claim_writes import EXPLANATION, ClaimWrites
 from dray.scheduler.cluster_state import SchedulerState
+from dray.scheduler.explanation_cache import MAX_CHARACTERS, ExplanationCache, Why
 from dray.scheduling import unschedulable
 from dray.scheduling.unschedulable import Unschedulable
 
@@ -38,19 +45,17 @@ TRANSIENT_SECONDS = 1.0
 BURST_SECONDS = 30.0
 """The time that the creation of a claim may take while its template exists."""
 RETRY_SECONDS = 0.5
-ANNOTATION_SECONDS = 30.0
-EXPLANATION_SECONDS = 5.0
-"""The time for which an explanation is reused for all claims with the same requests."""
-EXPLANATIONS_LIMIT = 256
-REST_FACTOR = 4
-"""The pause after an explanation, as a multiple of its duration."""
-MAX_EXPLANATION_CHARACTERS = 1024
+ANNOTATION_SECONDS = 5.0
+"""The least time between two explanations on one claim."""
 WRITERS = 8
+POD_SECONDS = 1.0
+"""The least time between two conditions of one pod."""
+REFRESHES_PER_SECOND = 100
+"""The most conditions that are written for pods that were not tried themselves."""
+LINE_SECONDS = 0.5
+"""The time for which changes of a line are collected."""
 
 POD_SCHEDULED = "PodScheduled"
-
-Why = Callable[[Sequence[ResourceClaim]], str]
-"""Return why claims cannot be allocated. Reads the inventory, which must not change meanwhile."""
 
 
 class _Report(NamedTuple):
@@ -59,6 +64,17 @@ class _Report(NamedTuple):
     result: Unschedulable
     due: float
     is_postponed: bool = False
+    is_refresh: bool = False
+    """Whether another pod was tried, and this one only waits with it."""
+
+
+class _Reason(NamedTuple):
+    """An explanation, and the same without the names of the pod's claims."""
+
+    text: str = ""
+    unnamed: str = ""
+    claims: Sequence[ClaimKey] = ()
+    """The pod's claims without devices."""
 
 
 class Reporter:
@@ -79,7 +95,10 @@ class Reporter:
         self._schedule: list[tuple[float, ObjectKey]] = []
         """A heap of due times and pods; entries of replaced reports stay until they are due."""
         self._arrival = asyncio.Event()
-        self._explanations = _Explanations(state, why) if why else None
+        self._explanations = ExplanationCache(state, why) if why else None
+        self._written: dict[ObjectKey, float] = {}
+        """When the condition of each pod was last written, as far as that still limits it."""
+        self._next_refresh = 0.0
         self._templates: dict[ObjectKey, float] = {}
         """The time at which each template was last found to exist."""
         self._annotations = _Annotations(state, writes)
@@ -87,7 +106,8 @@ class Reporter:
     def report(self, key: ObjectKey, result: Unschedulable) -> None:
         """Queue the report of an unschedulable pod; `run` writes it."""
         delay = TRANSIENT_SECONDS if result.is_transient else 0.0
-        self._queue(key, _Report(result, _now() + delay))
+        due = max(_now() + delay, self._not_before(key))
+        self._queue(key, _Report(result, due))
 
     def forget(self, key: ObjectKey) -> None:
         """Drop the report of a pod that has a node or is tried again."""
@@ -97,6 +117,7 @@ class Reporter:
         """Write reports until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._annotations.run())
+            group.create_task(self._follow_lines())
             while True:
                 due, wait = self._due()
                 if due:
@@ -106,6 +127,63 @@ class Reporter:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await self._arrival.wait()
+
+    async def _follow_lines(self) -> None:
+        """Report again on pods whose place in line may have changed."""
+        lines = self._state.queue.lines
+        while True:
+            await lines.changed.wait()
+            await asyncio.sleep(LINE_SECONDS)
+            for key in lines.take_changed(EXACT_PLACES + 1):
+                group = self._state.queue.group_of(key)
+                if group is not None and group.result is not None:
+                    self._refresh(key, group.result)
+
+    def _refresh(self, key: ObjectKey, result: Unschedulable) -> None:
+        """Queue the report of a pod that was not tried itself, behind all others."""
+        queued = self._reports.get(key)
+        if queued is not None and queued.is_refresh:
+            self._reports[key] = queued._replace(result=result)
+        elif queued is None:
+            self._next_refresh = max(self._next_refresh, _now()) + 1 / REFRESHES_PER_SECOND
+            due = max(self._next_refresh, self._not_before(key))
+            self._queue(key, _Report(result, due, is_refresh=True))
+
+    def _not_before(self, key: ObjectKey) -> float:
+        return self._written[key] + POD_SECONDS if key in self._written else 0.0
+
+    def _spread(self, key: ObjectKey, message: Hashable) -> None:
+        """Refresh the pods that wait together with a pod, if they were told something else."""
+        group = self._state.queue.group_of(key)
+        if group is None or group.result is None or group.message == message:
+            return
+        group.message = message
+        for other in group.entries:
+            if other != key:
+                self._refresh(other, self._renamed(group.result, key, other))
+
+    def _renamed(self, result: Unschedulable, tried: ObjectKey, other: ObjectKey) -> Unschedulable:
+        """Return the result for another pod of the group: an error names claims."""
+        pods = [self._state.pod(key) for key in (tried, other)] if result.error else []
+        claims = [[str(key) for key in pod_claims.used_claims(pod)] for pod in pods if pod]
+        if len(claims) < 2 or len(claims[0]) != len(claims[1]):
+            return result
+        names = dict(zip(*claims, strict=True))
+        pattern = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+        error = re.sub(rf"({pattern})(?![-.\w])", lambda found: names[found[1]], result.error)
+        return msgspec.structs.replace(result, error=error)
+
+    def _latest(self, key: ObjectKey, result: Unschedulable) -> Unschedulable:
+        """Return the last result of the pods that wait together; another one may have been tried.
+
+        Preemption depends on more than what these pods have in common, and an error names the
+        claims of the pod that was tried.
+        """
+        group = self._state.queue.group_of(key)
+        if group is None or group.result is None:
+            return result
+        is_own = group.result.preemption is not None or group.result.error
+        return result if is_own else group.result
 
     def _queue(self, key: ObjectKey, report: _Report) -> None:
         self._reports[key] = report
@@ -141,7 +219,7 @@ class Reporter:
         pod = self._state.pending_pod(key)
         if pod is None:
             return
-        result = report.result
+        result = self._latest(key, report.result)
         has_template = await self._has_template(pod, result.template)
         if has_template and not report.is_postponed:
             # Many pods at once wait a while for their claims.
@@ -149,9 +227,14 @@ class Reporter:
             self._queue_unless_newer(key, report._replace(due=due, is_postponed=True))
             return
         reason = await self._reason(pod, result, has_template)
+        if isinstance(reason, float):
+            self._queue_unless_newer(key, report._replace(due=reason))
+            return
         nodes = len(self._state.scheduling.nodes) if result.nodes is None else result.nodes
         message = unschedulable.message(result, nodes)
-        message = f"{message} {reason}" if reason else message
+        if not report.is_refresh:
+            self._spread(key, (message, reason.unnamed))
+        message = " ".join(filter(None, (message, self._place(key), reason.text)))
         try:
             if not await self._write_condition(pod, result.condition_reason, message):
                 return
@@ -163,6 +246,7 @@ class Reporter:
             again = report._replace(due=_now() + RETRY_SECONDS)
             self._queue_unless_newer(key, again)
             return
+        self._note_written(key)
         self._recorder.record(
             events.reference(kinds.POD, pod.metadata),
             events.WARNING,
@@ -171,17 +255,38 @@ class Reporter:
             action="Scheduling",
             replace=True,
         )
-        if reason:
-            for claim in result.claims:
-                self._annotations.set(claim.key, reason)
+        for claim in reason.claims:
+            self._annotations.set(claim, reason.text)
 
-    async def _reason(self, pod: Pod, result: Unschedulable, has_template: bool | None) -> str:
-        """Return what dray adds to kube-scheduler's message."""
+    def _note_written(self, key: ObjectKey) -> None:
+        now = _now()
+        self._written.pop(key, None)
+        self._written[key] = now
+        while self._written and next(iter(self._written.values())) + POD_SECONDS < now:
+            del self._written[next(iter(self._written))]
+
+    def _place(self, key: ObjectKey) -> str:
+        ahead = self._state.queue.lines.ahead_of(key, EXACT_PLACES)
+        return waiting_line.place_in_line([str(other) for other in ahead])
+
+    async def _reason(
+        self, pod: Pod, result: Unschedulable, has_template: bool | None
+    ) -> _Reason | float:
+        """Return what dray adds to kube-scheduler's message, or the time at which it is known."""
         if has_template is not None:
-            return _about_template(pod, result.template, has_template)
+            return _Reason(_about_template(pod, result.template, has_template))
         if self._explanations is None or not result.claims:
-            return ""
-        return await self._explanations.of(result.claims)
+            return _Reason()
+        found = (self._state.claim(key) for key in pod_claims.used_claims(pod))
+        claims = [claim for claim in found if claim is not None]
+        wording = await self._explanations.of(pod, claims)
+        if isinstance(wording, float):
+            return wording
+        names = [claim.key for claim in claims]
+        unnamed = [ClaimKey("", str(number)) for number in range(len(names))]
+        text, without_names = (wording(keys)[:MAX_CHARACTERS] for keys in (names, unnamed))
+        waiting = [claim.key for claim in claims if claim.status.allocation is None]
+        return _Reason(text, without_names, waiting if text else ())
 
     async def _has_template(self, pod: Pod, name: str) -> bool | None:
         """Return whether the template of a missing claim exists; None if no claim is missing."""
@@ -230,41 +335,6 @@ def _about_template(pod: Pod, name: str, exists: bool) -> str:
     if exists:
         return f'The ResourceClaimTemplate "{name}" exists; no claim has been made from it yet.'
     return f'There is no ResourceClaimTemplate "{name}" in namespace "{pod.metadata.namespace}".'
-
-
-class _Explanations:
-    """Computes explanations, one at a time, and caches each for a while.
-
-    Nothing can be scheduled while the inventory is read, so explanations may take only a part of
-    the time.
-    """
-
-    def __init__(self, state: SchedulerState, why: Why) -> None:
-        self._state, self._why = state, why
-        self._cache: dict[requests.Signature, tuple[float, str]] = {}
-        self._lock = asyncio.Lock()
-        self._not_before = 0.0
-
-    async def of(self, claims: Sequence[ResourceClaim]) -> str:
-        signature = requests.signature(claims)
-        async with self._lock:
-            cached = self._cache.get(signature)
-            if cached is not None and _now() - cached[0] < EXPLANATION_SECONDS:
-                return cached[1]
-            await asyncio.sleep(max(self._not_before - _now(), 0.0))
-            text = await self._explain(claims)
-            if len(self._cache) >= EXPLANATIONS_LIMIT:
-                self._cache.clear()
-            self._cache[signature] = (_now(), text)
-            return text
-
-    async def _explain(self, claims: Sequence[ResourceClaim]) -> str:
-        async with self._state.exclusively():
-            started = time.perf_counter()
-            text = await asyncio.to_thread(self._why, claims)
-            cost = time.perf_counter() - started
-        self._not_before = _now() + cost * REST_FACTOR
-        return text[:MAX_EXPLANATION_CHARACTERS]
 
 
 class _WrittenText(NamedTuple):

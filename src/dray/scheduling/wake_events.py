@@ -25,6 +25,13 @@ DEVICES = WakeEvent("devices")
 """Devices are published or freed."""
 CLASSES = WakeEvent("classes")
 """A device class changes."""
+DEVICES_TAKEN = WakeEvent("devices taken")
+"""A claim gets devices. It helps nobody, but may change why others wait."""
+
+LASTING = frozenset({NODES, CLASSES})
+"""The events that pods do not cause by coming and going."""
+GENERAL = LASTING | {POD_REMOVED, POD_PLACED, DEVICES, DEVICES_TAKEN}
+"""The events that are not about one object."""
 
 
 def claim_changes(key: ObjectKey | ClaimKey) -> WakeEvent:

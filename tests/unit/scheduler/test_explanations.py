@@ -17,6 +17,7 @@ from dray.api.features import Features
 from dray.api.http_messages import Request, Response, User
 from dray.api.types.dra import DeviceClass, ResourceClaim, ResourceSlice
 from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod
 from dray.cli.components import foreground
 from dray.cli.components import scheduler as command
 from dray.cli.session.connection import Target
@@ -43,6 +44,11 @@ def too_many() -> ResourceClaim:
     return msgspec.convert(world.claim("x", world.exactly(count=2)), ResourceClaim)
 
 
+def explained(nodes: int) -> str:
+    claim = too_many()
+    return explanations.sampled(inventory(nodes))(Pod(), [claim])([claim.key])
+
+
 @pytest.mark.parametrize(("nodes", "surveyed"), [(1, 1), (64, 64), (65, 33), (200, 50)])
 def test_at_most_64_nodes_are_surveyed(
     nodes: int, surveyed: int, monkeypatch: pytest.MonkeyPatch
@@ -55,7 +61,7 @@ def test_at_most_64_nodes_are_surveyed(
         return explain(*args, nodes=nodes, **options)
 
     monkeypatch.setattr(claim_explanation, "explain", recorded)
-    text = explanations.sampled(inventory(nodes))([too_many()])
+    text = explained(nodes)
     assert [len(names) for names in seen] == [surveyed]
     prefix = f"Of {nodes} nodes, {surveyed} were looked at: "
     assert text.startswith(prefix) == (surveyed < nodes)
@@ -63,7 +69,7 @@ def test_at_most_64_nodes_are_surveyed(
 
 
 def test_without_nodes_there_is_still_an_explanation() -> None:
-    assert explanations.sampled(inventory(0))([too_many()])
+    assert explained(0)
 
 
 @pytest.fixture

@@ -9,8 +9,10 @@ from dray.api.ids import ObjectKey
 from dray.scheduler import queue
 from dray.scheduler.queue import Queue, QueueEntry
 from dray.scheduling import wake_events
+from dray.scheduling.unschedulable import Unschedulable
 from tests import virtualtime
 
+FOR_DEVICES = Unschedulable(wake_events=frozenset({wake_events.DEVICES}))
 LONG_SECONDS = 60.0
 """After so long, nothing backs off any more."""
 
@@ -48,7 +50,7 @@ async def refuse(waiting: Queue, name: str, question: str = "q") -> QueueEntry:
     waiting.add(key(name), 0)
     entry = await waiting.pop()
     assert entry.key.name == name
-    waiting.park(entry, question, [wake_events.DEVICES])
+    waiting.park(entry, question, FOR_DEVICES)
     return entry
 
 
@@ -82,7 +84,7 @@ async def test_of_pods_that_ask_the_same_one_is_tried_and_the_next_only_if_it_fi
     waiting.done(scout)
     second = await waiting.pop()
     assert second.key.name == "b"
-    waiting.park(second, "q", [wake_events.DEVICES])
+    waiting.park(second, "q", FOR_DEVICES)
     assert await next_one(waiting) == ""
 
 
@@ -100,7 +102,7 @@ async def test_an_event_during_the_attempt_is_not_missed(waiting: Queue) -> None
     waiting.add(key("a"), 0)
     entry = await waiting.pop()
     waiting.wake(wake_events.DEVICES)
-    waiting.park(entry, "q", [wake_events.DEVICES])
+    waiting.park(entry, "q", FOR_DEVICES)
     await asyncio.sleep(queue.FIRST_BACKOFF_SECONDS)
     assert await next_one(waiting) == "a"
 
@@ -112,7 +114,7 @@ async def test_an_event_while_the_scout_is_away_is_not_missed(waiting: Queue) ->
     waiting.wake(wake_events.DEVICES)
     scout = await waiting.pop()
     waiting.wake(wake_events.DEVICES)
-    waiting.park(scout, "q", [wake_events.DEVICES])
+    waiting.park(scout, "q", FOR_DEVICES)
     await asyncio.sleep(2 * queue.FIRST_BACKOFF_SECONDS)
     assert await next_one(waiting) == "a"
 
@@ -124,7 +126,7 @@ async def test_refused_again_and_again_waits_a_little_before_each_try(waiting: Q
         await asyncio.sleep(LONG_SECONDS)
         waiting.wake(wake_events.DEVICES)
         assert (await waiting.pop()) is entry
-        waiting.park(entry, "q", [wake_events.DEVICES])
+        waiting.park(entry, "q", FOR_DEVICES)
     waiting.wake(wake_events.DEVICES)
     assert await next_one(waiting) == ""
     assert waiting.lengths()[queue.WAITING] == 1
@@ -134,7 +136,7 @@ async def test_refused_again_and_again_waits_a_little_before_each_try(waiting: Q
 async def test_an_expensive_question_waits_longer(waiting: Queue) -> None:
     waiting.add(key("a"), 0)
     entry = await waiting.pop()
-    waiting.park(entry, "q", [wake_events.DEVICES], cost_seconds=1.0)
+    waiting.park(entry, "q", FOR_DEVICES, cost_seconds=1.0)
     await asyncio.sleep(queue.COST_FACTOR - 1)
     waiting.wake(wake_events.DEVICES)
     assert await next_one(waiting) == ""
@@ -193,3 +195,51 @@ async def test_nothing_is_left_of_pods_that_are_gone(waiting: Queue) -> None:
     assert list(waiting.unschedulable()) == []
     waiting.wake(wake_events.DEVICES)
     assert await next_one(waiting) == ""
+
+
+@with_queue
+async def test_a_change_that_helps_nobody_outdates_the_reasons_of_those_who_want_the_same(
+    waiting: Queue,
+) -> None:
+    await refuse(waiting, "a")
+    await refuse(waiting, "b")
+    for_nodes = Unschedulable(wake_events=frozenset({wake_events.NODES}))
+    waiting.add(key("c"), 0)
+    waiting.park(await waiting.pop(), "nodes", for_nodes)
+    assert waiting.outdated() == []
+    waiting.wake(wake_events.DEVICES_TAKEN)
+    (group,) = waiting.outdated()
+    waiting.refresh(group)
+    assert await next_one(waiting) == "a"
+    assert await next_one(waiting) == ""
+
+
+@with_queue
+async def test_a_refresh_does_not_delay_the_next_attempt(waiting: Queue) -> None:
+    entry = await refuse(waiting, "a")
+    await asyncio.sleep(LONG_SECONDS)
+    waiting.wake(wake_events.DEVICES_TAKEN)
+    waiting.refresh(*waiting.outdated())
+    assert await waiting.pop() is entry
+    waiting.park(entry, "q", FOR_DEVICES, cost_seconds=1.0)
+    assert waiting.outdated() == []
+    waiting.wake(wake_events.DEVICES)
+    assert await next_one(waiting) == "a"
+
+
+@with_queue
+async def test_a_line_follows_those_who_join_and_leave_it(waiting: Queue) -> None:
+    for name in ("a", "b", "c"):
+        waiting.add(key(name), 0)
+        waiting.park(await waiting.pop(), name, FOR_DEVICES, line="gpu")
+    waiting.add(key("urgent"), 5)
+    waiting.park(await waiting.pop(), "urgent", FOR_DEVICES, line="gpu")
+    lines = waiting.lines
+    assert [each.name for each in lines.ahead_of(key("b"), 10)] == ["urgent", "a"]
+    assert [each.name for each in lines.ahead_of(key("c"), 2)] == ["urgent", "a"]
+    lines.take_changed(9)
+    waiting.remove(key("a"))
+    assert lines.changed.is_set()
+    assert [each.name for each in lines.take_changed(9)] == ["urgent", "b", "c"]
+    assert [each.name for each in lines.ahead_of(key("b"), 10)] == ["urgent"]
+    assert lines.ahead_of(key("urgent"), 10) == []

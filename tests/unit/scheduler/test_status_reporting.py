@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.types.dra import ResourceClaim
-from dray.scheduler.status_reporting import Why
+from dray.api.types.pods import Pod
+from dray.client import events
+from dray.scheduler import explanations, status_reporting
+from dray.scheduler.explanation_cache import Why, Wording
 from dray.scheduling import unschedulable
 from dray.scheduling.claims.device_fit import CANNOT_ALLOCATE
 from dray.scheduling.nodes import node_fit
@@ -28,8 +32,9 @@ IMPOSSIBLE = exactly(selectors=[{"cel": {"expression": "false"}}])
 
 
 def explainer(fleet: ClusterInventory) -> Why:
-    def why(claims: Sequence[ResourceClaim]) -> str:
-        return f"None of {sum(len(each.slices) for each in fleet.nodes.values())} slices will do."
+    def why(_pod: Pod, _claims: Sequence[ResourceClaim]) -> Wording:
+        slices = sum(len(each.slices) for each in fleet.nodes.values())
+        return lambda _names: f"None of {slices} slices will do."
 
     return why
 
@@ -158,3 +163,113 @@ async def test_metrics_know_why(world: World) -> None:
     text = world.registry.render()
     assert 'dray_claims_pending{reason="devices"} 3' in text
     assert 'dray_scheduler_queue_pods{state="waiting"} 3' in text
+
+
+BOUND_SECONDS = 5.0
+
+
+@in_world(explainer=explanations.sampled)
+async def test_all_pods_that_wait_hear_of_a_new_cause(world: World) -> None:
+    await world.create(device_class(), node("node-0"), template("gpu", exactly(count=3)))
+    for number in range(30):
+        await world.create(pod(f"p{number}", template_name="gpu"))
+    await world.refused("p29", "no devices that can be used")
+    await world.create(gpu_slice("node-0", 2))
+    await asyncio.sleep(BOUND_SECONDS)
+    for number in range(30):
+        condition = condition_of(await world.get("pods", f"p{number}"))
+        assert "fewer than 3 devices are of class" in condition["message"]
+        (made,) = await world.claims_of(f"p{number}")
+        annotation = made["metadata"]["annotations"]["dray.dev/explanation"]
+        assert annotation
+        assert condition["message"].endswith(annotation)
+        (event,) = await failures(world, f"p{number}")
+        assert event["message"] == condition["message"][: events.MAX_NOTE_CHARACTERS]
+
+
+@in_world(explainer=explanations.sampled)
+async def test_devices_that_another_pod_takes_change_the_cause(world: World) -> None:
+    await world.create(device_class(), node("node-0"), gpu_slice("node-0", 3))
+    await world.create(claim("held-1", exactly(count=2)), pod("first", "held-1"))
+    await world.bound("first")
+    await world.create(claim("pair", exactly(count=2)), pod("waits", "pair"))
+    before = await world.refused("waits", "default/held-1")
+    assert "held-2" not in before
+    await asyncio.sleep(BOUND_SECONDS)
+    await world.create(claim("held-2"), pod("second", "held-2"))
+    await world.bound("second")
+    await asyncio.sleep(BOUND_SECONDS)
+    await world.refused("waits", "default/held-2")
+
+
+@in_world(explainer=explanations.sampled)
+async def test_a_pod_in_line_is_told_its_place_and_the_pods_ahead(world: World) -> None:
+    await world.create(device_class(), node("node-0"), gpu_slice("node-0", 1), template("gpu"))
+    for name in ("job-1", "job-2", "job-3", "job-4"):
+        await world.create(pod(name, template_name="gpu"))
+    await world.bound("job-1")
+    await world.refused("job-4", "3rd in line for these devices, after pods default/job-2 and")
+    await world.refused("job-3", "2nd in line for these devices, after pod default/job-2.")
+    assert "in line" not in await world.refused("job-2")
+    await world.remove_pod("job-2")
+    await asyncio.sleep(BOUND_SECONDS)
+    assert "in line" not in await world.refused("job-3")
+    await world.refused("job-4", "2nd in line for these devices, after pod default/job-3.")
+
+
+@in_world(explainer=explanations.sampled)
+async def test_far_back_in_line_the_place_is_not_exact(world: World) -> None:
+    await world.create(device_class(), node("node-0"), template("gpu"))
+    for number in range(13):
+        await world.create(pod(f"p{number:02}", template_name="gpu"))
+    await asyncio.sleep(BOUND_SECONDS)
+    assert "It is 10th in line" in await world.refused("p09")
+    assert "At least 10 pods are ahead of it" in await world.refused("p10")
+    assert "At least 10 pods are ahead of it" in await world.refused("p12")
+
+
+@in_world(explainer=explanations.sampled)
+async def test_an_error_names_each_pods_own_claim(world: World) -> None:
+    await world.create(device_class(), node("node-0"))
+    failing = 'device.attributes["gpu.example.com"].nosuch == "x"'
+    request = exactly(selectors=[{"cel": {"expression": failing}}])
+    await world.create(template("gpu", request))
+    for name in ("a", "b", "c"):
+        await world.create(pod(name, template_name="gpu"))
+    await world.refused("c", "no devices that can be used")
+    await world.create(gpu_slice("node-0", 1))
+    await asyncio.sleep(BOUND_SECONDS)
+    for name in ("a", "b", "c"):
+        (made,) = await world.claims_of(name)
+        message = await world.refused(name, "no such key: nosuch")
+        assert f"claim default/{made['metadata']['name']}:" in message
+
+
+@in_world(explainer=explanations.sampled)
+async def test_conditions_are_written_at_a_bounded_rate(world: World) -> None:
+    await world.create(device_class(), node("node-0"), template("gpu", exactly(count=9)))
+    for number in range(200):
+        await world.create(pod(f"p{number}", template_name="gpu"))
+    await world.refused("p199")
+    await asyncio.sleep(BOUND_SECONDS)
+    before, seconds = len(writes(world)), 20.0
+    for number in range(20):
+        await world.delete("resourceslices", "node-0-gpus")
+        await world.create(gpu_slice("node-0", 1 + number % 8))
+        await asyncio.sleep(seconds / 20)
+    written = writes(world)[before:]
+    assert len(written) <= seconds * (status_reporting.REFRESHES_PER_SECOND + 1)
+    assert max(Counter(written).values()) <= seconds / status_reporting.POD_SECONDS
+    await asyncio.sleep(BOUND_SECONDS)
+    before = len(writes(world))
+    await asyncio.sleep(60.0)
+    assert len(writes(world)) == before
+
+
+def writes(world: World) -> list[str]:
+    """The paths of conditions that the scheduler has written."""
+    return [
+        request.path
+        for request in world.requests
+        if request.method == "PATCH" and "/pods/" in request.path
+    ]

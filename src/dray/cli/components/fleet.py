@@ -148,6 +148,7 @@ def fail(target: Target, node: str, names: tuple[str, ...], effect: str) -> None
         return {faults.FAILED_ANNOTATION: _failed_annotation(failed)}
 
     async def body(session: Session) -> None:
+        await _simulated_node(session, node)
         await _require_devices(session, node, names)
         await _edit(session, node, edit)
 
@@ -193,6 +194,12 @@ def heal(target: Target, node: str, names: tuple[str, ...]) -> None:
         if not names:
             return dict.fromkeys(FAULT_ANNOTATIONS)
         failed = faults.read(annotations).failed
+        sound = [name for name in names if name not in failed]
+        if sound:
+            there_are = (
+                f"Failed: {_some(sorted(failed))}" if failed else "No device of it has failed."
+            )
+            raise ObjectNotFound(f"{sound[0]} of node {node} has not failed", there_are)
         left = {name: effect for name, effect in failed.items() if name not in names}
         return {faults.FAILED_ANNOTATION: _failed_annotation(left)}
 
@@ -237,22 +244,34 @@ def _annotate(target: Target, node: str, annotations: Changes) -> None:
 
 async def _edit(session: Session, node: str, edit: Edit) -> None:
     """Change annotations of a simulated node. Raises Conflict on concurrent changes."""
-    try:
-        current = await session.client.get(kinds.NODE, node)
-    except errors.NotFound as error:
-        raise ObjectNotFound(str(error), "See which there are: dray get nodes") from error
-    metadata = current["metadata"]
-    if FLEET_LABEL not in (metadata.get("labels") or {}):
-        raise WrongUsage(f"node {node} is not simulated; nothing was done to it.")
+    metadata = await _simulated_node(session, node)
     change = edit(metadata.get("annotations") or {})
     patch = {"annotations": change, "resourceVersion": metadata["resourceVersion"]}
     await session.client.patch(kinds.NODE, node, {"metadata": patch})
 
 
+async def _simulated_node(session: Session, node: str) -> dict[str, Any]:
+    """Return the metadata of a simulated node. Raises ObjectNotFound and WrongUsage."""
+    try:
+        current = await session.client.get(kinds.NODE, node)
+    except errors.NotFound as error:
+        raise ObjectNotFound(str(error), "See which there are: dray get nodes") from error
+    metadata: dict[str, Any] = current["metadata"]
+    if FLEET_LABEL not in (metadata.get("labels") or {}):
+        raise WrongUsage(f"node {node} is not simulated; nothing was done to it.")
+    return metadata
+
+
 async def _require_devices(session: Session, node: str, names: tuple[str, ...]) -> None:
-    everywhere, _ = await published_devices.read(session)
-    published = {device.name for device in everywhere if device.node == node}
+    """Raise ObjectNotFound for devices that the simulated drivers of a node do not publish."""
+    selection = ObjectSelection(label_selector=FLEET_LABEL, field_selector=f"spec.nodeName={node}")
+    slices = await listing.listed(session, kinds.RESOURCE_SLICE, selection)
+    published = {device["name"] for item in slices for device in item["spec"].get("devices") or ()}
     unknown = [name for name in names if name not in published]
-    if unknown and published:
-        message = f"node {node} has no device {unknown[0]}"
-        raise ObjectNotFound(message, f"It has: {_some(sorted(published))}")
+    if unknown:
+        message = f"node {node} has no simulated device {unknown[0]}"
+        raise ObjectNotFound(message, _existing(sorted(published)))
+
+
+def _existing(names: list[str]) -> str:
+    return f"It has: {_some(names)}" if names else "Its drivers have published no devices yet."

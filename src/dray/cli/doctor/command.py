@@ -7,16 +7,20 @@ import sys
 import click
 
 from dray.api import http_messages, kinds
-from dray.api.well_known import FAILED_PREPARE_REASON
 from dray.cli.command_errors import DrayCommand, WrongUsage
-from dray.cli.doctor import problems
+from dray.cli.doctor import certificate_checks, health_checks, problems
 from dray.cli.doctor.problems import ClusterProblem, Deletion, Repair
 from dray.cli.inputs import cluster_objects
+from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.output import formats
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.client.api_client import ObjectSelection
+from dray.clock import utc_now
+
+INCOMPLETE = 6
+"""The exit code if nothing was found but something could not be read."""
 
 
 @click.command("doctor", cls=DrayCommand)
@@ -26,38 +30,52 @@ from dray.client.api_client import ObjectSelection
 @click.option("--fix", is_flag=True, help="Mend what can be mended; asks before each repair.")
 @click.option("--yes", is_flag=True, help="With --fix: do not ask.")
 def doctor(target: Target, against: str, format: OutputFormat, fix: bool, yes: bool) -> None:
-    """Say what is wrong with a cluster's claims, slices and drivers, and how to mend it.
+    """Find what is wrong with a cluster's nodes, devices, drivers and claims, and how to fix it.
 
-    The exit code is 1 while something is wrong.
+    The exit code is 1 while something is wrong, and 6 if nothing was found but something could not
+    be checked.
     """
     if fix and against:
         raise WrongUsage("--fix needs a cluster, not --against")
-    problems_found = _find_problems(against, target)
+    objects = _load(against, target)
+    problems_found = _find_problems(objects, against, target)
     if problems_found and not against:
         # What is being changed right now may look wrong for a moment.
         before = {(problem.about, problem.message) for problem in problems_found}
-        again = _find_problems("", target)
+        again = _find_problems(_load("", target), "", target)
         problems_found = [item for item in again if (item.about, item.message) in before]
+    unread = {**objects.unread, **objects.partly_read}
+    for message in unread.values():
+        click.echo(f"could not check: {message}", err=True)
     if format.is_table:
-        _show(problems_found)
+        _show(problems_found, is_complete=not unread)
     else:
         formats.show_document([_document(problem) for problem in problems_found], format)
     solved = _repaired(target, problems_found, yes) if fix else 0
     if len(problems_found) > solved:
         sys.exit(1)
+    if unread:
+        sys.exit(INCOMPLETE)
 
 
-def _find_problems(against: str, target: Target) -> list[ClusterProblem]:
-    events = ObjectSelection(field_selector=f"reason={FAILED_PREPARE_REASON}")
-    objects = cluster_objects.load(against, target, events)
-    for message in objects.unread.values():
-        click.echo(f"Could not be looked at: {message}", err=True)
-    return problems.find(objects)
+def _load(against: str, target: Target) -> ClusterObjects:
+    warnings = ObjectSelection(field_selector="type=Warning,involvedObject.kind=Pod")
+    return cluster_objects.load(against, target, warnings)
 
 
-def _show(problems_found: list[ClusterProblem]) -> None:
-    if not problems_found:
+def _find_problems(objects: ClusterObjects, against: str, target: Target) -> list[ClusterProblem]:
+    found = problems.find(objects, {**problems.CHECKS, **health_checks.CHECKS})
+    if against:
+        return found
+    live = problems.find(objects, health_checks.LIVE_CHECKS)
+    return [*found, *live, *certificate_checks.find(target.connect(), utc_now())]
+
+
+def _show(problems_found: list[ClusterProblem], *, is_complete: bool) -> None:
+    if not problems_found and is_complete:
         click.echo("Nothing is wrong.")
+    elif not problems_found:
+        click.echo("Nothing was found, but not everything could be checked.")
     for problem in problems_found:
         click.echo(f"{click.style(problem.about, bold=True)} {problem.message} [{problem.fault}]")
         if problem.advice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from dray.api.ids import PoolId
@@ -19,6 +19,7 @@ from dray.explain.pod import message_patterns
 
 POD_RESOURCE = "pods"
 UUID_ATTRIBUTE = "uuid"
+NAMESPACED = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate", "Event"})
 
 
 class ObjectIdentity(NamedTuple):
@@ -85,12 +86,22 @@ class ClusterProblem(NamedTuple):
     advice: str = ""
 
 
-def find(objects: ClusterObjects) -> list[ClusterProblem]:
-    """Return all problems that can be found in the objects that could be read."""
+Check = Callable[[ClusterObjects], Iterator[ClusterProblem]]
+Checks = Mapping[Check, frozenset[str]]
+"""The kinds that each check needs: pods that cannot be read are not pods that are gone."""
+
+
+def find(objects: ClusterObjects, checks: Checks) -> list[ClusterProblem]:
+    """Return all problems that can be found in the objects that could be read.
+
+    A check that compares pods with claims needs both of the same namespaces.
+    """
+    unread = {*objects.unread, *objects.partly_read}
     return [
         problem
-        for check, needed in CHECKS.items()
-        if needed.isdisjoint(objects.unread)
+        for check, needed in checks.items()
+        if needed.isdisjoint(unread)
+        or (needed.isdisjoint(objects.unread) and (needed & NAMESPACED) <= set(objects.partly_read))
         for problem in check(objects)
     ]
 
@@ -195,7 +206,7 @@ def drivers_not_registered(objects: ClusterObjects) -> Iterator[ClusterProblem]:
         yield ClusterProblem("driver-not-registered", f"driver {driver}", message, (), advice)
 
 
-CHECKS: dict[Callable[[ClusterObjects], Iterator[ClusterProblem]], frozenset[str]] = {
+CHECKS: Checks = {
     orphaned_reservations: frozenset({"ResourceClaim", "Pod"}),
     claims_of_gone_pods: frozenset({"ResourceClaim", "Pod"}),
     stale_generations: frozenset({"ResourceSlice"}),
@@ -204,7 +215,6 @@ CHECKS: dict[Callable[[ClusterObjects], Iterator[ClusterProblem]], frozenset[str
     devices_of_two_drivers: frozenset({"ResourceSlice"}),
     drivers_not_registered: frozenset({"ResourceClaim", "Pod", "Event"}),
 }
-"""The kinds that each check needs: pods that cannot be read are not pods that are gone."""
 
 
 def _pod_uids(objects: ClusterObjects) -> set[str]:

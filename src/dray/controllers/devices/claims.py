@@ -36,6 +36,7 @@ from dray.controllers.slim_types import ClaimTemplate
 log = logging.getLogger(__name__)
 
 COMPONENT = "resource_claim"
+CREATION_FAILED = "FailedResourceClaimCreation"
 
 
 class ClaimSubject(enum.Enum):
@@ -164,7 +165,7 @@ class Claims(Loop[ClaimWork]):
             return UNSEEN_RETRY_SECONDS
         name = pod_claims.group_name(pod)
         if name and not self._groups_matter:
-            log.warning("pod %s is in PodGroup %s but GenericWorkload is off", work.key, name)
+            self._report_gate(pod, name)
             return None
         group = self._group(pod)
         if name and group is None:
@@ -255,12 +256,23 @@ class Claims(Loop[ClaimWork]):
         name: str = created["metadata"]["name"]
         return name
 
+    def _report_gate(self, pod: Pod, group: str) -> None:
+        """Report a pod of a PodGroup, whose claims are not created without the feature gate."""
+        note = (
+            f"pod is in PodGroup {group}, but the feature gate GenericWorkload is off; turn it on "
+            "in the API server, the controllers and the scheduler "
+            "(--feature-gates GenericWorkload=true)"
+        )
+        log.warning("pod %s: %s", pod.metadata.key, note)
+        about = events.reference(kinds.POD, pod.metadata)
+        self._recorder.record(about, events.WARNING, CREATION_FAILED, note, replace=True)
+
     def _report(self, owner: Owner, source: ClaimSource, reason: str) -> None:
         field = "PodResourceClaim" if owner.kind is kinds.POD else "PodGroupResourceClaim"
         self._recorder.record(
             events.reference(owner.kind, owner.metadata),
             events.WARNING,
-            "FailedResourceClaimCreation",
+            CREATION_FAILED,
             f"{field} {source.name}: {reason}",
             # The rejection names the claim, which gets a new random name at every attempt.
             replace=True,

@@ -7,6 +7,7 @@ upstream leaves out. The status of each DeviceTaintRule reports the progress of 
 from __future__ import annotations
 
 import enum
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
@@ -29,6 +30,8 @@ from dray.controllers.devices.taint_rule_status import Effects
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
 from dray.controllers.slim_types import TaintedSlice
+
+log = logging.getLogger(__name__)
 
 COMPONENT = "device-taint-eviction-controller"
 STATUS_PERIOD_SECONDS = 10.0
@@ -173,6 +176,8 @@ class TaintEviction(Loop[EvictionWork]):
         if left > 0:
             return left
         self._record_event(pod, "Marking for deletion")
+        claims = ", ".join(map(str, pod_claims.used_claims(pod)))
+        log.info("pod %s is evicted: a device of claim %s is tainted", pod.metadata.key, claims)
         reason = "DeletionByDeviceTaintManager"
         message = "Device Taint manager: deleting due to NoExecute taint"
         await pod_disruption.end(self.client, pod, self.now(), reason, message)

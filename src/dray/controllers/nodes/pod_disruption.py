@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import logging
 from typing import Any
 
 from dray.api import errors, kinds
@@ -13,6 +14,8 @@ from dray.api.semantics.conditions import find_condition
 from dray.api.types.pods import Pod
 from dray.client import object_writes
 from dray.client.api_client import Client
+
+log = logging.getLogger(__name__)
 
 DISRUPTION_TARGET = "DisruptionTarget"
 
@@ -30,6 +33,8 @@ async def end(
 
     `at_once` is for pods whose node cannot stop them: they count as failed.
     """
+    why = message or "it has ended, or its node is gone"
+    log.info("pod %s on node %s is deleted: %s", pod.metadata.key, pod.spec.node_name, why)
     has_ended = pod_status.has_ended(pod)
     status: dict[str, Any] = {}
     if reason and not has_ended and not _is_marked(pod, reason):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from typing import Any
 
 import msgspec
 
 from dray.api import errors, kinds
+from dray.api.kinds import Kind
 from dray.api.types.core import ConfigMap
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache
@@ -100,12 +101,24 @@ def _requested(fleet: Fleet, config_map: ConfigMap | None) -> Fleet:
     return scaled(fleet, int(text)) if text.isdecimal() else fleet
 
 
+async def remove_other_fleets(client: Client, fleet: str) -> None:
+    """Delete the Nodes and slices of every other fleet: nothing runs them any more."""
+    others = f"{FLEET_LABEL},{FLEET_LABEL}!={fleet}"
+    for kind in (kinds.NODE, kinds.RESOURCE_SLICE):
+        await _delete(client, kind, others)
+
+
 async def _remove_surplus(client: Client, fleet: Fleet) -> None:
     """Delete the Nodes that the fleet no longer has."""
-    ours = ObjectSelection(label_selector=f"{FLEET_LABEL}={fleet.name}")
-    page = await client.list(kinds.NODE, ours)
+    await _delete(client, kinds.NODE, f"{FLEET_LABEL}={fleet.name}", fleet.machines)
+
+
+async def _delete(
+    client: Client, kind: Kind, selector: str, kept: Container[str] = frozenset()
+) -> None:
+    page = await client.list(kind, ObjectSelection(label_selector=selector))
     for item in page.items:
         name = msgspec.json.decode(item, type=_Item).metadata.name
-        if name not in fleet.machines:
+        if name not in kept:
             with contextlib.suppress(errors.NotFound):
-                await client.delete(kinds.NODE, name)
+                await client.delete(kind, name)

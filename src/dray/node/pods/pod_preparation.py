@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from typing import Final
 
 from dray.api import kinds, well_known
+from dray.api.semantics import pod_claims
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods.context import PodWorkerContext
 from dray.node.runtimes.interface import ContainerConfigError
 from dray.node.specs.volumes import PreparedVolume, Volumes
 from dray.protocol.services import DEFAULT_TIMEOUT_SECONDS as CALL_SECONDS
+
+log = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 5.0
 """A driver that has not answered by then is named in an event."""
@@ -31,6 +35,7 @@ class PodPreparation:
         context, state = self._context, self._context.state
         claims = await context.retry(self._prepare_claims, well_known.FAILED_PREPARE_REASON)
         state.prepared_claims = claims
+        self._log_claims("prepared")
         state.volumes = await context.retry(self._make_volumes, "FailedMount")
 
     async def unprepare(self) -> None:
@@ -39,7 +44,14 @@ class PodPreparation:
         async def unprepare() -> None:
             await self._context.node.preparation.unprepare(self._context.uid)
 
-        await self._context.retry(unprepare, "FailedUnprepareDynamicResources")
+        await self._context.retry(unprepare, well_known.FAILED_UNPREPARE_REASON)
+        self._log_claims("unprepared")
+
+    def _log_claims(self, what: str) -> None:
+        pod = self._context.pod
+        for claim in pod_claims.used_claims(pod):
+            node = self._context.node.node
+            log.info("claim %s of pod %s is %s on node %s", claim, pod.metadata.key, what, node)
 
     async def _prepare_claims(self) -> ClaimsOfPod:
         slow = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._warn_of_slow_driver)

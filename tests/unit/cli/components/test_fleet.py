@@ -90,6 +90,27 @@ def test_devices_fail_and_heal(running: Cluster) -> None:
     missing = running.dray("fleet", "fail", node, "gpu-9")
     assert (missing.exit_code, "It has: gpu-0" in missing.stderr) == (4, True)
     assert running.dray("fleet", "fail", "nowhere", "gpu-0").exit_code == 4
+    sound = running.dray("fleet", "heal", node, "gpu-0")
+    assert (sound.exit_code, sound.stdout) == (4, "")
+    assert "has not failed" in sound.stderr
+
+
+def test_devices_of_other_drivers_do_not_fail(running: Cluster) -> None:
+    node = nodes(running)[0].removeprefix("node/")
+    spec = {
+        "driver": "npu.example.com",
+        "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "npu-1"}],
+    }
+    body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "spec": spec}
+    body["metadata"] = {"name": "npus"}
+    assert running.dray("create", "-f", "-", input=json.dumps(body)).exit_code == 0
+    refused = running.dray("fleet", "fail", node, "npu-1")
+    running.dray("delete", "resourceslice", "npus")
+    assert (refused.exit_code, refused.stdout) == (4, "")
+    assert f"node {node} has no simulated device npu-1" in refused.stderr
+    assert "It has: gpu-0" in refused.stderr
 
 
 def test_trouble_with_preparing_is_noted_on_the_node_and_healed_at_once(running: Cluster) -> None:

@@ -18,6 +18,7 @@ import yaml
 from dray.cli.session import up_instance
 from dray.cli.session.up_instance import UpInstance
 from dray.node.containers.container_attempts import Command, ContainerAttempt, Starter
+from tests import waiting
 from tests.unit.cli.components.test_components import POD, TEMPLATE
 from tests.unit.cli.conftest import DRAY, START_SECONDS, Cluster, as_list, run
 
@@ -126,6 +127,23 @@ def test_a_backup_that_cannot_be_written_names_its_own_file(tmp_path: Path) -> N
         assert "store.db" not in refused.stderr
     folder = run("backup", str(tmp_path), "--data", str(tmp_path), "--overwrite")
     assert "is a directory" in folder.stderr
+
+
+def test_another_fleet_on_the_same_data_replaces_the_former_one(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "kubeconfig")
+
+    def shared() -> set[str]:
+        names = cluster.dray("get", "nodes,resourceslices", "-o", "name").stdout.split()
+        return set(names) if any("resourceslice" in name for name in names) else set()
+
+    with up(tmp_path, "--fleet", "network-attached") as process:
+        former = waiting.block_until(shared, "slices")
+        process.terminate()
+        process.wait(START_SECONDS)
+    with up(tmp_path, "--fleet", "l4", "--nodes", "1"):
+        # The former ones are gone before anything can be placed.
+        found = cluster.dray("get", "nodes,resourceslices", "-o", "name").stdout.split()
+        assert former.isdisjoint(found)
 
 
 def test_one_that_was_killed_is_not_in_the_way(tmp_path: Path) -> None:

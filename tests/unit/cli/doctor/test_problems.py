@@ -39,6 +39,16 @@ def piece(name: str, pool: str, *devices: str, count: int = 1, **settings: Any) 
     return resource("ResourceSlice", name, spec)
 
 
+def node(name: str, ready: str = "True", **metadata: Any) -> JsonObject:
+    condition = {"type": "Ready", "status": ready, "reason": "r", "message": f"ready is {ready}"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, **metadata},
+        "status": {"conditions": [condition]},
+    }
+
+
 def pod(name: str) -> JsonObject:
     return {
         "apiVersion": "v1",
@@ -100,7 +110,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
     ward = Ward(Cluster(data / "kubeconfig"))
     try:
         ward.create(
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}},
+            node("n1"),
             resource("DeviceClass", CLASS, {}),
             piece("sound-1", "sound", "gpu-0", "gpu-1", count=2),
             piece("sound-2", "sound", "gpu-2", count=2),

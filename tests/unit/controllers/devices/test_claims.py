@@ -95,6 +95,22 @@ async def test_a_missing_template_is_reported_once_and_waited_for(here: World) -
     assert len(await reported()) == 1
 
 
+@with_loops(Claims)
+async def test_a_pod_of_a_group_is_told_which_feature_gate_is_off(here: World) -> None:
+    body = objects.pod("p", template="gpu")
+    body["spec"]["schedulingGroup"] = {"podGroupName": "pg"}
+    await here.create(objects.claim_template("gpu"))
+    await here.create(body)
+
+    async def reported() -> Any:
+        return [each for each in await here.list("events") if each["involvedObject"]["name"] == "p"]
+
+    (event,) = await here.until(reported)
+    assert event["reason"] == "FailedResourceClaimCreation"
+    assert "pod is in PodGroup pg, but the feature gate GenericWorkload is off" in event["message"]
+    assert "--feature-gates GenericWorkload=true" in event["message"]
+
+
 class CountedClaims(Claims):
     attempts = 0
 
