@@ -35,15 +35,21 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
     Raises ContainerConfigError, CdiError and the errors of the API for what cannot be made.
     """
     pod, runtime = state.pod, node.runtime
-    if not container.command and not runtime.has_images:
+    image = node.runtime_config.images.find(container.image)
+    if not container.command and not image.command and not runtime.has_images:
         raise ContainerConfigError(
             f"container {container.name} has no command and the {runtime.name} has no images: "
-            "set command, or run the node with --runtime podman"
+            "set command, or run the node with --images or --runtime podman"
         )
     allows_host = node.runtime_config.allows_host
+    allows_privileged = node.runtime_config.allows_privileged
     security_profiles.check_pod(pod, allows_host=allows_host)
     security = security_profiles.profile_of(
-        pod, container, allows_host=allows_host, has_images=runtime.has_images
+        pod,
+        container,
+        allows_host=allows_host,
+        allows_privileged=allows_privileged,
+        has_images=runtime.has_images,
     )
     cdi_ids = preparation.cdi_ids(pod, container, state.prepared_claims)
     edits = cdi.resolve(cdi_ids, node.cdi_directories)
@@ -52,7 +58,11 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
     env = {**runtime.default_environment, "HOSTNAME": hostname, **of_services}
     env |= await environment.build(node.client, pod, container, of_services)
     env |= edits.env
-    command, args = environment.command(container, env), environment.arguments(container, env)
+    if "HOME" in env:
+        # Last, as with other runtimes: programs that read the output of `env` rely on it.
+        env["HOME"] = env.pop("HOME")
+    command = environment.command(container, env) or image.command
+    args = environment.arguments(container, env)
     environment.check_total(container, (*command, *args), env)
     return ContainerSpec(
         command,
@@ -60,7 +70,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         env,
         _working_directory(container),
         hostname,
-        _binds(node, state, container, env, edits),
+        (*image.binds, *_binds(node, state, container, env, edits)),
         tuple(_device_nodes(edits)),
         image=container.image,
         stdin=container.stdin,
@@ -68,6 +78,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         tty=container.tty,
         limits=resources.resource_limits(container),
         security=security,
+        has_host_users=security_profiles.has_host_users(pod, allows_privileged=allows_privileged),
         host_user_id=state.host_user_id,
         has_host_network=pod.spec.host_network,
     )

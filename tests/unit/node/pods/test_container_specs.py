@@ -15,7 +15,8 @@ from dray.node.devices.drivers import DriverDevice
 from dray.node.devices.preparation import ClaimRecord
 from dray.node.pods import container_specs
 from dray.node.pods.context import PodState
-from dray.node.runtimes.interface import ContainerConfigError, ContainerSpec
+from dray.node.runtimes.interface import Bind, ContainerConfigError, ContainerSpec
+from dray.node.specs.image_stand_ins import NO_IMAGES, ImageStandIns, StandIn
 from dray.node.specs.volumes import PreparedVolume
 from tests.unit.node import fakes
 from tests.unit.node.fakes import FakeNode, FakeRuntime
@@ -27,14 +28,22 @@ class NoImages(FakeRuntime):
 
 
 def built(
-    folder: Path, edits: Edits | None = None, *, spec: Any = None, **container: Any
+    folder: Path,
+    edits: Edits | None = None,
+    *,
+    spec: Any = None,
+    images: ImageStandIns = NO_IMAGES,
+    **container: Any,
 ) -> ContainerSpec:
     async def build() -> ContainerSpec:
         node = FakeNode(folder / "pods")
         node.folder.mkdir()
         node.runtime = NoImages()
         cdi.write(folder / "cdi", "d.json", "d/claim", {"0": edits or Edits()})
-        context = dataclasses.replace(node.context, cdi_directories=(folder / "cdi",))
+        config = dataclasses.replace(node.context.runtime_config, images=images)
+        context = dataclasses.replace(
+            node.context, cdi_directories=(folder / "cdi",), runtime_config=config
+        )
         claims: Any = {"resources": {"claims": [{"name": "mine"}]}}
         state = PodState(fakes.pod(fakes.container(**claims, **container), **(spec or {})))
         devices = (DriverDevice("d", ("gpu",), "n1", "gpu-0", ("d/claim=0",)),)
@@ -44,6 +53,29 @@ def built(
         return await container_specs.build(context, state, state.pod.spec.containers[0])
 
     return asyncio.run(build())
+
+
+def test_a_stand_in_gives_its_command_and_files(tmp_path: Path) -> None:
+    pause = StandIn("example.com/pause", ("sleep", "9"), {"/tool": "/usr/bin/env"})
+    images = ImageStandIns({pause.name: pause})
+    made = built(tmp_path, images=images, image="example.com/pause:3", command=[], args=["x"])
+    assert (made.command, made.args) == (("sleep", "9"), ("x",))
+    assert made.binds[0] == Bind("/usr/bin/env", "/tool")
+
+
+def test_a_command_takes_the_place_of_that_of_a_stand_in(tmp_path: Path) -> None:
+    images = ImageStandIns({"example.com/a": StandIn(command=("sleep", "9"))})
+    assert built(tmp_path, images=images, image="example.com/a", command=["b"]).command == ("b",)
+
+
+def test_without_a_command_and_an_image_there_is_nothing_to_run(tmp_path: Path) -> None:
+    with pytest.raises(ContainerConfigError, match="--images"):
+        built(tmp_path, command=[])
+
+
+def test_home_follows_the_variables_of_devices(tmp_path: Path) -> None:
+    made = built(tmp_path, Edits(env={"GPU": "1"}), env=[{"name": "HOME", "value": "/h"}])
+    assert [*made.env][-2:] == ["GPU", "HOME"]
 
 
 def test_paths_of_devices_are_made_absolute(tmp_path: Path) -> None:
