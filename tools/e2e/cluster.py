@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from tools.e2e import hostpathplugin
+from tools.e2e import agnhost, hostpathplugin
 from tools.e2e.groups import Group, Nodes
 
 SIMULATED_NODES: Final = 4
@@ -31,11 +31,16 @@ nodes:
     capacity: {{cpu: 16, memory: 64Gi, ephemeral-storage: 100Gi, pods: 110}}
 """
 NO_FLEET: Final = "description: No machines\nnodes: []\n"
-IMAGES: Final = """images:
+PAUSE: Final = "[sh, -c, exec sleep infinity]"
+IMAGES: Final = f"""images:
   - name: registry.k8s.io/sig-storage/hostpathplugin
-    files: {{/hostpathplugin: {plugin}}}
-  - name: registry.k8s.io/pause
-    command: [sleep, infinity]
+    files: {{{{/hostpathplugin: {{folder}}/hostpathplugin}}}}
+  - name: registry.k8s.io/e2e-test-images/agnhost
+    command: [/agnhost]
+    files: {{{{/agnhost: {{folder}}/agnhost, /agnhost-2: {{folder}}/agnhost}}}}
+  - {{{{name: registry.k8s.io/pause, command: {PAUSE}}}}}
+  - {{{{name: registry.k8s.io/e2e-test-images/httpd, command: {PAUSE}}}}}
+  - {{{{name: registry.k8s.io/e2e-test-images/nginx, command: {PAUSE}}}}}
 """
 SUBORDINATE_IDS: Final = "dray:100000:65536\n"
 """Users of containers on the computer: the suite runs some as user 1000."""
@@ -96,10 +101,12 @@ def _agent(group: Group, folder: Path, kubeconfig: Path, images: Path) -> Iterat
 
 def _images(folder: Path) -> Path:
     """Write what stands in for images, and return the file that names it."""
-    plugin, images = folder / "hostpathplugin", folder / "images.yaml"
-    shutil.copyfile(hostpathplugin.__file__, plugin)
-    plugin.chmod(0o755)
-    images.write_text(IMAGES.format(plugin=plugin), "utf-8")
+    for program in (hostpathplugin, agnhost):
+        copy = folder / Path(program.__file__).stem
+        shutil.copyfile(program.__file__, copy)
+        copy.chmod(0o755)
+    images = folder / "images.yaml"
+    images.write_text(IMAGES.format(folder=folder), "utf-8")
     return images
 
 

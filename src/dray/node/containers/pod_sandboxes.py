@@ -267,6 +267,7 @@ def _hold(peer: socket.socket, plan: dict[str, Any]) -> None:
         calls.unshare(_NEW)
         socket.sethostname(plan["hostname"].encode()[:_NAME_BYTES].decode("utf-8", "ignore"))
         _raise_loopback()
+        _open_low_ports()
         listener = relays.listen(API_SERVER_PORT) if plan.get("apiServer") else None
         _forbid_user_namespaces()
         sent = [listener.fileno()] if listener is not None else []
@@ -310,13 +311,24 @@ def _raise_loopback() -> None:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack(_IFREQ, b"lo", flags | _IFF_UP))
 
 
+def _open_low_ports() -> None:
+    """Let containers, which have no capabilities, listen on any port of their own network."""
+    _set("net/ipv4/ip_unprivileged_port_start", "0")
+
+
 def _forbid_user_namespaces() -> None:
-    """Allow no user namespace inside, which would give a container all capabilities there."""
+    """Allow no user namespace inside, which would give a container all capabilities there.
+
+    Where that cannot be set, the seccomp filter of the containers forbids the same.
+    """
+    _set("user/max_user_namespaces", "0")
+
+
+def _set(name: str, value: str) -> None:
     try:
-        _write("/proc/sys/user/max_user_namespaces", "0")
+        _write(f"/proc/sys/{name}", value)
     except OSError as error:
-        # In a container of somebody else /proc/sys may be read-only. The seccomp filter of the
-        # containers forbids the same.
+        # In a container of somebody else /proc/sys may be read-only.
         if error.errno != errno.EROFS:
             raise
 

@@ -120,6 +120,11 @@ def test_a_privileged_container_is_root_of_the_host(tmp_path: Path) -> None:
     assert {"null", "tty0", "console"} & {*os.listdir("/dev")} <= {*devices}
 
 
+def test_a_container_can_listen_on_low_ports(tmp_path: Path) -> None:
+    program = "import socket; socket.create_server(('127.0.0.1', 80))"
+    assert ran(tmp_path, shell(f'python3 -c "{program}"')) == (0, "")
+
+
 def test_binds_are_read_only_unless_said_otherwise(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data").chmod(0o777)
