@@ -6,14 +6,17 @@ It needs nothing but Python. A program that it does not have ends with an error.
 
 from __future__ import annotations
 
+import functools
 import http.server
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
 
+CONTAINER_PATH = "/agnhost"
 HEALTHY_SECONDS = 10.0
 """How long the program `liveness` says that it is well."""
 
@@ -41,36 +44,48 @@ def _print_hosts(_arguments: Sequence[str]) -> None:
     print(Path("/etc/hosts").read_text("utf-8"))
 
 
+def _print_files(arguments: Sequence[str]) -> None:
+    for argument in arguments:
+        name, _, path = argument.lstrip("-").partition("=")
+        for one in path.split(","):
+            if name == "file_content":
+                print(f'content of file "{one}": {Path(one).read_text("utf-8")}')
+            elif name == "file_mode":
+                print(f'mode of file "{one}": {stat.filemode(Path(one).stat().st_mode)}')
+            else:
+                sys.exit(f"the stand-in cannot tell {name}")
+
+
 def _serve_files(arguments: Sequence[str]) -> None:
     port = int(arguments[-1].rpartition("=")[2]) if arguments else 80
-    _serve(port, lambda: HTTPStatus.OK)
+    if sys.argv[0] == CONTAINER_PATH:
+        # The image has this file, and specs move it away to break a probe.
+        Path("/localhost.crt").touch()
+    _serve(port, functools.partial(http.server.SimpleHTTPRequestHandler, directory="/"))
 
 
 def _serve_liveness(_arguments: Sequence[str]) -> None:
     started = time.monotonic()
 
-    def status() -> HTTPStatus:
-        is_well = time.monotonic() - started < HEALTHY_SECONDS
-        return HTTPStatus.OK if is_well else HTTPStatus.INTERNAL_SERVER_ERROR
-
-    _serve(8080, status)
-
-
-def _serve(port: int, status: Callable[[], HTTPStatus]) -> None:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(status())
+            is_well = time.monotonic() - started < HEALTHY_SECONDS
+            self.send_response(HTTPStatus.OK if is_well else HTTPStatus.INTERNAL_SERVER_ERROR)
             self.end_headers()
-            self.wfile.write(b"ok\n")
 
+    _serve(8080, Handler)
+
+
+def _serve(port: int, handler: Callable[..., http.server.BaseHTTPRequestHandler]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    http.server.ThreadingHTTPServer(("", port), Handler).serve_forever()
+    http.server.ThreadingHTTPServer(("", port), handler).serve_forever()
 
 
 PROGRAMS: dict[str, Callable[[Sequence[str]], None]] = {
     "pause": _pause,
     "entrypoint-tester": _print_command,
     "etc-hosts": _print_hosts,
+    "mounttest": _print_files,
     "test-webserver": _serve_files,
     "liveness": _serve_liveness,
 }

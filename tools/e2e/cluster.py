@@ -42,6 +42,9 @@ IMAGES: Final = f"""images:
   - {{{{name: registry.k8s.io/e2e-test-images/httpd, command: {PAUSE}}}}}
   - {{{{name: registry.k8s.io/e2e-test-images/nginx, command: {PAUSE}}}}}
 """
+BUSYBOX: Final = """  - name: registry.k8s.io/e2e-test-images/busybox
+    files: {{/bin/sh: {busybox}}}
+"""
 SUBORDINATE_IDS: Final = "dray:100000:65536\n"
 """Users of containers on the computer: the suite runs some as user 1000."""
 OWN_VIEW: Final = """set -e
@@ -105,8 +108,12 @@ def _images(folder: Path) -> Path:
         copy = folder / Path(program.__file__).stem
         shutil.copyfile(program.__file__, copy)
         copy.chmod(0o755)
+    text = IMAGES.format(folder=folder)
+    if busybox := shutil.which("busybox"):
+        # The shell of the image passes on variables whose names dash drops.
+        text += BUSYBOX.format(busybox=busybox)
     images = folder / "images.yaml"
-    images.write_text(IMAGES.format(folder=folder), "utf-8")
+    images.write_text(text, "utf-8")
     return images
 
 

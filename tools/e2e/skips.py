@@ -14,6 +14,9 @@ class Skip:
     reason: str
 
 
+PROGRAM = "needs a program of an image for which there is no stand-in"
+NETWORK = "pods reach each other and the test reaches pods: dray gives pods no network of their own"
+
 SKIPS: tuple[Skip, ...] = (
     Skip(
         r"CustomResource|[cC]ustom resource|\bCRD?s?\b|\bcrd\b",
@@ -21,19 +24,36 @@ SKIPS: tuple[Skip, ...] = (
     ),
     Skip(r"AdmissionWebhook|[wW]ebhook", "dray calls no admission webhooks"),
     Skip(
-        r"AggregatedDiscovery .*(interface|Accept headers)",
-        "looks for the kinds of webhooks in discovery, which dray does not serve",
+        r"AggregatedDiscovery .*(interface|Accept headers)|Discovery should locate the groupV",
+        "looks for the kinds of webhooks in discovery",
     ),
     Skip(r"MutatingAdmissionPolicy", "dray has no mutating policies, as it has no webhooks"),
     Skip(r"\] Aggregator ", "dray serves no API of other servers"),
+    Skip(r"GRPC liveness|AllowPrivilegeEscalation|OIDC discovery|ImageVolume", PROGRAM),
+    Skip(
+        r"extended resources together with ResourceClaim",
+        "needs a device plugin: dray's node agent has drivers of DRA alone",
+    ),
+    Skip(r"Container Lifecycle Hook|\] PreStop ", NETWORK),
+    Skip(r"serve a basic image on each replica|environment variables for services", NETWORK),
     Skip(
         r"StorageVersionMigration",
         "dray stores one version of each kind, so there is nothing to migrate",
     ),
     Skip(
-        r"ClusterTrustBundle|PodCertificate",
+        r"ClusterTrustBundle|PodCertificate|Certificates API",
         "dray issues certificates for itself alone and serves no kinds of certificates.k8s.io",
     ),
+    Skip(
+        r"API priority and fairness",
+        "dray shares its time between users by fixed rules, which no object changes",
+    ),
+    Skip(
+        r"Pod InPlace Resize",
+        "dray does not serve pods/resize: containers keep the limits that they started with",
+    ),
+    Skip(r"Ephemeral Containers", "the node agent refuses ephemeral containers"),
+    Skip(r"Sysctls .*should support", "the node agent refuses sysctls"),
 )
 
 
