@@ -56,7 +56,8 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
     hostname = host_names.hostname(pod)
     of_services = await service_variables.build(node.client, pod, _api_server(node, pod))
     env = {**runtime.default_environment, "HOSTNAME": hostname, **of_services}
-    env |= await environment.build(node.client, pod, container, of_services)
+    of_pod = _with_addresses(pod, node.address)
+    env |= await environment.build(node.client, of_pod, container, of_services)
     env |= edits.env
     if "HOME" in env:
         # Last, as with other runtimes: programs that read the output of `env` rely on it.
@@ -82,6 +83,12 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         host_user_id=state.host_user_id,
         has_host_network=pod.spec.host_network,
     )
+
+
+def _with_addresses(pod: Pod, address: str) -> Pod:
+    """Return the pod with the addresses that its status will have, also before it is written."""
+    status = msgspec.structs.replace(pod.status, host_ip=address, pod_ip=address)
+    return msgspec.structs.replace(pod, status=status)
 
 
 def _api_server(node: NodeContext, pod: Pod) -> tuple[str, int] | None:

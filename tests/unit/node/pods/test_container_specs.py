@@ -78,6 +78,12 @@ def test_home_follows_the_variables_of_devices(tmp_path: Path) -> None:
     assert [*made.env][-2:] == ["GPU", "HOME"]
 
 
+@pytest.mark.parametrize("name", ["hostIP", "hostIPs", "podIP", "podIPs"])
+def test_addresses_are_known_before_the_status_is_written(tmp_path: Path, name: str) -> None:
+    variable = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": f"status.{name}"}}}
+    assert built(tmp_path, env=[variable]).env["A"] == "10.0.0.1"
+
+
 def test_paths_of_devices_are_made_absolute(tmp_path: Path) -> None:
     edits = Edits(
         device_nodes=(DeviceNode("/dev//gpu0"), DeviceNode("dev/b", "/dev/c")),
