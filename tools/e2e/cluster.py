@@ -43,7 +43,7 @@ IMAGES: Final = f"""images:
   - {{{{name: registry.k8s.io/e2e-test-images/nginx, command: {PAUSE}}}}}
 """
 BUSYBOX: Final = """  - name: registry.k8s.io/e2e-test-images/busybox
-    files: {{/bin/sh: {busybox}}}
+    files: {{/bin/sh: {shell}}}
 """
 SUBORDINATE_IDS: Final = "dray:100000:65536\n"
 """Users of containers on the computer: the suite runs some as user 1000."""
@@ -109,9 +109,9 @@ def _images(folder: Path) -> Path:
         shutil.copyfile(program.__file__, copy)
         copy.chmod(0o755)
     text = IMAGES.format(folder=folder)
-    if busybox := shutil.which("busybox"):
-        # The shell of the image passes on variables whose names dash drops.
-        text += BUSYBOX.format(busybox=busybox)
+    if shell := shutil.which("bash"):
+        # As the image's shell, and other than dash, it keeps variables with a `-` in their names.
+        text += BUSYBOX.format(shell=shell)
     images = folder / "images.yaml"
     images.write_text(text, "utf-8")
     return images

@@ -20,6 +20,15 @@ MAX_HOSTNAME_BYTES: Final = 64
 MAX_NAME_SERVERS: Final = 3
 HOST_FILES: Final = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 """Where the node has its name servers; the second where the first names a loopback address."""
+_HOSTS: Final = (
+    "# Kubernetes-managed hosts file.",
+    "127.0.0.1\tlocalhost",
+    "::1\tlocalhost ip6-localhost ip6-loopback",
+    "fe00::0\tip6-localnet",
+    "fe00::0\tip6-mcastprefix",
+    "fe00::1\tip6-allnodes",
+    "fe00::2\tip6-allrouters",
+)
 _MAX_FILE_BYTES: Final = 65536
 _WORD: Final = re.compile(r"[^\s\x00-\x1f\x7f#;]+")
 
@@ -40,9 +49,12 @@ def hostname(pod: Pod) -> str:
 
 
 def hosts(pod: Pod, address: str) -> str:
-    """Return the /etc/hosts of a pod."""
-    aliases = [f"{alias.ip} {' '.join(alias.hostnames)}\n" for alias in pod.spec.host_aliases]
-    return f"127.0.0.1 localhost\n{address} {hostname(pod)}\n{''.join(aliases)}"
+    """Return the /etc/hosts of a pod, as a kubelet writes it."""
+    lines = [*_HOSTS, f"{address}\t{hostname(pod)}"]
+    if pod.spec.host_aliases:
+        lines += ["", "# Entries added by HostAliases."]
+        lines += ["\t".join((alias.ip, *alias.hostnames)) for alias in pod.spec.host_aliases]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def resolv_conf(pod: Pod, *, reaches_loopback: bool, files: Iterable[Path] = HOST_FILES) -> str:
