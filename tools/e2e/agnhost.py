@@ -31,6 +31,7 @@ def main() -> None:
 def _pause(_arguments: Sequence[str]) -> None:
     # The first process of a container ends by no signal that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    print("Paused", flush=True)
     while True:
         signal.pause()
 

@@ -43,6 +43,7 @@ IMAGES: Final = f"""images:
   - {{{{name: registry.k8s.io/e2e-test-images/nginx, command: {PAUSE}}}}}
 """
 BUSYBOX: Final = """  - name: registry.k8s.io/e2e-test-images/busybox
+    command: [/bin/sh]
     files: {{/bin/sh: {shell}}}
 """
 SUBORDINATE_IDS: Final = "dray:100000:65536\n"
