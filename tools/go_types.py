@@ -222,6 +222,11 @@ FIELDS: dict[str, str] = {
     "core.v1.Lifecycle": "stopSignal=*Signal",
     "core.v1.LinuxContainerUser": "gid=int64 supplementalGroups=[]int64 uid=int64",
     "core.v1.LoadBalancerIngress": "ipMode=*LoadBalancerIPMode",
+    "core.v1.LimitRange": "spec=LimitRangeSpec,omitempty",
+    "core.v1.LimitRangeItem": (
+        "default=ResourceList defaultRequest=ResourceList max=ResourceList "
+        "maxLimitRequestRatio=ResourceList min=ResourceList type=LimitType"
+    ),
     "core.v1.LocalVolumeSource": "fsType=*string",
     "core.v1.ModifyVolumeStatus": "status=PersistentVolumeClaimModifyVolumeStatus",
     "core.v1.NFSVolumeSource": "readOnly=bool",

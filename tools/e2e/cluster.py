@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from tools.e2e import agnhost, hostpathplugin
 from tools.e2e.groups import Group, Nodes
 
+HERE: Final = Path(__file__).parent
 SIMULATED_NODES: Final = 4
 HISTORY: Final = "5m"
 """As long as an API server of Kubernetes keeps old revisions: a spec waits for their end."""
@@ -105,10 +105,9 @@ def _agent(group: Group, folder: Path, kubeconfig: Path, images: Path) -> Iterat
 
 def _images(folder: Path) -> Path:
     """Write what stands in for images, and return the file that names it."""
-    for program in (hostpathplugin, agnhost):
-        copy = folder / Path(program.__file__).stem
-        shutil.copyfile(program.__file__, copy)
-        copy.chmod(0o755)
+    for name in ("hostpathplugin", "agnhost"):
+        shutil.copyfile(HERE / f"{name}.py", folder / name)
+        (folder / name).chmod(0o755)
     text = IMAGES.format(folder=folder)
     if shell := shutil.which("bash"):
         # As the image's shell, and other than dash, it keeps variables with a `-` in their names.

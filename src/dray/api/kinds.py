@@ -168,6 +168,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("", "Binding", "bindings", verbs=_CREATE_ONLY),
     Kind("", "ConfigMap", "configmaps", ("cm",)),
     Kind("", "Event", "events", ("ev",)),
+    Kind("", "LimitRange", "limitranges", ("limits",)),
     _cluster_returned(
         "",
         "Namespace",
@@ -332,6 +333,7 @@ PERSISTENT_VOLUME_CLAIM = served("", "PersistentVolumeClaim")
 POD = served("", "Pod")
 REPLICATION_CONTROLLER = served("", "ReplicationController")
 RESOURCE_QUOTA = served("", "ResourceQuota")
+LIMIT_RANGE = served("", "LimitRange")
 SECRET = served("", "Secret")
 SERVICE = served("", "Service")
 SERVICE_ACCOUNT = served("", "ServiceAccount")

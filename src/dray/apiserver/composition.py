@@ -24,6 +24,7 @@ from dray.apiserver.admission.creation_defaults import (
     TaintNewNodes,
 )
 from dray.apiserver.admission.device_guards import DeviceGuards
+from dray.apiserver.admission.limit_ranges import LimitRanges
 from dray.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from dray.apiserver.admission.node_declared_features import NodeAllocatableSlices
 from dray.apiserver.admission.node_restriction import NodeRestriction
@@ -78,6 +79,7 @@ def build_admission_chain(dependencies: RuleDependencies) -> AdmissionChain:
     devices = DeviceGuards(store, dependencies.usage, features)
     rules = (
         NamespaceLifecycle(store),
+        LimitRanges(store),
         PodServiceAccount(store, dependencies.new_suffix, mounts_tokens=dependencies.mounts_tokens),
         NodeRestriction(store),
         TaintNewNodes(),
