@@ -32,8 +32,8 @@ SKIPS: tuple[Skip, ...] = (
     Skip(r"GRPC liveness|AllowPrivilegeEscalation|OIDC discovery|ImageVolume", PROGRAM),
     Skip(r"read only busybox container", "expects the error text of the shell of busybox"),
     Skip(
-        r"extended resources together with ResourceClaim",
-        "needs a device plugin: dray's node agent has drivers of DRA alone",
+        r"device plugin|extended resources together with ResourceClaim",
+        "needs a device plugin: the node agent has drivers of DRA alone",
     ),
     Skip(r"Container Lifecycle Hook|\] PreStop ", NETWORK),
     Skip(r"serve a basic image on each replica|environment variables for services", NETWORK),
@@ -53,6 +53,7 @@ SKIPS: tuple[Skip, ...] = (
         r"Pod InPlace Resize",
         "dray does not serve pods/resize: containers keep the limits that they started with",
     ),
+    Skip(r"Should recreate evicted statefulset", "the node agent refuses ports of the node"),
     Skip(r"Ephemeral Containers", "the node agent refuses ephemeral containers"),
     Skip(r"Sysctls .*should support", "the node agent refuses sysctls"),
 )
