@@ -266,6 +266,7 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ),
     ("", "Event"): Strategy(creates_on_update=True),
     ("events.k8s.io", "Event"): Strategy(creates_on_update=True),
+    ("", "LimitRange"): Strategy(creates_on_update=True),
     ("", "PersistentVolume"): Strategy(initial_status=_pending),
     ("", "PersistentVolumeClaim"): Strategy(initial_status=_pending),
     ("", "PodTemplate"): _COUNTED,

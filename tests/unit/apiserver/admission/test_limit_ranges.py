@@ -46,6 +46,11 @@ def test_the_range_itself_gets_defaults() -> None:
     assert stored["defaultRequest"] == {"cpu": "2", "memory": "1Mi"}
 
 
+def test_a_range_may_be_created_by_an_update() -> None:
+    body = {"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}}
+    assert World().ask("PUT", f"{RANGES}/l", body).status == 201
+
+
 def test_containers_get_what_they_do_not_ask_for() -> None:
     item = {"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"memory": "1Mi"}}
     server = limited(item)
