@@ -402,6 +402,7 @@ FIELDS: dict[str, str] = {
     "meta.v1.Status": "code=int32 reason=StatusReason",
     "meta.v1.StatusCause": "reason=CauseType",
     "meta.v1.StatusDetails": "retryAfterSeconds=int32 uid=types.UID",
+    "node.v1.Overhead": "podFixed=core.v1.ResourceList",
     "policy.v1.PodDisruptionBudgetSpec": (
         "unhealthyPodEvictionPolicy=*UnhealthyPodEvictionPolicyType"
     ),

@@ -51,12 +51,18 @@ def _with_agents(name: str, title: str, pattern: str, without: str = "") -> Grou
 
 
 def _conformance(
-    sig: str, nodes: Nodes = Nodes.AGENTS, *, suffix: str = "", only: str = "", without: str = ""
+    sig: str,
+    nodes: Nodes = Nodes.AGENTS,
+    *,
+    suffix: str = "",
+    only: str = "",
+    without: str = "",
+    gates: str = "",
 ) -> Group:
     pattern = rf"^\[sig-{sig}\] {only}.*\[Conformance\]"
     refused = rf"\[DRA\]|{without}" if without else r"\[DRA\]"
     title = f"[Conformance] of sig-{sig}{suffix.replace('-', ', ')}"
-    return Group(f"conformance-{sig}{suffix}", title, pattern, refused, nodes)
+    return Group(f"conformance-{sig}{suffix}", title, pattern, refused, nodes, gates)
 
 
 GROUPS: Final = (
@@ -75,7 +81,7 @@ GROUPS: Final = (
     _conformance("api-machinery", Nodes.SIMULATED),
     _conformance("apps"),
     _conformance("auth"),
-    _conformance("scheduling", without="SchedulerPredicates"),
+    _conformance("scheduling", without="SchedulerPredicates", gates="DrayPreemption=true"),
     # The sandbox refuses ports of the node, and one of them is about those.
     _conformance("scheduling", Nodes.SIMULATED, suffix="-predicates", only="SchedulerPredicates"),
     _conformance("node"),

@@ -215,6 +215,7 @@ KINDS: tuple[Kind, ...] = (
     _cluster_scoped(_RBAC, "ClusterRole", "clusterroles"),
     Kind(_RBAC, "RoleBinding", "rolebindings"),
     Kind(_RBAC, "Role", "roles"),
+    _cluster_scoped("node.k8s.io", "RuntimeClass", "runtimeclasses"),
     _cluster_returned(_STORAGE, "CSIDriver", "csidrivers"),
     _cluster_returned(_STORAGE, "CSINode", "csinodes", subresources=_STATUS),
     Kind(_STORAGE, "CSIStorageCapacity", "csistoragecapacities"),
@@ -334,6 +335,7 @@ POD = served("", "Pod")
 REPLICATION_CONTROLLER = served("", "ReplicationController")
 RESOURCE_QUOTA = served("", "ResourceQuota")
 LIMIT_RANGE = served("", "LimitRange")
+RUNTIME_CLASS = served("node.k8s.io", "RuntimeClass")
 SECRET = served("", "Secret")
 SERVICE = served("", "Service")
 SERVICE_ACCOUNT = served("", "ServiceAccount")

@@ -24,11 +24,12 @@ from dray.apiserver.admission.creation_defaults import (
     TaintNewNodes,
 )
 from dray.apiserver.admission.device_guards import DeviceGuards
-from dray.apiserver.admission.limit_ranges import LimitRanges
 from dray.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from dray.apiserver.admission.node_declared_features import NodeAllocatableSlices
 from dray.apiserver.admission.node_restriction import NodeRestriction
 from dray.apiserver.admission.partition_rule import PartitionRequests
+from dray.apiserver.admission.pods.limit_ranges import LimitRanges
+from dray.apiserver.admission.pods.runtime_classes import RuntimeClasses
 from dray.apiserver.admission.policies.param_access import ParamAccess
 from dray.apiserver.admission.policies.policy_rule import ValidatingPolicies
 from dray.apiserver.admission.policies.stored_policies import StoredPolicies
@@ -86,6 +87,7 @@ def build_admission_chain(dependencies: RuleDependencies) -> AdmissionChain:
         ProtectPodGroups(features),
         Priorities(store),
         DefaultTolerations(),
+        RuntimeClasses(store),
         NoEscalation(dependencies.authorizer),
         ParamAccess(store, dependencies.authorizer),
         AdministratorSettings(dependencies.authorizer),

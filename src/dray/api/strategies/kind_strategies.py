@@ -283,6 +283,7 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("policy", "PodDisruptionBudget"): Strategy(
         counts_generation=True, revision_is_named_in=("v1",)
     ),
+    ("node.k8s.io", "RuntimeClass"): Strategy(creates_on_update=True, revision_is_named_in=("v1",)),
     ("coordination.k8s.io", "Lease"): Strategy(
         creates_on_update=True, revision_is_named_in=("v1",)
     ),

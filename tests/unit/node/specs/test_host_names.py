@@ -28,6 +28,16 @@ def test_hosts_are_written_as_by_a_kubelet() -> None:
     assert text.endswith(f"10.0.0.1\tp{added}")
 
 
+def test_hosts_of_a_pod_in_the_network_of_the_node(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("192.0.2.5 node\n", "utf-8")
+    made = pod(hostNetwork=True, hostAliases=[{"ip": "192.0.2.1", "hostnames": ["a"]}])
+    text = host_names.hosts(made, "10.0.0.1", of_node=tmp_path / "hosts")
+    header = "# Kubernetes-managed hosts file (host network)."
+    added = "\n# Entries added by HostAliases.\n192.0.2.1\ta\n"
+    assert text == f"{header}\n192.0.2.5 node\n{added}"
+    assert host_names.hosts(pod(hostNetwork=True), "", of_node=tmp_path) == f"{header}\n"
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
     local, upstream = tmp_path / "local", tmp_path / "upstream"
