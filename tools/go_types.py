@@ -222,6 +222,11 @@ FIELDS: dict[str, str] = {
     "core.v1.Lifecycle": "stopSignal=*Signal",
     "core.v1.LinuxContainerUser": "gid=int64 supplementalGroups=[]int64 uid=int64",
     "core.v1.LoadBalancerIngress": "ipMode=*LoadBalancerIPMode",
+    "core.v1.LimitRange": "spec=LimitRangeSpec,omitempty",
+    "core.v1.LimitRangeItem": (
+        "default=ResourceList defaultRequest=ResourceList max=ResourceList "
+        "maxLimitRequestRatio=ResourceList min=ResourceList type=LimitType"
+    ),
     "core.v1.LocalVolumeSource": "fsType=*string",
     "core.v1.ModifyVolumeStatus": "status=PersistentVolumeClaimModifyVolumeStatus",
     "core.v1.NFSVolumeSource": "readOnly=bool",
@@ -397,6 +402,7 @@ FIELDS: dict[str, str] = {
     "meta.v1.Status": "code=int32 reason=StatusReason",
     "meta.v1.StatusCause": "reason=CauseType",
     "meta.v1.StatusDetails": "retryAfterSeconds=int32 uid=types.UID",
+    "node.v1.Overhead": "podFixed=core.v1.ResourceList",
     "policy.v1.PodDisruptionBudgetSpec": (
         "unhealthyPodEvictionPolicy=*UnhealthyPodEvictionPolicyType"
     ),

@@ -89,6 +89,14 @@ HOSTILE: Final = (
 )
 
 
+def test_privileged_containers_are_podmans(tmp_path: Path) -> None:
+    rights = SecurityProfile(is_privileged=True, is_confined=False)
+    spec = ContainerSpec(("true",), image="busybox", security=rights, has_host_users=True)
+    arguments = podman_arguments.of(spec, str(tmp_path))
+    assert "--privileged" in arguments[: arguments.index("--")]
+    assert not {"--uidmap", "--cap-drop"} & {*arguments}
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_values_of_a_pod_are_never_options(tmp_path: Path, text: str) -> None:
     spec = ContainerSpec(

@@ -168,6 +168,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("", "Binding", "bindings", verbs=_CREATE_ONLY),
     Kind("", "ConfigMap", "configmaps", ("cm",)),
     Kind("", "Event", "events", ("ev",)),
+    Kind("", "LimitRange", "limitranges", ("limits",)),
     _cluster_returned(
         "",
         "Namespace",
@@ -214,6 +215,7 @@ KINDS: tuple[Kind, ...] = (
     _cluster_scoped(_RBAC, "ClusterRole", "clusterroles"),
     Kind(_RBAC, "RoleBinding", "rolebindings"),
     Kind(_RBAC, "Role", "roles"),
+    _cluster_scoped("node.k8s.io", "RuntimeClass", "runtimeclasses"),
     _cluster_returned(_STORAGE, "CSIDriver", "csidrivers"),
     _cluster_returned(_STORAGE, "CSINode", "csinodes", subresources=_STATUS),
     Kind(_STORAGE, "CSIStorageCapacity", "csistoragecapacities"),
@@ -332,6 +334,8 @@ PERSISTENT_VOLUME_CLAIM = served("", "PersistentVolumeClaim")
 POD = served("", "Pod")
 REPLICATION_CONTROLLER = served("", "ReplicationController")
 RESOURCE_QUOTA = served("", "ResourceQuota")
+LIMIT_RANGE = served("", "LimitRange")
+RUNTIME_CLASS = served("node.k8s.io", "RuntimeClass")
 SECRET = served("", "Secret")
 SERVICE = served("", "Service")
 SERVICE_ACCOUNT = served("", "ServiceAccount")

@@ -191,6 +191,7 @@ _BY_PLURAL: dict[str, Columns] = {
     ),
     "rolebindings": _binding_table("RoleBinding"),
     "clusterrolebindings": _binding_table("ClusterRoleBinding"),
+    "runtimeclasses": (_NAME, _described("Handler", ""), _AGE),
     "priorityclasses": (
         _NAME,
         _field("Value", "scheduling.v1.PriorityClass.value", "integer"),

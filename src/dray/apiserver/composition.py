@@ -28,6 +28,8 @@ from dray.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from dray.apiserver.admission.node_declared_features import NodeAllocatableSlices
 from dray.apiserver.admission.node_restriction import NodeRestriction
 from dray.apiserver.admission.partition_rule import PartitionRequests
+from dray.apiserver.admission.pods.limit_ranges import LimitRanges
+from dray.apiserver.admission.pods.runtime_classes import RuntimeClasses
 from dray.apiserver.admission.policies.param_access import ParamAccess
 from dray.apiserver.admission.policies.policy_rule import ValidatingPolicies
 from dray.apiserver.admission.policies.stored_policies import StoredPolicies
@@ -78,12 +80,14 @@ def build_admission_chain(dependencies: RuleDependencies) -> AdmissionChain:
     devices = DeviceGuards(store, dependencies.usage, features)
     rules = (
         NamespaceLifecycle(store),
+        LimitRanges(store),
         PodServiceAccount(store, dependencies.new_suffix, mounts_tokens=dependencies.mounts_tokens),
         NodeRestriction(store),
         TaintNewNodes(),
         ProtectPodGroups(features),
         Priorities(store),
         DefaultTolerations(),
+        RuntimeClasses(store),
         NoEscalation(dependencies.authorizer),
         ParamAccess(store, dependencies.authorizer),
         AdministratorSettings(dependencies.authorizer),

@@ -29,7 +29,7 @@ from dray.api.types import rbac as rbac_api
 from dray.validation import core, fields, metadata, nodes, policies, quotas, rbac
 from dray.validation.declarative import declarations, rule_language
 from dray.validation.dra import claim_status, claims, classes, pool_status, slices, taints
-from dray.validation.pods import pod_status, pods
+from dray.validation.pods import limit_ranges, pod_status, pods, runtime_classes
 from dray.validation.workloads import cronjobs, daemonsets, jobs, replicated, statefulsets
 
 Creation = Callable[[Any, Features], fields.Errors]
@@ -321,6 +321,12 @@ _RULES: dict[str, Rules] = {
         quotas.resource_quota,
         quotas.resource_quota_update,
         quotas.resource_quota_status_update,
+    ),
+    "LimitRange": _without_features(
+        core_api.LimitRange, limit_ranges.limit_range, limit_ranges.limit_range_update
+    ),
+    "RuntimeClass": _without_features(
+        pod_api.RuntimeClass, runtime_classes.runtime_class, runtime_classes.runtime_class_update
     ),
     "ConfigMap": _without_features(core_api.ConfigMap, core.config_map, core.config_map_update),
     "Secret": _without_features(core_api.Secret, core.secret, core.secret_update),

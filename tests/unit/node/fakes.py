@@ -172,7 +172,7 @@ class FakeRuntime:
     takes_network_helper = False
     uses_host_user_id = False
 
-    def host_ids(self, _pod_folder: str, _host_user_id: int | None) -> None:
+    def host_ids(self, _host_user_id: int | None) -> None:
         """Containers have the ids of the agent."""
 
     def __init__(self) -> None:

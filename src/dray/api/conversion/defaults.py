@@ -114,6 +114,20 @@ def _fill_quota(quota: JsonObject) -> None:
     round_resources(quota.get("status"), "hard", "used")
 
 
+_LIMITS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+
+
+def _fill_limit_range(limit_range: JsonObject) -> None:
+    for item in items(limit_range.get("spec"), "limits"):
+        round_resources(item, *_LIMITS)
+        if item.get("type") != "Container":
+            continue
+        limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+        requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
+        item.update({"default": limits} if limits else {})
+        item.update({"defaultRequest": requests} if requests else {})
+
+
 def _fill_volume(volume: JsonObject) -> None:
     zero(child(volume, "status"), phase="Pending")
     spec = child(volume, "spec")
@@ -333,6 +347,7 @@ _BY_KIND: Mapping[tuple[str, str], Filler] = {
         ("v1", "PersistentVolume"): _fill_volume,
         ("v1", "PersistentVolumeClaim"): _fill_volume_claim,
         ("v1", "Pod"): pod_defaults.fill_pod,
+        ("v1", "LimitRange"): _fill_limit_range,
         ("v1", "PodTemplate"): _fill_pod_template,
         ("v1", "ReplicationController"): _fill_replication_controller,
         ("v1", "ResourceQuota"): _fill_quota,

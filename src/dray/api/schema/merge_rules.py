@@ -134,6 +134,7 @@ _RULES_BY_TYPE: dict[str, dict[str, MergeRule]] = {
         "topologySpreadConstraints": _merged("topologyKey", "whenUnsatisfiable"),
         "volumes": _merged_retaining_keys("name"),
     },
+    "node.v1.Scheduling": {"nodeSelector": MergeRule(is_atomic=True)},
     "core.v1.PodStatus": {
         "conditions": _BY_TYPE,
         "hostIPs": MergeRule(ATOMIC, strategies=(MERGE,), merge_key="ip"),

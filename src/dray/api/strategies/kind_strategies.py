@@ -266,6 +266,7 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ),
     ("", "Event"): Strategy(creates_on_update=True),
     ("events.k8s.io", "Event"): Strategy(creates_on_update=True),
+    ("", "LimitRange"): Strategy(creates_on_update=True),
     ("", "PersistentVolume"): Strategy(initial_status=_pending),
     ("", "PersistentVolumeClaim"): Strategy(initial_status=_pending),
     ("", "PodTemplate"): _COUNTED,
@@ -285,6 +286,7 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("policy", "PodDisruptionBudget"): Strategy(
         counts_generation=True, revision_is_named_in=("v1",)
     ),
+    ("node.k8s.io", "RuntimeClass"): Strategy(creates_on_update=True, revision_is_named_in=("v1",)),
     ("coordination.k8s.io", "Lease"): Strategy(
         creates_on_update=True, revision_is_named_in=("v1",)
     ),

@@ -24,6 +24,22 @@ class Toleration(Wire, frozen=True):
     toleration_seconds: int | None = None
 
 
+class RuntimeOverhead(Wire, frozen=True):
+    pod_fixed: dict[str, str] = {}
+
+
+class RuntimeScheduling(Wire, frozen=True):
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class RuntimeClass(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    handler: str = ""
+    overhead: RuntimeOverhead | None = None
+    scheduling: RuntimeScheduling | None = None
+
+
 class PreferredSchedulingTerm(Wire, frozen=True):
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()

@@ -63,9 +63,10 @@ class Authenticator:
             private = msgspec.convert(claims["kubernetes.io"], PrivateClaims)
             audiences = msgspec.convert(claims["aud"], list[str])
             issued = msgspec.convert(claims["iat"], float)
+            token_id = msgspec.convert(claims.get("jti", ""), str)
         except (TokenRefused, KeyError, msgspec.ValidationError) as error:
             raise errors.unauthorized("Unauthorized") from error
-        found = _service_account(private, str(claims.get("jti") or ""))
+        found = _service_account(private, token_id)
         if (
             DEFAULT_AUDIENCE not in audiences
             or self._revoked.covers_user(found.name, issued)

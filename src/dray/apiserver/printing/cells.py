@@ -487,6 +487,7 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): _named(
         _at("spec", "policyName"), _param_ref
     ),
+    ("node.k8s.io", "RuntimeClass"): _named(_at("handler")),
     ("scheduling.k8s.io", "PriorityClass"): _named(
         _at("value", default=0),
         _at("globalDefault", default=False),

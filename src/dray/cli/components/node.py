@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import platform
 import socket
 from dataclasses import dataclass
@@ -33,10 +34,12 @@ from dray.node.endpoint import API_SERVERS, Endpoint, Identity
 from dray.node.node_status import AgentAddress, NodeStatusUpdater
 from dray.node.pods.context import RuntimeConfig
 from dray.node.registration import FIELD_MANAGER, Registration
-from dray.node.runtimes import pod_networks, selection, simulated
+from dray.node.runtimes import pod_networks, sandbox, selection, simulated
 from dray.node.runtimes.interface import Runtime, RuntimeUnusable
 from dray.node.runtimes.pod_networks import NetworkUnusable, PodNetwork
 from dray.node.runtimes.selection import Choice
+from dray.node.specs import image_stand_ins
+from dray.node.specs.image_stand_ins import ImagesError, ImageStandIns
 
 DEFAULT_DATA = "~/.dray/node"
 REGISTRY = Directories().registry
@@ -55,6 +58,8 @@ class Settings:
     folders: AgentDirectories
     gates: Features
     allows_host: bool
+    allows_privileged: bool
+    images: ImageStandIns
     pod_max_pids: int
     pod_network: str
     client_authority: bytes
@@ -100,6 +105,17 @@ class Settings:
     is_flag=True,
     help="Allow hostPath, hostNetwork, seccomp Unconfined and --runtime process.",
 )
+@click.option(
+    "--allow-privileged",
+    is_flag=True,
+    help="Allow privileged containers: root of their pods is root of this computer.",
+)
+@click.option(
+    "--images",
+    default="",
+    metavar="FILE",
+    help="Commands and files that stand in for images, which the sandbox has not.",
+)
 @pod_options.max_pids
 @pod_options.network
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
@@ -118,6 +134,8 @@ def node(
     clients: tuple[str, ...],
     runtime: str,
     allow_host_access: bool,
+    allow_privileged: bool,
+    images: str,
     pod_max_pids: int,
     pod_network: str,
     feature_gates: str,
@@ -138,6 +156,8 @@ def node(
         folders=agent_directories(folder, kubelet_root_dir, registry, cdi),
         gates=features.parse(feature_gates),
         allows_host=allow_host_access,
+        allows_privileged=allowed_privileged(allow_privileged),
+        images=images_of(images, runtime),
         pod_max_pids=pod_max_pids,
         pod_network=pod_network,
         client_authority=_client_authority(client_ca, control_plane),
@@ -169,6 +189,23 @@ def agent_directories(
             raise WrongUsage(f"--kubelet-root-dir {root}: {error.strerror}") from error
     socket = resources / "pod-resources" / "kubelet.sock"
     return AgentDirectories(state, found, tuple(map(Path, cdi)), socket)
+
+
+def allowed_privileged(is_wanted: bool) -> bool:
+    """Return whether containers may be privileged. Raises WrongUsage for an ordinary user."""
+    if is_wanted and os.geteuid() != 0:
+        raise WrongUsage("--allow-privileged: only a node agent that is root can give such rights")
+    return is_wanted
+
+
+def images_of(path: str, runtime: str) -> ImageStandIns:
+    """Return what a file says about images. Raises WrongUsage."""
+    if path and runtime != sandbox.NAME:
+        raise WrongUsage(f"--images is for --runtime {sandbox.NAME}, which has no images itself")
+    try:
+        return image_stand_ins.read(Path(path)) if path else image_stand_ins.NO_IMAGES
+    except (OSError, ImagesError) as error:
+        raise WrongUsage(f"--images {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _chosen(runtime: str, allows_host: bool) -> Choice:
@@ -233,6 +270,8 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
             runtime=runtime,
             starter=starter,
             allows_host=settings.allows_host,
+            allows_privileged=settings.allows_privileged,
+            images=settings.images,
             network=network,
             pod_max_pids=settings.pod_max_pids,
         )

@@ -286,6 +286,7 @@ def _hold(peer: socket.socket) -> None:
         # With all capabilities in the new user namespace, also before users are mapped.
         calls.unshare(_NEW)
         _raise_loopback()
+        _open_low_ports()
         _forbid_user_namespaces()
         keep_only(peer.fileno())
         _silence()
@@ -340,13 +341,24 @@ def _raise_loopback() -> None:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack(_IFREQ, b"lo", flags | _IFF_UP))
 
 
+def _open_low_ports() -> None:
+    """Let containers, which have no capabilities, listen on any port of their own network."""
+    _set("net/ipv4/ip_unprivileged_port_start", "0")
+
+
 def _forbid_user_namespaces() -> None:
-    """Allow no user namespace inside, which would give a container all capabilities there."""
+    """Allow no user namespace inside, which would give a container all capabilities there.
+
+    Where that cannot be set, the seccomp filter of the containers forbids the same.
+    """
+    _set("user/max_user_namespaces", "0")
+
+
+def _set(name: str, value: str) -> None:
     try:
-        _write("/proc/sys/user/max_user_namespaces", "0")
+        _write(f"/proc/sys/{name}", value)
     except OSError as error:
-        # In a container of somebody else /proc/sys may be read-only. The seccomp filter of the
-        # containers forbids the same.
+        # In a container of somebody else /proc/sys may be read-only.
         if error.errno != errno.EROFS:
             raise
 

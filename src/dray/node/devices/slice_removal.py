@@ -45,7 +45,8 @@ class SliceRemoval:
         self._due: dict[str, float] = {}
         """When the slices of a driver are removed, by the time of the loop."""
         self._removed: set[str] = set()
-        """The drivers whose slices were removed since they were usable."""
+        """The drivers whose slices were removed since they were usable or registered."""
+        self._registered: set[str] = set()
 
     async def run(self) -> None:
         self._known = await self._published()
@@ -60,9 +61,11 @@ class SliceRemoval:
 
     def _update(self) -> None:
         """Give drivers that are not usable some time; those that are usable have all time."""
-        usable = self._drivers.usable_names
-        self._known |= usable | set(self._drivers.names)
-        self._removed -= usable
+        usable, registered = self._drivers.usable_names, set(self._drivers.names)
+        self._known |= usable | registered
+        # One that goes may have published again after its connection was lost.
+        self._removed -= usable | (self._registered - registered)
+        self._registered = registered
         due = asyncio.get_running_loop().time() + DELAY_SECONDS
         for name in usable:
             self._due.pop(name, None)

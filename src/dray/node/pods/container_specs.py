@@ -35,24 +35,35 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
     Raises ContainerConfigError, CdiError and the errors of the API for what cannot be made.
     """
     pod, runtime = state.pod, node.runtime
-    if not container.command and not runtime.has_images:
+    image = node.runtime_config.images.find(container.image)
+    if not container.command and not image.command and not runtime.has_images:
         raise ContainerConfigError(
             f"container {container.name} has no command and the {runtime.name} has no images: "
-            "set command, or run the node with --runtime podman"
+            "set command, or run the node with --images or --runtime podman"
         )
     allows_host = node.runtime_config.allows_host
+    allows_privileged = node.runtime_config.allows_privileged
     security_profiles.check_pod(pod, allows_host=allows_host)
     security = security_profiles.profile_of(
-        pod, container, allows_host=allows_host, has_images=runtime.has_images
+        pod,
+        container,
+        allows_host=allows_host,
+        allows_privileged=allows_privileged,
+        has_images=runtime.has_images,
     )
     cdi_ids = preparation.cdi_ids(pod, container, state.prepared_claims)
     edits = cdi.resolve(cdi_ids, node.cdi_directories)
     hostname = host_names.hostname(pod)
     of_services = await service_variables.build(node.client, pod, _api_server(node, pod))
     env = {**runtime.default_environment, "HOSTNAME": hostname, **of_services}
-    env |= await environment.build(node.client, pod, container, of_services)
+    of_pod = _with_addresses(pod, node.address)
+    env |= await environment.build(node.client, of_pod, container, of_services)
     env |= edits.env
-    command, args = environment.command(container, env), environment.arguments(container, env)
+    if "HOME" in env:
+        # Last, as with other runtimes: programs that read the output of `env` rely on it.
+        env["HOME"] = env.pop("HOME")
+    command = environment.command(container, env) or image.command
+    args = environment.arguments(container, env)
     environment.check_total(container, (*command, *args), env)
     binds, files = _mounted(node, state, container, env, edits)
     return ContainerSpec(
@@ -61,7 +72,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         env,
         _working_directory(container),
         hostname,
-        binds,
+        (*image.binds, *binds),
         files,
         tuple(_device_nodes(edits)),
         image=container.image,
@@ -70,9 +81,16 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         tty=container.tty,
         limits=resources.resource_limits(container),
         security=security,
+        has_host_users=security_profiles.has_host_users(pod, allows_privileged=allows_privileged),
         host_user_id=state.host_user_id,
         has_host_network=pod.spec.host_network,
     )
+
+
+def _with_addresses(pod: Pod, address: str) -> Pod:
+    """Return the pod with the addresses that its status will have, also before it is written."""
+    status = msgspec.structs.replace(pod.status, host_ip=address, pod_ip=address)
+    return msgspec.structs.replace(pod, status=status)
 
 
 def _api_server(node: NodeContext, pod: Pod) -> tuple[str, int] | None:

@@ -26,6 +26,7 @@ from dray.node.limits.groups import ContainerLimits
 from dray.node.pods.pod_status import Containers, ObservedContainer, PodFailure
 from dray.node.runtimes.interface import ContainerConfigError, Runtime
 from dray.node.runtimes.pod_networks import PodNetwork
+from dray.node.specs.image_stand_ins import NO_IMAGES, ImageStandIns
 from dray.node.specs.volumes import PreparedVolume
 
 T = TypeVar("T")
@@ -44,6 +45,10 @@ class RuntimeConfig:
     starter: Starter
     allows_host: bool = False
     """Whether pods may mount directories of the host."""
+    allows_privileged: bool = False
+    """Whether containers may be privileged; their pods have the users of the host."""
+    images: ImageStandIns = NO_IMAGES
+    """What a runtime without images runs for them."""
     network: PodNetwork = field(default_factory=PodNetwork)
     """What pods with a network of their own can reach."""
     pod_max_pids: int = groups.DEFAULT_POD_MAX_PIDS

@@ -12,6 +12,7 @@ from dray.api.semantics import pod_claims
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods.context import PodWorkerContext
 from dray.node.runtimes.interface import ContainerConfigError
+from dray.node.specs import security_profiles
 from dray.node.specs.volumes import PreparedVolume, Volumes
 from dray.protocol.services import DEFAULT_TIMEOUT_SECONDS as CALL_SECONDS
 
@@ -71,9 +72,12 @@ class PodPreparation:
         node, state = self._context.node, self._context.state
         if node.runtime.uses_host_user_id:
             state.host_user_id = await self._host_user_id()
-        ids = node.runtime.host_ids(str(self._context.folder), state.host_user_id)
+        ids = None
+        pod, allows_privileged = self._context.pod, node.runtime_config.allows_privileged
+        if not security_profiles.has_host_users(pod, allows_privileged=allows_privileged):
+            ids = node.runtime.host_ids(state.host_user_id)
         volumes = Volumes(node.client, node.folder, node.runtime_config.allows_host, ids)
-        return await volumes.prepare(self._context.pod)
+        return await volumes.prepare(pod)
 
     async def _host_user_id(self) -> int | None:
         """Return the user that an admin chose for the pod's namespace, or None.

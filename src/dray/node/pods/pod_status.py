@@ -98,21 +98,28 @@ def status(
 def _conditions(pod: Pod, containers: Containers, current: str, time: str) -> Iterable[JsonObject]:
     is_over = current in (SUCCEEDED, FAILED)
     ready = all(_is_ready(containers[container.name]) for container in pod.spec.containers)
-    initialized = all(
-        _is_initialized(container, containers) for container in pod.spec.init_containers
-    )
+    incomplete = [
+        container.name
+        for container in pod.spec.init_containers
+        if not _is_initialized(container, containers)
+    ]
     reason = "" if ready else "ContainersNotReady"
     if is_over:
         reason = "PodCompleted" if current == SUCCEEDED else "PodFailed"
     values = {
         "PodReadyToStartContainers": not is_over,
-        "Initialized": initialized,
+        "Initialized": not incomplete,
         "Ready": ready and status_patches.gates_are_open(pod),
         "ContainersReady": ready,
     }
     for type_, holds in values.items():
-        why = reason if type_ in ("Ready", "ContainersReady") and not holds else ""
-        yield status_patches.condition(pod, type_, "True" if holds else "False", time, why)
+        why, message = "", ""
+        if type_ == "Initialized" and incomplete:
+            why = "ContainersNotInitialized"
+            message = f"containers with incomplete status: [{' '.join(incomplete)}]"
+        elif type_ in ("Ready", "ContainersReady") and not holds:
+            why = reason
+        yield status_patches.condition(pod, type_, "True" if holds else "False", time, why, message)
 
 
 def _is_ready(observed: ObservedContainer) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
+import functools
 from typing import Final
 
 from dray.api import errors, kinds
@@ -60,7 +60,11 @@ class PodWorker:
         return self._state.prepared_claims
 
     def update(self, pod: Pod) -> None:
+        is_new_spec = pod.metadata.generation != self.pod.metadata.generation
         self._state.pod = pod
+        if is_new_spec:
+            # The status says which spec the node has seen.
+            self._state.notify_changed()
         if pod.metadata.deletion_timestamp is not None:
             self._deleted.set()
 
@@ -126,15 +130,19 @@ class PodWorker:
             allowed = self.pod.spec.active_deadline_seconds
             if self.pod.status.start_time is not None:
                 started = gotime.parse(self.pod.status.start_time)
-            if allowed is None:
-                await self._deleted.wait()
-                return
-            left = datetime.timedelta(seconds=allowed) - (node.now() - started)
-            if left <= datetime.timedelta():
-                self._state.failure = DEADLINE
-                self._context.record_event(DEADLINE.reason, DEADLINE.message)
-                return
-            await asyncio.sleep(left.total_seconds())
+            left = None
+            if allowed is not None:
+                left = allowed - (node.now() - started).total_seconds()
+                if left <= 0:
+                    self._state.failure = DEADLINE
+                    self._context.record_event(DEADLINE.reason, DEADLINE.message)
+                    return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._state.until(functools.partial(self._has_other_deadline, allowed))
+
+    def _has_other_deadline(self, seconds: int | None) -> bool:
+        return self.pod.spec.active_deadline_seconds != seconds
 
     async def _until_evicted(self) -> None:
         """Wait until a volume of the pod is larger than it may be."""

@@ -54,6 +54,10 @@ class UserMapping:
         )
 
 
+HOST: Final = UserMapping([(0, 0, MAX_HOST_ID)], [(0, 0, MAX_HOST_ID)], sets_groups=True)
+"""The users of the host, for pods with a privileged container; only root can map them."""
+
+
 def mapping(host_user_id: int | None = None, *, etc: Path = Path("/etc")) -> UserMapping:
     """Return the mapping of a pod; `host_user_id` is what an admin has set for its namespace.
 

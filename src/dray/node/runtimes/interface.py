@@ -58,6 +58,8 @@ class SecurityProfile:
     """Names without `CAP_`, in the user namespace of the pod."""
     is_confined: bool = True
     """Whether the seccomp filter is applied."""
+    is_privileged: bool = False
+    """Whether it has every capability and sees the devices of the node."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class ContainerSpec:
     """The address of the API server, for pods with a network of their own."""
     network_helper: NetworkHelper | None = None
     """The program that connects the pod with the network of the node; None for none."""
+    has_host_users: bool = False
+    """Whether the users of the pod are those of the host: one of its containers is privileged."""
     host_user_id: int | None = None
     """The user of the host that stands for root of the pod, where an admin has set one for the
     namespace; None for the choice of the node."""
@@ -152,8 +156,11 @@ class Runtime(abc.ABC):
         """Whether the user that an admin chose for a namespace matters to it."""
         return False
 
-    def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
-        """Return the ids that a pod's containers have on the host; None for those of the agent."""
+    def host_ids(self, host_user_id: int | None) -> HostIds | None:
+        """Return the ids that a pod's containers have on the host; None for those of the agent.
+
+        Pods with a privileged container have the host's, and are not asked about.
+        """
         return None
 
     @property

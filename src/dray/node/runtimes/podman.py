@@ -54,7 +54,7 @@ class Podman(Runtime):
         """Whether podman has control groups; an ordinary user has none of version 1."""
         return os.geteuid() == 0 or _CGROUP_V2.exists()
 
-    def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
+    def host_ids(self, host_user_id: int | None) -> HostIds | None:
         if os.geteuid() != 0:
             return None
         first = podman_arguments.FIRST_HOST_ID

@@ -63,7 +63,7 @@ def of(spec: ContainerSpec, folder: str) -> list[str]:
         *(("--interactive",) if spec.stdin else ()),
         *(("--tty",) if spec.tty else ()),
         *ulimits(),
-        *_users(),
+        *_users(spec),
         *_rights(spec.security),
         *_limits(spec.limits),
         *_files(spec, Path(folder)),
@@ -100,18 +100,21 @@ def ulimits() -> Iterator[str]:
     yield from ("--ulimit", f"nproc={most}:{most}")
 
 
-def _users() -> Iterator[str]:
-    """Yield the user namespace: root in a container is nobody on the host.
+def _users(spec: ContainerSpec) -> Iterator[str]:
+    """Yield the user namespace: root in a container is nobody on the host, unless it is privileged.
 
     An ordinary user's podman makes one with the ids of that user.
     """
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and not spec.has_host_users:
         mapping = f"0:{FIRST_HOST_ID}:{HOST_IDS}"
         yield from ("--uidmap", mapping, "--gidmap", mapping)
 
 
 def _rights(security: SecurityProfile) -> Iterator[str]:
-    yield from ("--cap-drop", "all", "--security-opt", "no-new-privileges")
+    if security.is_privileged:
+        yield "--privileged"
+    else:
+        yield from ("--cap-drop", "all", "--security-opt", "no-new-privileges")
     if not security.is_confined:
         yield from ("--security-opt", "seccomp=unconfined")
     if security.has_read_only_root:

@@ -13,6 +13,7 @@ import functools
 import os
 import platform
 import posixpath
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,13 @@ from typing import Final
 
 import msgspec
 
-from dray.node.containers import container_attempts, seccomp, shim, system_calls
+from dray.node.containers import (
+    container_attempts,
+    container_root,
+    seccomp,
+    shim,
+    system_calls,
+)
 from dray.node.containers.container_attempts import (
     Argv,
     Command,
@@ -37,6 +44,7 @@ from dray.node.runtimes.interface import (
     HostIds,
     Runtime,
     RuntimeUnusable,
+    SecurityProfile,
 )
 
 NAME: Final = "sandbox"
@@ -49,6 +57,8 @@ _EMPTY = (
     ("/home", "755"),
 )
 _RESERVED = ("/", "/proc", "/dev")
+_OWN_IN_DEV: Final = frozenset((*container_root.DEVICES, "ptmx", "pts", "shm"))
+"""What every container has in its own /dev."""
 _PROBE_SECONDS = 30.0
 _POD_DEPTH: Final = 3
 """The folder of a start is this far below that of its pod."""
@@ -72,7 +82,7 @@ class Sandbox(Runtime):
     def uses_host_user_id(self) -> bool:
         return os.geteuid() == 0
 
-    def host_ids(self, pod_folder: str, host_user_id: int | None) -> HostIds | None:
+    def host_ids(self, host_user_id: int | None) -> HostIds | None:
         # An ordinary user maps itself: what it makes belongs to root of the pod already.
         if os.geteuid() != 0:
             return None
@@ -141,7 +151,7 @@ def try_container(spec: ContainerSpec) -> str:
 def _plan(spec: ContainerSpec, pod: str) -> SandboxPlan:
     """Return everything that the shim needs. Raises ContainerConfigError."""
     security = spec.security
-    users = host_users.mapping(spec.host_user_id)
+    users = host_users.HOST if spec.has_host_users else host_users.mapping(spec.host_user_id)
     users.check(security)
     unknown = set(security.capabilities) - {*system_calls.CAPABILITIES}
     if unknown:
@@ -158,7 +168,7 @@ def _plan(spec: ContainerSpec, pod: str) -> SandboxPlan:
         uid=security.uid,
         gid=security.gid,
         groups=list(security.groups),
-        capabilities=list(security.capabilities),
+        capabilities=list(_capabilities(security)),
         filter=_filter() if security.is_confined else "",
         has_read_only_root=security.has_read_only_root,
         has_host_network=spec.has_host_network,
@@ -168,8 +178,12 @@ def _plan(spec: ContainerSpec, pod: str) -> SandboxPlan:
         links=[(os.readlink(path), path) for path in _SYSTEM if os.path.islink(path)],
         folders=list(_EMPTY),
         files=spec.files,
-        mounts=[*_system_files(), *_device_nodes(spec), *_binds(spec)],
+        mounts=[*_system_files(), *_host_devices(spec), *_device_nodes(spec), *_binds(spec)],
     )
+
+
+def _capabilities(security: SecurityProfile) -> tuple[str, ...]:
+    return system_calls.CAPABILITIES if security.is_privileged else security.capabilities
 
 
 @functools.cache
@@ -184,6 +198,21 @@ def _system_files() -> Iterator[SandboxMount]:
     for path in _FROM_ETC:
         if os.path.exists(path):
             yield SandboxMount(path, path)
+
+
+def _host_devices(spec: ContainerSpec) -> Iterator[SandboxMount]:
+    """Yield every device of the node for a privileged container, except for those that all have."""
+    if not spec.security.is_privileged:
+        return
+    claimed = {node.path for node in spec.device_nodes}
+    for folder, below, names in os.walk("/dev"):
+        below[:] = [name for name in below if name not in _OWN_IN_DEV]
+        for name in names:
+            path = posixpath.join(folder, name)
+            mode = os.lstat(path).st_mode
+            is_device = stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+            if is_device and name not in _OWN_IN_DEV and path not in claimed:
+                yield SandboxMount(path, path, read_only=False, is_device=True)
 
 
 def _device_nodes(spec: ContainerSpec) -> Iterator[SandboxMount]:

@@ -20,6 +20,16 @@ MAX_HOSTNAME_BYTES: Final = 64
 MAX_NAME_SERVERS: Final = 3
 HOST_FILES: Final = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 """Where the node has its name servers; the second where the first names a loopback address."""
+_HOSTS: Final = (
+    "# Kubernetes-managed hosts file.",
+    "127.0.0.1\tlocalhost",
+    "::1\tlocalhost ip6-localhost ip6-loopback",
+    "fe00::0\tip6-localnet",
+    "fe00::0\tip6-mcastprefix",
+    "fe00::1\tip6-allnodes",
+    "fe00::2\tip6-allrouters",
+)
+_HEADER_OF_NODE: Final = "# Kubernetes-managed hosts file (host network)."
 _MAX_FILE_BYTES: Final = 65536
 _WORD: Final = re.compile(r"[^\s\x00-\x1f\x7f#;]+")
 
@@ -39,10 +49,23 @@ def hostname(pod: Pod) -> str:
     return full
 
 
-def hosts(pod: Pod, address: str) -> str:
-    """Return the /etc/hosts of a pod."""
-    aliases = [f"{alias.ip} {' '.join(alias.hostnames)}\n" for alias in pod.spec.host_aliases]
-    return f"127.0.0.1 localhost\n{address} {hostname(pod)}\n{''.join(aliases)}"
+def hosts(pod: Pod, address: str, *, of_node: Path = Path("/etc/hosts")) -> str:
+    """Return the /etc/hosts of a pod, as a kubelet writes it."""
+    lines = [*_HOSTS, f"{address}\t{hostname(pod)}"]
+    if pod.spec.host_network:
+        lines = [_HEADER_OF_NODE, *_lines(of_node)]
+    if pod.spec.host_aliases:
+        lines += ["", "# Entries added by HostAliases."]
+        lines += ["\t".join((alias.ip, *alias.hostnames)) for alias in pod.spec.host_aliases]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            return opened.read(_MAX_FILE_BYTES).splitlines()
+    except OSError:
+        return []
 
 
 def resolv_conf(pod: Pod, *, reaches_loopback: bool, files: Iterable[Path] = HOST_FILES) -> str:
@@ -72,12 +95,7 @@ def _of_node(files: Iterable[Path], reaches_loopback: bool) -> dict[str, list[st
     found: dict[str, list[str]] = {"nameserver": [], "search": [], "options": []}
     for file in files:
         found = {"nameserver": [], "search": [], "options": []}
-        try:
-            with file.open(encoding="utf-8", errors="replace") as opened:
-                text = opened.read(_MAX_FILE_BYTES)
-        except OSError:
-            continue
-        for line in text.splitlines():
+        for line in _lines(file):
             keyword, *words = line.split() or [""]
             if keyword == "nameserver" and words and (reaches_loopback or _is_remote(words[0])):
                 found["nameserver"].append(words[0])

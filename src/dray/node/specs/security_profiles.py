@@ -35,15 +35,29 @@ def check_pod(pod: Pod, *, allows_host: bool) -> None:
     _refuse_first(_of_pod(pod.spec, allows_host))
 
 
+def has_host_users(pod: Pod, *, allows_privileged: bool) -> bool:
+    """Whether the users of a pod are those of the host: one of its containers is privileged."""
+    return allows_privileged and any(
+        container.security_context is not None and bool(container.security_context.privileged)
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+    )
+
+
 def profile_of(
-    pod: Pod, container: Container, *, allows_host: bool, has_images: bool
+    pod: Pod,
+    container: Container,
+    *,
+    allows_host: bool,
+    allows_privileged: bool,
+    has_images: bool,
 ) -> SecurityProfile:
     """Return the rights of a container. Raises ContainerConfigError with the path of a field."""
     path = _path(pod, container)
     context = container.security_context or _NO_CONTEXT
     of_pod = pod.spec.security_context or _NO_POD_CONTEXT
+    where = f"{path}.{_CONTEXT}"
     _refuse_first(
-        (*_of_container(pod.spec, container, path), *_of_context(context, f"{path}.{_CONTEXT}"))
+        (*_of_container(pod.spec, container, path), *_of_context(context, where, allows_privileged))
     )
     uid = _first(context.run_as_user, of_pod.run_as_user, 0)
     if _first(context.run_as_non_root, of_pod.run_as_non_root, False) and uid == 0:
@@ -62,8 +76,9 @@ def profile_of(
         gid=_first(context.run_as_group, of_pod.run_as_group, 0),
         groups=tuple(dict.fromkeys(groups)),
         has_read_only_root=bool(context.read_only_root_filesystem),
-        capabilities=_capabilities(context, path),
-        is_confined=_is_confined(context, of_pod, path, allows_host),
+        capabilities=() if context.privileged else _capabilities(context, path),
+        is_confined=not context.privileged and _is_confined(context, of_pod, path, allows_host),
+        is_privileged=bool(context.privileged),
     )
 
 
@@ -133,14 +148,14 @@ def _of_container(spec: PodSpec, container: Container, path: str) -> Iterator[Re
         )
 
 
-def _of_context(context: SecurityContext, path: str) -> Iterator[Refusal]:
+def _of_context(context: SecurityContext, path: str, allows_privileged: bool) -> Iterator[Refusal]:
     yield (
-        bool(context.privileged),
+        bool(context.privileged) and not allows_privileged,
         f"{path}.privileged",
-        "containers are never privileged here; claim the devices that it needs",
+        "needs --allow-privileged on the node; better claim the devices that it needs",
     )
     yield (
-        bool(context.allow_privilege_escalation),
+        bool(context.allow_privilege_escalation) and not context.privileged,
         f"{path}.allowPrivilegeEscalation",
         "containers always run with no_new_privs here; set it to false, or leave it out",
     )

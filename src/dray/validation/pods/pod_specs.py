@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from dray.api.formats import quantity
 from dray.api.semantics import pod_resources
 from dray.api.types import meta, pods
 from dray.api.types.containers import Container, ResourceRequirements
@@ -228,10 +227,7 @@ def _numbers_and_policies(spec: pods.PodSpec, path: fields.Path) -> fields.Error
         yield from fields.required_one_of(
             path.child("preemptionPolicy"), spec.preemption_policy, PREEMPTION_POLICIES
         )
-    for name, text in spec.overhead.items():
-        overhead_path = path.child("overhead").child("limits").key(name)
-        yield from resources.container_resource_name(name, overhead_path)
-        yield from resources.amount(name, quantity.parse(text), overhead_path)
+    yield from resources.overhead(spec.overhead, path.child("overhead"))
     if spec.os is not None:
         yield from _operating_system(spec.os.name, path.child("os"))
     if spec.scheduling_group is not None:

@@ -71,6 +71,14 @@ def amount(name: str, value: Quantity, path: fields.Path) -> fields.Errors:
         yield fields.invalid(path, str(value), "must be an integer")
 
 
+def overhead(values: dict[str, str], path: fields.Path) -> fields.Errors:
+    """Check the overhead of a pod, which Kubernetes reads as limits."""
+    for name, text in values.items():
+        name_path = path.child("limits").key(name)
+        yield from container_resource_name(name, name_path)
+        yield from amount(name, quantity.parse(text), name_path)
+
+
 def requirements(
     value: containers.ResourceRequirements,
     claim_names: Collection[str],

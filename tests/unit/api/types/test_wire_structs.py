@@ -27,6 +27,9 @@ NAMES_IN_THE_API = {
     "CoreEventSeries": ["core.v1.EventSeries"],
     "Event": ["events.v1.Event"],
     "EventSeries": ["events.v1.EventSeries"],
+    "RuntimeClass": ["node.v1.RuntimeClass"],
+    "RuntimeOverhead": ["node.v1.Overhead"],
+    "RuntimeScheduling": ["node.v1.Scheduling"],
     "WorkloadCondition": ["apps.v1.DeploymentCondition", "batch.v1.JobCondition"],
 }
 

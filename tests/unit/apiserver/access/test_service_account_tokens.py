@@ -75,6 +75,12 @@ def test_a_token_of_an_earlier_release_is_still_accepted() -> None:
     assert dict(user.extra)["authentication.kubernetes.io/pod-name"] == ("worker",)
 
 
+def test_the_user_of_a_token_carries_its_id() -> None:
+    token = TokenSigner(KEY).sign({**claims(), "jti": "a-b"})
+    user = loop.run(authenticator().authenticate(f"Bearer {token}", None))
+    assert dict(user.extra)["authentication.kubernetes.io/credential-id"] == ("JTI=a-b",)
+
+
 def test_the_key_survives_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "service-accounts.key"
     token = TokenSigner.load_or_create(path).sign(claims())

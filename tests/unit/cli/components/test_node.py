@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from dray.cli.command_errors import WrongUsage
 from dray.cli.components import node
+
+
+def test_stand_ins_for_images_are_for_the_sandbox(tmp_path: Path) -> None:
+    file = tmp_path / "images.yaml"
+    file.write_text("images: [{name: a, command: [b]}]", "utf-8")
+    assert node.images_of(str(file), "sandbox").find("a").command == ("b",)
+    with pytest.raises(WrongUsage, match="--images is for --runtime sandbox"):
+        node.images_of(str(file), "podman")
+    with pytest.raises(WrongUsage, match=r"--images .*: No such file"):
+        node.images_of(str(tmp_path / "none"), "sandbox")
+
+
+def test_only_root_allows_privileged_containers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert not node.allowed_privileged(False)
+    with pytest.raises(WrongUsage, match="--allow-privileged"):
+        node.allowed_privileged(True)
 
 
 def test_a_root_directory_is_laid_out_as_a_kubelets(tmp_path: Path) -> None:

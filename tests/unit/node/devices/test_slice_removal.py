@@ -116,6 +116,18 @@ def test_a_registered_driver_without_a_connection_is_not_usable() -> None:
     following(test)
 
 
+def test_slices_that_were_published_without_a_connection_are_removed_with_the_driver() -> None:
+    async def test(client: FakeClient, drivers: FakeDrivers) -> None:
+        drivers.set(registered=[DRIVER])
+        await asyncio.sleep(100)
+        drivers.set()
+        await asyncio.sleep(1000)
+        times = [time for time, _ in client.removed]
+        assert times == [DELAY_SECONDS, 100 + DELAY_SECONDS]
+
+    following(test)
+
+
 def test_slices_that_a_starting_agent_finds_are_removed_unless_the_driver_registers() -> None:
     async def test(client: FakeClient, drivers: FakeDrivers) -> None:
         drivers.set("other.example.com")

@@ -24,7 +24,7 @@ class RootRuntime(FakeRuntime):
     uses_host_user_id = True
     asked: int | None = None
 
-    def host_ids(self, _pod_folder: str, host_user_id: int | None) -> None:
+    def host_ids(self, host_user_id: int | None) -> None:
         self.asked = host_user_id
 
 

@@ -157,6 +157,14 @@ def test_initialized_is_after_init_containers_have_succeeded_and_sidecars_have_s
     assert [entry["name"] for entry in body["initContainerStatuses"]] == ["init", "sidecar"]
 
 
+def test_init_containers_that_are_incomplete_are_named() -> None:
+    inits = [container("first"), container("second")]
+    body = status(pod(initContainers=inits), first=observed(0), second=observed(1), main=WAITING)
+    (found,) = (entry for entry in body["conditions"] if entry["type"] == "Initialized")
+    assert found["reason"] == "ContainersNotInitialized"
+    assert found["message"] == "containers with incomplete status: [second]"
+
+
 @pytest.mark.parametrize(("gate", "ready"), [("True", "True"), ("False", "False"), (None, "False")])
 def test_a_readiness_gate_must_be_open_for_the_pod_to_be_ready(
     gate: str | None, ready: str

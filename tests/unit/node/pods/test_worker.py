@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dray.api import errors
@@ -421,6 +422,33 @@ def test_an_active_deadline_ends_the_pod(tmp_path: Path) -> None:
             await node.until(lambda: node.phase == "Failed")
         assert node.journal.times("terminate main") == [60]
         assert node.status["reason"] == "DeadlineExceeded"
+
+    on_node(tmp_path, test)
+
+
+@pytest.mark.parametrize("before", [None, 600])
+def test_an_active_deadline_may_come_or_be_shortened_later(
+    tmp_path: Path, before: int | None
+) -> None:
+    async def test(node: FakeNode) -> None:
+        async with running(node, pod(activeDeadlineSeconds=before)) as worker:
+            await asyncio.sleep(10)
+            changed = pod(activeDeadlineSeconds=60)
+            metadata = msgspec.structs.replace(changed.metadata, generation=2)
+            worker.update(msgspec.structs.replace(changed, metadata=metadata))
+            await node.until(lambda: node.phase == "Failed")
+        assert node.journal.times("terminate main") == [60]
+
+    on_node(tmp_path, test)
+
+
+def test_a_changed_spec_is_reported_as_seen(tmp_path: Path) -> None:
+    async def test(node: FakeNode) -> None:
+        async with running(node, pod()) as worker:
+            await node.until(lambda: node.phase == "Running")
+            metadata = msgspec.structs.replace(worker.pod.metadata, generation=7)
+            worker.update(msgspec.structs.replace(worker.pod, metadata=metadata))
+            await node.until(lambda: node.status["observedGeneration"] == 7)
 
     on_node(tmp_path, test)
 

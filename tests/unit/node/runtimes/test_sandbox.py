@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from dray.driverkit.cdi import DeviceNode
-from dray.node.containers import container_attempts, shim
+from dray.node.containers import container_attempts, shim, system_calls
 from dray.node.containers.container_attempts import ContainerAttempt, Exit, Starter
 from dray.node.runtimes import sandbox
-from dray.node.runtimes.interface import Bind, ContainerSpec
+from dray.node.runtimes.interface import Bind, ContainerSpec, SecurityProfile
 from dray.node.runtimes.sandbox import Sandbox
 from tests.waiting import until
 
@@ -101,6 +101,28 @@ def test_only_claimed_device_nodes_are_there(tmp_path: Path) -> None:
     node = DeviceNode("/dev/gpu0", host_path="/dev/zero")
     _, text = ran(tmp_path / "b", shell("head -c 3 /dev/gpu0 | od -An -tx1", device_nodes=(node,)))
     assert text.split() == ["00", "00", "00"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give the rights of root")
+def test_a_privileged_container_is_root_of_the_host(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o700)
+    binds = (Bind(str(tmp_path / "data"), "/data", read_only=False),)
+    script = "echo x > /data/file; grep CapEff /proc/self/status; ls /dev"
+    _, ordinary = ran(tmp_path / "a", shell(script, binds=binds))
+    assert "cannot create /data/file: Permission denied" in ordinary
+    rights = SecurityProfile(is_privileged=True, is_confined=False)
+    privileged = shell(script, binds=binds, security=rights, has_host_users=True)
+    code, text = ran(tmp_path / "b", privileged)
+    assert code == 0
+    assert (tmp_path / "data" / "file").stat().st_uid == 0
+    capabilities, *devices = text.splitlines()
+    assert int(capabilities.split()[1], 16) == (1 << len(system_calls.CAPABILITIES)) - 1
+    assert {"null", "tty0", "console"} & {*os.listdir("/dev")} <= {*devices}
+
+
+def test_a_container_can_listen_on_low_ports(tmp_path: Path) -> None:
+    program = "import socket; socket.create_server(('127.0.0.1', 80))"
+    assert ran(tmp_path, shell(f'python3 -c "{program}"')) == (0, "")
 
 
 def test_binds_are_read_only_unless_said_otherwise(tmp_path: Path) -> None:

@@ -18,6 +18,26 @@ def pod(**spec: Any) -> Pod:
     return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
 
 
+def test_hosts_are_written_as_by_a_kubelet() -> None:
+    text = host_names.hosts(pod(), "10.0.0.1")
+    assert text.startswith("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n")
+    assert text.endswith("\n10.0.0.1\tp\n")
+    aliases = [{"ip": "192.0.2.1", "hostnames": ["a", "b"]}]
+    text = host_names.hosts(pod(hostAliases=aliases), "10.0.0.1")
+    added = "\n\n# Entries added by HostAliases.\n192.0.2.1\ta\tb\n"
+    assert text.endswith(f"10.0.0.1\tp{added}")
+
+
+def test_hosts_of_a_pod_in_the_network_of_the_node(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("192.0.2.5 node\n", "utf-8")
+    made = pod(hostNetwork=True, hostAliases=[{"ip": "192.0.2.1", "hostnames": ["a"]}])
+    text = host_names.hosts(made, "10.0.0.1", of_node=tmp_path / "hosts")
+    header = "# Kubernetes-managed hosts file (host network)."
+    added = "\n# Entries added by HostAliases.\n192.0.2.1\ta\n"
+    assert text == f"{header}\n192.0.2.5 node\n{added}"
+    assert host_names.hosts(pod(hostNetwork=True), "", of_node=tmp_path) == f"{header}\n"
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
     local, upstream = tmp_path / "local", tmp_path / "upstream"
@@ -82,10 +102,3 @@ def test_the_hostname_is_the_full_name_where_the_pod_wants_it() -> None:
     too_long = pod(hostname="h" * 40, subdomain="s", setHostnameAsFQDN=True)
     with pytest.raises(ContainerConfigError, match=r"spec\.setHostnameAsFQDN"):
         host_names.hostname(too_long)
-
-
-def test_host_aliases_are_in_the_hosts_file() -> None:
-    made = pod(hostAliases=[{"ip": "192.0.2.7", "hostnames": ["a", "b"]}])
-    assert host_names.hosts(made, "127.0.0.1") == (
-        "127.0.0.1 localhost\n127.0.0.1 p\n192.0.2.7 a b\n"
-    )

@@ -21,6 +21,7 @@ def profile(
     spec: dict[str, Any] | None = None,
     container: dict[str, Any] | None = None,
     allows_host: bool = False,
+    allows_privileged: bool = False,
     has_images: bool = False,
 ) -> SecurityProfile:
     main = {"name": "c", "securityContext": context or {}, **(container or {})}
@@ -28,7 +29,11 @@ def profile(
     pod = msgspec.convert(document, Pod)
     security_profiles.check_pod(pod, allows_host=allows_host)
     return security_profiles.profile_of(
-        pod, pod.spec.containers[0], allows_host=allows_host, has_images=has_images
+        pod,
+        pod.spec.containers[0],
+        allows_host=allows_host,
+        allows_privileged=allows_privileged,
+        has_images=has_images,
     )
 
 
@@ -160,6 +165,31 @@ def test_fields_that_need_access_to_the_host() -> None:
             profile(spec=never, allows_host=True)
     with pytest.raises(ContainerConfigError):
         profile({"privileged": True}, allows_host=True)
+
+
+def test_privileged_containers_need_a_flag_of_their_own() -> None:
+    context = {
+        "privileged": True,
+        "allowPrivilegeEscalation": True,
+        "capabilities": {"add": ["SYS_ADMIN"]},
+    }
+    found = profile(context, allows_privileged=True)
+    assert (found.is_privileged, found.is_confined) == (True, False)
+    assert not profile({"privileged": False}, allows_privileged=True).is_privileged
+    with pytest.raises(ContainerConfigError, match="--allow-privileged"):
+        profile(context, allows_host=True)
+
+
+@pytest.mark.parametrize("field", ["containers", "initContainers"])
+def test_pods_have_the_users_of_the_host_where_one_container_is_privileged(field: str) -> None:
+    document: dict[str, Any] = {"spec": {"containers": [{"name": "a"}]}}
+    ordinary = msgspec.convert(document, Pod)
+    others = document["spec"].get(field, [])
+    document["spec"][field] = [*others, {"name": "b", "securityContext": {"privileged": True}}]
+    pod = msgspec.convert(document, Pod)
+    assert security_profiles.has_host_users(pod, allows_privileged=True)
+    assert not security_profiles.has_host_users(pod, allows_privileged=False)
+    assert not security_profiles.has_host_users(ordinary, allows_privileged=True)
 
 
 def test_groups_of_an_image_cannot_be_left_out() -> None:

@@ -1,0 +1,1 @@
+"""Admission rules that fill in and bound new pods by objects of the cluster."""

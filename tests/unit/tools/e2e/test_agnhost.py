@@ -1,0 +1,79 @@
+"""The stand-in for the programs of the suite's image."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from tools.e2e import agnhost
+
+from tests.waiting import block_until
+
+
+def printed(*arguments: str) -> str:
+    command = [sys.executable, agnhost.__file__, *arguments]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
+
+def test_its_command_line_is_printed() -> None:
+    assert (
+        printed("entrypoint-tester", "a", "b c")
+        == f"[{agnhost.__file__} entrypoint-tester a b c]\n"
+    )
+
+
+def test_files_are_printed(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("hello", "utf-8")
+    file.chmod(0o640)
+    text = printed("mounttest", f"--file_content={file}", f"--file_mode={file}")
+    assert text == f'content of file "{file}": hello\nmode of file "{file}": -rw-r-----\n'
+
+
+def test_the_names_of_hosts_are_printed() -> None:
+    assert "localhost" in printed("etc-hosts")
+
+
+@pytest.mark.parametrize("arguments", [("netexec",), ("mounttest", "--fs_type=/")])
+def test_what_it_cannot_do_is_said(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        printed(*arguments)
+    assert "the stand-in" in caught.value.stderr
+
+
+def test_pausing_ends_by_a_signal() -> None:
+    command = [sys.executable, agnhost.__file__]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"Paused\n"
+        process.terminate()
+        assert process.wait() == 0
+
+
+def _status(url: str) -> int:
+    """Return the status of an answer; 0 without one."""
+    try:
+        with urllib.request.urlopen(url) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def test_files_are_served_while_they_are_there(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, agnhost.__file__, "test-webserver", f"--port={port}"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        (tmp_path / "f").touch()
+        url = f"http://127.0.0.1:{port}{tmp_path}/f"
+        assert block_until(lambda: _status(url), "an answer") == 200
+        (tmp_path / "f").unlink()
+        assert _status(url) == 404
+        process.kill()
