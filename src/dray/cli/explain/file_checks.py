@@ -9,7 +9,14 @@ from dray.cli.lint.findings import Finding
 from dray.cli.lint.linter import Linter
 from dray.cli.lint.rules import Severity
 
-_ADMIN_ACCESS = "admin-access"
+_OF_ONE_OBJECT = frozenset(
+    {
+        *("not-yaml", "not-an-object", "no-type", "unknown-kind", "unknown-version"),
+        *("unknown-field", "mistyped-field", "malformed-field", "repeated-field"),
+        *("partition-request", "invalid", "admin-access"),
+    }
+)
+"""Rules of the API server. What pods wait for is explained with their stages."""
 _SELECTOR = ".cel.expression"
 """Part of the path of selectors: these are explained together with the devices."""
 
@@ -21,6 +28,7 @@ def errors(texts: Sequence[tuple[str, str]], features: Features) -> list[Finding
     return [
         item
         for item in Linter(features).check(written).findings
-        if item.rule == _ADMIN_ACCESS
-        or (item.severity is Severity.ERROR and _SELECTOR not in item.message)
+        if item.rule in _OF_ONE_OBJECT
+        and (item.severity is Severity.ERROR or item.rule == "admin-access")
+        and _SELECTOR not in item.message
     ]
