@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
+import types
+import weakref
 
 import pytest
 
@@ -14,6 +17,7 @@ from dray.cel.runtime import values
 from tests import rounds
 from tests.pages import ROOT
 from tests.security import fuzz_api, fuzz_cel, fuzz_judge, minimise
+from tests.security.coverage_guide import Lines
 from tests.security.fuzz_requests import Planned
 from tests.wire.serving import Answer
 
@@ -92,6 +96,18 @@ def test_results_without_end_are_compared_in_part() -> None:
     for _ in range(60):
         shared = values.Concatenation([shared], values.Concatenation(shared, shared))
     assert len(fuzz_cel.described(shared)) < 100_000
+
+
+def test_code_whose_lines_were_followed_can_be_freed() -> None:
+    code = compile("1", "<made>", "eval")
+    reference = weakref.ref(code)
+    lines = Lines(("cel",))
+    with lines.followed():
+        types.FunctionType(code, {})()
+    del code
+    gc.collect()
+    assert reference() is None
+    assert lines.seen == 0
 
 
 def test_requests_survive_being_written_as_a_line() -> None:
