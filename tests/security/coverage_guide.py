@@ -64,8 +64,10 @@ class Lines:
         code = frame.f_code
         left = self._left.get(code)
         if left is None:
-            is_chosen = code.co_filename.startswith(self._prefixes)
-            left = {line for *_, line in code.co_lines() if line} if is_chosen else set()
+            # Code that is made while the program runs would never be freed if it were kept here.
+            if not code.co_filename.startswith(self._prefixes):
+                return None
+            left = {line for *_, line in code.co_lines() if line}
             # The line of `def` runs when the function is made, not when it is called.
             left.discard(code.co_firstlineno)
             self._left[code] = left

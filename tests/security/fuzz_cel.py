@@ -14,12 +14,13 @@ import collections
 import dataclasses
 import faulthandler
 import functools
+import itertools
 import random
 import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from dray.api.types import dra
@@ -39,6 +40,8 @@ MAX_GROWTH_MIB: Final = 300
 MAX_KEPT: Final = 5000
 MAX_LENGTH: Final = 10240
 """What Kubernetes allows of a selector."""
+MAX_PARTS: Final = 1000
+"""How much of a result is compared: lists that share their parts have no end."""
 
 SEEDS = (
     'device.driver == "gpu.example.com"',
@@ -275,7 +278,34 @@ def _check_forms(compiled: Program, place: Place, measured: program.Measurement)
 
 def _told(value: Any, error: Exception | None) -> str:
     """Return a result as text: which of several errors comes first is not promised."""
-    return type(error).__name__ if error is not None else type(value).__name__ + repr(value)[:2000]
+    return type(error).__name__ if error is not None else described(value)
+
+
+def described(value: Any) -> str:
+    """Return a value as text by its parts, because the `repr` of some of them is an address."""
+    told, pending = list[str](), [value]
+    while pending and len(told) < MAX_PARTS:
+        part = pending.pop()
+        inside = _parts(part)
+        if inside is None:
+            told.append(f"{type(part).__name__} {part!r}")
+        else:
+            first = [*itertools.islice(inside, MAX_PARTS)]
+            told.append(f"{type(part).__name__} of {len(first)}")
+            pending += reversed(first)
+    return ", ".join(told)
+
+
+def _parts(value: Any) -> Iterable[Any] | None:
+    """Return what a list, a map or an optional holds; None of any other value."""
+    if value.__class__ in values.LIST_CLASSES:
+        elements: Sequence[Any] = value
+        return elements
+    if value.__class__ in values.MAP_CLASSES:
+        return itertools.chain.from_iterable(zip(values.keys(value), value.values(), strict=True))
+    if value.__class__ is values.Optional and value.has_value:
+        return (value.value,)
+    return None
 
 
 class Fuzzer:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
+import types
+import weakref
 
 import pytest
 
+from dray.cel import program
+from dray.cel.program import Program
+from dray.cel.runtime import values
 from tests import rounds
 from tests.pages import ROOT
 from tests.security import fuzz_api, fuzz_cel, fuzz_judge, minimise
+from tests.security.coverage_guide import Lines
 from tests.security.fuzz_requests import Planned
 from tests.wire.serving import Answer
 
@@ -58,6 +65,49 @@ def test_the_same_seed_makes_the_same_expressions() -> None:
             fuzzer.step(SLOW_SECONDS)
         made.append(fuzzer.outcomes)
     assert made[0] == made[1]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("[1] + [2]", "[1] + [3]"),
+        ("[[1] + [2], [3] + [4]]", "[[1] + [2], [3] + [5]]"),
+        ("{dyn([1]): [1] + [2]}", "{dyn([2]): [1] + [2]}"),
+        ("optional.of([1] + [2])", "optional.of([1u] + [2u])"),
+        ("optional.of(null)", "optional.none()"),
+        ("[[1], []]", "[[], [1]]"),
+    ],
+)
+def test_results_are_compared_by_their_parts(one: str, other: str) -> None:
+    environment = fuzz_cel.places()[0].environment
+    results = []
+    for expression in (one, one, other):
+        compiled = Program(program.check(expression, environment), environment)
+        measured = compiled.measure(fuzz_cel.sample().fields)
+        assert measured.error is None
+        results.append(measured.value)
+    first, again, different = map(fuzz_cel.described, results)
+    assert first == again
+    assert first != different
+
+
+def test_results_without_end_are_compared_in_part() -> None:
+    shared: values.CelList = [1]
+    for _ in range(60):
+        shared = values.Concatenation([shared], values.Concatenation(shared, shared))
+    assert len(fuzz_cel.described(shared)) < 100_000
+
+
+def test_code_whose_lines_were_followed_can_be_freed() -> None:
+    code = compile("1", "<made>", "eval")
+    reference = weakref.ref(code)
+    lines = Lines(("cel",))
+    with lines.followed():
+        types.FunctionType(code, {})()
+    del code
+    gc.collect()
+    assert reference() is None
+    assert lines.seen == 0
 
 
 def test_requests_survive_being_written_as_a_line() -> None:
