@@ -33,6 +33,7 @@ from dray.cli.session import connection, progress, server_version
 from dray.cli.session.connection import Session, Target
 from dray.client.api_client import EVERYTHING, ListPage, ObjectSelection
 from dray.client.kubeconfig import KubeconfigError
+from dray.explain.pod import pod_context
 
 if TYPE_CHECKING:
     from dray.drivers.simulated.fleet import Fleet
@@ -107,19 +108,7 @@ class ClusterObjects:
 
     def inventory(self) -> ClusterInventory:
         """Build the allocator's inventory, with the allocated devices in use."""
-        inventory = ClusterInventory(self.features)
-        for node in self.of(Node):
-            inventory.put_node(node)
-        for device_class in self.of(dra.DeviceClass):
-            inventory.put_class(device_class)
-        for rule in self.of(dra.DeviceTaintRule):
-            inventory.put_taint_rule(rule)
-        for resource_slice in self.of(dra.ResourceSlice):
-            inventory.put_slice(resource_slice)
-        for claim in self.of(dra.ResourceClaim):
-            if claim.status.allocation is not None:
-                inventory.put_claim(claim)
-        return inventory
+        return pod_context.inventory_of(pod_context.from_objects(self.objects, self.features))
 
 
 def load(against: str, target: Target, events: ObjectSelection | None = None) -> ClusterObjects:
