@@ -79,6 +79,8 @@ class ClusterObjects:
     """Kinds that could not be read, with the server's message."""
     partly_read: dict[str, str] = field(default_factory=dict)
     """Kinds that could be read in one namespace only, with the server's message."""
+    served: Mapping[tuple[str, str], Sequence[str]] | None = None
+    """The versions of each group and kind that a server has, or None without a server."""
 
     @property
     def features(self) -> Features:
@@ -94,7 +96,8 @@ class ClusterObjects:
         """Return the objects of both; those of `other` come last."""
         unread = {**self.unread, **other.unread}
         partly_read = {**self.partly_read, **other.partly_read}
-        both = ClusterObjects(self.source, {}, self.stated or other.stated, unread, partly_read)
+        stated, served = self.stated or other.stated, self.served or other.served
+        both = ClusterObjects(self.source, {}, stated, unread, partly_read, served)
         for source in (self, other):
             for type_, values in source.objects.items():
                 both.objects.setdefault(type_, []).extend(values)
@@ -307,6 +310,7 @@ async def from_cluster(
     version = await server_version.read(session.client)
     objects = ClusterObjects(session.server, stated=version.features)
     served = await session.resources.preferred()
+    objects.served = _versions(await session.resources.all())
     async with asyncio.TaskGroup() as group:
         for kind in served:
             type_ = READ.get((kind.group, kind.kind))
@@ -314,6 +318,13 @@ async def from_cluster(
             if type_ in types and selection is not None:
                 group.create_task(_read_kind(session, kind, selection, objects))
     return objects
+
+
+def _versions(served: Iterable[Kind]) -> dict[tuple[str, str], list[str]]:
+    by_kind: dict[tuple[str, str], list[str]] = {}
+    for kind in served:
+        by_kind.setdefault((kind.group, kind.kind), []).extend(kind.versions)
+    return by_kind
 
 
 async def _read_kind(
