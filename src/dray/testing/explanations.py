@@ -30,7 +30,7 @@ _READ: Final[dict[type[Any], Kind]] = {
 
 
 class ExplainedPod(NamedTuple):
-    """What `dray explain pod/NAME` prints, and what it prints with `-o json`."""
+    """The output of `dray explain pod/NAME`: the text, and the data of `-o json`."""
 
     text: str
     data: JsonObject
