@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dray.api import kinds
+from dray.api import kinds, well_known
 from dray.api.types.dra import Device
 from dray.apiserver import standalone
 from dray.apiserver.access.certificates import Authority
@@ -27,7 +27,6 @@ from dray.driverkit.plugin import Directories, Plugin
 from dray.store import memory
 from tests.cluster.site import Site, container, from_template, needs_sandbox, on_folder, pod
 from tests.cluster.world import World
-from tests.waiting import until
 
 pytestmark = needs_sandbox
 
@@ -135,6 +134,11 @@ async def node_in(folder: Path) -> AsyncIterator[Node]:
                     process.wait()
 
 
+async def _is_registered(world: World) -> bool:
+    annotations = (await world.get(kinds.NODE, NAME))["metadata"].get("annotations") or {}
+    return DRIVER in annotations.get(well_known.DRIVERS_ANNOTATION, "")
+
+
 @contextlib.asynccontextmanager
 async def _driver(node: Node, client: Client) -> AsyncIterator[None]:
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
@@ -147,7 +151,7 @@ async def _driver(node: Node, client: Client) -> AsyncIterator[None]:
         await node.site.world.until(
             lambda: node.site.world.all(kinds.RESOURCE_SLICE), "the devices"
         )
-        await until(lambda: "driver gate.example.com registered" in node.said(), "its driver")
+        await node.site.world.until(lambda: _is_registered(node.site.world), "its driver")
         yield
     finally:
         plugin.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from dray.node.limits import groups
 from tools.e2e.groups import Group, Nodes
 
 HERE: Final = Path(__file__).parent
@@ -99,8 +101,18 @@ def _agent(group: Group, folder: Path, kubeconfig: Path, images: Path) -> Iterat
     command += ["--data", str(folder / "data"), "--address", "127.0.0.1", "--port", "0"]
     command += ["--kubelet-root-dir", "/var/lib/kubelet", "--images", str(images)]
     command += ["--runtime", "sandbox", "--allow-host-access", "--allow-privileged"]
-    with _process([*apart, *command, *_gates(group)], folder / "node.log", "answers on"):
-        yield
+    try:
+        with _process([*apart, *command, *_gates(group)], folder / "node.log", "answers on"):
+            yield
+    finally:
+        asyncio.run(_remove_limits(folder / "data"))
+
+
+async def _remove_limits(state: Path) -> None:
+    """Remove the control groups of containers that ended with their agent."""
+    limits = groups.open_limits(state)
+    for uid in limits.pods():
+        await limits.remove_pod(uid)
 
 
 def _images(folder: Path) -> Path:

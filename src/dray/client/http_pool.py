@@ -12,12 +12,13 @@ import contextlib
 import os
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 CONNECT_SECONDS = 30.0
 BUFFER_BYTES = 2**20
+ABORT_SECONDS = 1.0
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 """Methods that may be sent again if a kept connection turns out to be closed: RFC 9110, 9.2.2."""
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -26,6 +27,7 @@ _IN_PATHS = "/%:@!$&'()*+,;=~"
 _LINE_BYTES = 2**16
 _GZIP = 16 + zlib.MAX_WBITS
 
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Query = tuple[tuple[str, str], ...]
 
 
@@ -58,6 +60,7 @@ class ConnectionPool:
         self._patience = patience
         self._open = 0
         self._all: set[_Connection] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._idle: list[_Connection] = []
         self._waiting: collections.deque[asyncio.Future[None]] = collections.deque()
 
@@ -81,9 +84,12 @@ class ConnectionPool:
                 if not is_kept or method not in REPEATABLE:
                     raise
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Close every connection. Ends when all are closed: uvloop logs an error for others."""
         for connection in tuple(self._all):
             connection.close()
+        if self._closing:
+            await asyncio.wait(self._closing)
 
     async def _acquire(self) -> _Connection:
         loop = asyncio.get_running_loop()
@@ -119,11 +125,14 @@ class ConnectionPool:
 
     async def _connect(self) -> _Connection:
         self._open += 1
+        opening = asyncio.ensure_future(_streams(self._address))
         try:
-            connection = _Connection(self, *await _streams(self._address))
+            # Not cancelled: uvloop logs an error for a TLS handshake that is.
+            connection = _Connection(self, *await asyncio.shield(opening))
         except BaseException:
             self._open -= 1
             self._wake()
+            self._finish(_abandoned(opening))
             raise
         self._all.add(connection)
         return connection
@@ -137,9 +146,31 @@ class ConnectionPool:
             self._all.remove(connection)
             self._open -= 1
             self._wake()
+            self._finish(connection.closed())
+
+    def _finish(self, closing: Coroutine[Any, Any, None]) -> None:
+        ending = asyncio.ensure_future(closing)
+        self._closing.add(ending)
+        ending.add_done_callback(self._closing.discard)
 
 
-async def _streams(address: ServerAddress) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _abandoned(opening: asyncio.Future[Streams]) -> None:
+    """Close a connection that nobody waits for any more."""
+    with contextlib.suppress(HttpError):
+        await _closed((await opening)[1])
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    """Close a connection; a server may never answer the end of TLS."""
+    writer.close()
+    with contextlib.suppress(TimeoutError, OSError):
+        async with asyncio.timeout(ABORT_SECONDS):
+            await writer.wait_closed()
+            return
+    writer.transport.abort()
+
+
+async def _streams(address: ServerAddress) -> Streams:
     parts = urlsplit(address.url)
     host = parts.hostname or ""
     try:
@@ -223,29 +254,27 @@ class _Connection:
         try:
             yield
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-            self.abort()
+            self.close()
             raise HttpError(
                 "the response ended too early or has a head that is too long"
             ) from error
         except (OSError, ValueError, zlib.error) as error:
-            self.abort()
+            self.close()
             reason = _reason(error) if isinstance(error, OSError) else str(error)
             raise HttpError(reason) from error
         except BaseException:
-            self.abort()
+            self.close()
             raise
 
     def release(self) -> None:
         self._pool.give_back(self)
 
     def close(self) -> None:
-        """Close with TLS's own end, but without waiting for the server's."""
         self._writer.close()
-        self.abort()
-
-    def abort(self) -> None:
-        self._writer.transport.abort()
         self._pool.forget(self)
+
+    async def closed(self) -> None:
+        await _closed(self._writer)
 
 
 def _parsed(head: bytes) -> tuple[int, list[tuple[str, str]], bool]:

@@ -65,7 +65,7 @@ class RestTransport:
 
     async def close(self) -> None:
         if self._pool is not None:
-            self._pool.close()
+            await self._pool.close()
             self._pool = None
         if self._sockets is not None:
             await self._sockets.close()

@@ -72,7 +72,7 @@ def test_a_flag_can_be_switched_off_and_a_wrong_value_is_refused(cluster: Cluste
 
 
 def test_the_cluster_may_be_chosen_before_the_command(cluster: Cluster) -> None:
-    shown = run("--kubeconfig", str(cluster.kubeconfig), "-n", "kube-system", "get", "cm")
+    shown = run("--kubeconfig", str(cluster.kubeconfig), "-n", "kube-system", "get", "pods")
     assert shown.stderr == "No resources found in kube-system namespace.\n"
     behind = run("--kubeconfig", "/nowhere", "get", "ns", "--kubeconfig", str(cluster.kubeconfig))
     assert behind.exit_code == 0, behind.output

@@ -40,7 +40,7 @@ def loaded(*arguments: str) -> set[str]:
     [
         (("get", "pods"), SLOW | ENGINE | PARTS),
         (("get", "resourceclaims", "-o", "yaml"), SLOW | ENGINE | PARTS),
-        (("get", "devices"), SLOW | PARTS | {"dray.explain"}),
+        (("get", "devices"), SLOW | PARTS | {"dray.explain.claim_explanation"}),
         (("explain", "pod/nosuch"), SLOW | PARTS),
     ],
 )

@@ -59,7 +59,7 @@ async def pool_of(script: Script, **options: float) -> AsyncIterator[ConnectionP
     try:
         yield pool
     finally:
-        pool.close()
+        await pool.close()
         server.close()
 
 

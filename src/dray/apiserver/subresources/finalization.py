@@ -35,7 +35,8 @@ class Finalization:
         options = write_options.parse(call.request, "UpdateOptions")
         body = writes.read_body(call, call.gvk, options).document
         write_checks.check_name(call, body)
-        finalizers: list[str] = (body.get("spec") or {}).get("finalizers") or []
+        # As in Go, null in a list of texts is an empty text.
+        finalizers = [text or "" for text in (body.get("spec") or {}).get("finalizers") or ()]
         _check_finalizers(call, finalizers)
         for _ in range(common.ATTEMPTS):
             entry, namespace = await reads.stored_object(call, self.store)

@@ -13,7 +13,6 @@ from dray.api.types.meta import JsonObject
 from dray.cli.inputs import manifests
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
-from dray.drivers.simulated import fleet as simulated
 
 DEFAULT_NAMESPACE = "default"
 POD_SPECS: Mapping[str, tuple[str, ...]] = {
@@ -29,13 +28,20 @@ POD_SPECS: Mapping[str, tuple[str, ...]] = {
 WORKLOADS = frozenset(POD_SPECS) - {"Pod"}
 
 
+def _is_fleet(name: str) -> bool:
+    # Imported here, because commands on a cluster do not need simulated fleets.
+    from dray.drivers.simulated import fleet
+
+    return name in fleet.shipped()
+
+
 class Documents:
     """Finds documents: in the files of a command, in those of --against, or in the cluster."""
 
     def __init__(self, target: Target, against: str, files: Sequence[JsonObject]) -> None:
         self._files = list(files)
         is_file = bool(against) and Path(against).exists()
-        self.is_live = not is_file and against not in simulated.shipped()
+        self.is_live = not is_file and not (against and _is_fleet(against))
         """Whether objects come from a cluster that commands can be run against."""
         context = against if self.is_live and against else target.context
         self._target = Target(target.kubeconfig, context, target.namespace, target.all_namespaces)

@@ -17,6 +17,11 @@ from dray.client.api_client import ObjectSelection
 
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _POD_WORDS = ("pod", "pods", "po")
+_OWNERS = {
+    *(("", "Service"), ("", "ReplicationController"), ("batch", "Job")),
+    *(("apps", kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")),
+}
+"""The kinds that select pods."""
 
 
 async def named(session: Session, text: str) -> list[JsonObject]:
@@ -30,10 +35,12 @@ async def named(session: Session, text: str) -> list[JsonObject]:
         return [await session.client.get(kinds.POD, wanted, session.namespace)]
     (reference,) = await resource_types.resolve([text], session.resources)
     kind = reference.kind
+    if (kind.group, kind.kind) not in _OWNERS:
+        raise WrongUsage(f"{text}: a {kind.kind} has no pods; write pod/NAME")
     owner = await session.client.get(kind, reference.name, session.place(reference))
     selector = _selector(kind.kind, owner)
     if not selector:
-        raise WrongUsage(f"{text}: a {kind.kind} has no pods; write pod/NAME")
+        raise ObjectNotFound(f"{text} selects no pods")
     found = await listing.listed(session, kinds.POD, ObjectSelection(session.namespace, selector))
     if not found:
         raise ObjectNotFound(

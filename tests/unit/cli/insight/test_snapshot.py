@@ -254,7 +254,7 @@ def test_with_too_few_rights_it_says_what_it_could_not_read(
     explained = restricted.dray("explain", "claim/held")
     assert explained.exit_code == 0, explained.output
     assert "You may not read Event, Node, Pod, ResourceQuota" in explained.stderr
-    assert ' is forbidden: User "alice"' in explained.stderr
+    assert "is forbidden" in explained.stderr
     assert restricted.dray("get", "devices", "-o", "name").exit_code == 0
     refused = restricted.dray("get", "pods")
     assert refused.exit_code == 1
