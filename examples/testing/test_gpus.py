@@ -42,9 +42,5 @@ def test_a_broken_gpu_is_left_out(cluster: Cluster) -> None:
 @pytest.mark.dray(fleet="l4", nodes=1)
 def test_one_gpu_is_not_enough(cluster: Cluster) -> None:
     cluster.apply(TRAINER)
-
-    def reason() -> str:
-        conditions = cluster.get("pod", "trainer")["status"].get("conditions", [])
-        return " ".join(condition.get("message", "") for condition in conditions)
-
-    cluster.wait_for(lambda: "fewer than 2 devices" in reason(), "the reason")
+    cluster.wait_until_unschedulable("trainer")
+    assert "fewer than 2 devices" in cluster.explain("trainer").text

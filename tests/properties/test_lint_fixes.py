@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dray.api import errors, features, kinds
@@ -193,5 +193,10 @@ def test_each_mistake_is_fixed_without_harm(cluster: Cluster, mistake: Mistake) 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(text=MANIFESTS)
+@example(
+    text=BLOCK.replace("resource.k8s.io/v1", "resources.k8s.io/v1").replace(
+        "kind: ResourceClaimTemplate", "kind: ResourceClaimTemplates"
+    )
+)
 def test_combined_mistakes_are_fixed_without_harm(cluster: Cluster, text: str) -> None:
     check(cluster, text)

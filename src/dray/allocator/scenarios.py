@@ -9,7 +9,7 @@ import msgspec
 
 from dray.allocator.inventory.interning import Interner
 from dray.api import features
-from dray.api.features import Features
+from dray.api.features import FeatureError, Features
 from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.types.nodes import Node
 
@@ -41,10 +41,20 @@ class Scenario(msgspec.Struct, kw_only=True):
     feature_set: str = "default"
 
     def features(self) -> Features:
-        """Return the gates: the defaults, all that the allocator has, or exactly those named."""
+        """Return the gates: the defaults, all that the allocator has, or exactly those named.
+
+        Raises FeatureError for others.
+        """
         if self.feature_set in ("", "default"):
             return features.DEFAULT
         named = set(self.feature_set.replace("+", ",").split(","))
+        unknown = sorted(named.difference(_ALLOCATOR_GATES, ("all",)))
+        if unknown or (named != {"all"} and "all" in named):
+            raise FeatureError(
+                f"featureSet {self.feature_set!r}: {', '.join(unknown) or 'all'} cannot be used "
+                f"here. Write default, all, or some of {', '.join(_ALLOCATOR_GATES)}, "
+                "separated by +"
+            )
         chosen = {
             features.GATES[gate].field: self.feature_set == "all" or gate in named
             for gate in _ALLOCATOR_GATES

@@ -200,6 +200,12 @@ def exists_in(gate: str, version: str) -> bool:
     return GATES[gate].stage_in(version) is not _PRE_ALPHA
 
 
+def on_since(gate: str) -> str:
+    """Return the first version in which the gate is on by default, or "" if there is none."""
+    on = (version for version in VERSIONS if GATES[gate].stage_in(version).default)
+    return next(on, "")
+
+
 def _read_pairs(text: str) -> dict[str, bool]:
     gates = {}
     for pair in filter(None, text.split(",")):

@@ -93,7 +93,7 @@ class Plugin:
         metrics = registry or telemetry.Registry()
         self._metrics = Metrics(name, metrics, lambda: len(list(self.claims)))
         self.server = PluginServer(
-            name, mine, self.claims, self._feed, sockets, self._metrics, self._reports.refresh
+            name, node, mine, self.claims, self._feed, sockets, self._metrics, self._reports.refresh
         )
         self._client = mine
         self._slices = ObjectSelection(field_selector=f"spec.driver={name},spec.nodeName={node}")

@@ -62,6 +62,7 @@ class PluginServer:
     """Serves one driver. `serving` is entered when both sockets listen."""
 
     driver: str
+    node: str
     client: Client
     claims: PreparedClaims
     health: HealthFeed
@@ -103,9 +104,14 @@ class PluginServer:
 
         async def notify(status: Any, context: Any) -> Any:
             if not status.plugin_registered:
-                log.error("%s was not registered: %s", self.driver, status.error)
+                log.error(
+                    "%s was not registered with the node agent of %s: %s",
+                    self.driver,
+                    self.node,
+                    status.error,
+                )
                 await context.abort(grpc.StatusCode.UNKNOWN, f"not registered: {status.error}")
-            log.info("%s is registered with the node agent", self.driver)
+            log.info("%s is registered with the node agent of %s", self.driver, self.node)
             self.metrics.registrations.add(self.driver)
             self.registered.set()
             return messages.RegistrationStatusResponse()

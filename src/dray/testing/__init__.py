@@ -16,11 +16,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dray.testing.clusters import Cluster
     from dray.testing.drivers import DriverUnderTest
+    from dray.testing.explanations import ExplainedPod
     from dray.testing.plugin import cluster
 
-__all__ = ["Cluster", "DriverUnderTest", "cluster"]
+__all__ = ["Cluster", "DriverUnderTest", "ExplainedPod", "cluster"]
 
-_MODULES = {"Cluster": "clusters", "DriverUnderTest": "drivers", "cluster": "plugin"}
+_MODULES = {
+    "Cluster": "clusters",
+    "DriverUnderTest": "drivers",
+    "ExplainedPod": "explanations",
+    "cluster": "plugin",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -37,8 +37,9 @@ from dray.driverkit.driver import Driver
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated.faults import FAILED_ANNOTATION
 from dray.store import memory
-from dray.testing import invariants, keys
+from dray.testing import explanations, invariants, keys
 from dray.testing.drivers import DriverUnderTest
+from dray.testing.explanations import ExplainedPod
 from dray.testing.revisions import RevisionWatch
 
 Objects = list[JsonObject]
@@ -52,6 +53,7 @@ START_SECONDS: Final = 60.0
 WAIT_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 0.002
 CHECK_SECONDS: Final = 10.0
+POD_SCHEDULED: Final = "PodScheduled"
 
 
 class Cluster:
@@ -184,6 +186,30 @@ class Cluster:
         except AssertionError:
             found = self.get("pods", name, namespace)
             raise AssertionError(f"pod {name} is not {phase}: {_state(found)}") from None
+
+    def wait_until_unschedulable(
+        self, name: str, namespace: str = "default", timeout_seconds: float = WAIT_SECONDS
+    ) -> JsonObject:
+        """Wait until the scheduler finds no place for a pod, and return the pod.
+
+        Raises AssertionError at once if it is scheduled.
+        """
+
+        def refused() -> JsonObject | None:
+            pod = self.get("pods", name, namespace)
+            if node := pod["spec"].get("nodeName"):
+                raise AssertionError(f"pod {name} was expected to wait; it is on node {node}")
+            conditions = pod.get("status", {}).get("conditions", ())
+            reasons = [item.get("reason") for item in conditions if item["type"] == POD_SCHEDULED]
+            return pod if reasons == ["Unschedulable"] else None
+
+        what = f"the scheduler to find no place for pod {name}"
+        return self.wait_for(refused, what, timeout_seconds) or {}
+
+    def explain(self, name: str, namespace: str = "default") -> ExplainedPod:
+        """Return why a pod waits and what would help, as `dray explain` says it."""
+        live, gates = self._live, self._plan.settings.features
+        return self.run(explanations.explain(live.client, gates, name, namespace))
 
     def devices_of(self, claim: str, namespace: str = "default") -> Texts:
         """Return the devices that are allocated to a claim, as `pool/device`."""

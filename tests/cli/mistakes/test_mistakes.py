@@ -71,6 +71,7 @@ def test_a_mistake_is_answered_and_corrected(
     file = tmp_path / f"{mistake.name}.yaml"
     file.write_text(mistake.text, "utf-8")
     _lint_answers(mistake, cluster, file)
+    _explain_answers(mistake, cluster, file)
     try:
         _apply_answers(mistake, cluster, file)
     finally:
@@ -102,6 +103,39 @@ def _lint_answers(mistake: Mistake, cluster: Cluster, file: Path) -> None:
     for item in found:
         line = mistake.text.split("\n")[item["line"] - 1]
         assert 1 <= item["column"] <= len(line), item
+
+
+def _explain_answers(mistake: Mistake, cluster: Cluster, file: Path) -> None:
+    answer = dray(cluster, "explain", "-f", str(file))
+    assert mistake.explain_answer.cause in answer.stdout
+    assert mistake.explain_answer.fix in answer.stdout
+
+
+@pytest.mark.parametrize("mistake", ALL)
+def test_what_explain_prints_with_fix_runs(
+    mistake: Mistake, cluster_of: Callable[[str], Cluster], tmp_path: Path
+) -> None:
+    cluster = cluster_of(mistake.fleet)
+    file, fixed = tmp_path / f"{mistake.name}.yaml", tmp_path / "fixed.yaml"
+    file.write_text(mistake.text, "utf-8")
+    printed = dray(cluster, "explain", "-f", str(file), "--fix").stdout
+    assert printed.startswith("# pod/") == mistake.explain_fixes, printed
+    if not mistake.explain_fixes:
+        return
+    changed = {_key(document): document for document in yaml.safe_load_all(printed)}
+    documents = [changed.get(_key(item), item) for item in yaml.safe_load_all(mistake.text)]
+    fixed.write_text(yaml.safe_dump_all(documents), "utf-8")
+    applied = dray(cluster, "apply", "-f", str(fixed), "--no-lint")
+    assert applied.exit_code == 0, applied.output
+    try:
+        cluster.wait_for(lambda: _runs(cluster, mistake.name), f"pod {mistake.name} running")
+        assert dray(cluster, "explain", f"pod/{mistake.name}").exit_code == 0
+    finally:
+        _delete(cluster, fixed)
+
+
+def _key(document: dict[str, Any]) -> tuple[str, str]:
+    return document["kind"], document["metadata"]["name"]
 
 
 def _apply_answers(mistake: Mistake, cluster: Cluster, file: Path) -> None:

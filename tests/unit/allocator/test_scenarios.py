@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from dray.allocator import scenarios
+from dray.api.features import FeatureError
 from tests import builders
 
 
@@ -32,3 +33,11 @@ def test_a_scenario_says_which_gates_are_on(feature_set: str, on: str, off: str)
     features = scenarios.Scenario(feature_set=feature_set).features()
     assert getattr(features, on) is True
     assert getattr(features, off) is False
+
+
+@pytest.mark.parametrize(
+    "feature_set", ["DRAPrioritisedList", "all+DRAAdminAccess", "DrayPreemption"]
+)
+def test_a_scenario_refuses_gates_that_it_does_not_know(feature_set: str) -> None:
+    with pytest.raises(FeatureError, match="Write default, all, or some of DRAAdminAccess, "):
+        scenarios.Scenario(feature_set=feature_set).features()

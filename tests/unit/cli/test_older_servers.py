@@ -130,6 +130,52 @@ def test_a_tool_neither_needs_nor_names_what_is_missing(
         assert [word for word in FORBIDDEN_WORDS if word in result.output] == []
 
 
+def _linted(cluster: Cluster, *documents: dict[str, Any]) -> list[dict[str, Any]]:
+    arguments = ("lint", "-", "--against", "dray", "-o", "json")
+    result = cluster.dray(*arguments, input=as_list(list(documents)))
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def test_lint_says_that_a_kind_is_not_served(stocked: Cluster, older: OlderServer) -> None:
+    taint = {"key": "example.com/broken", "effect": "NoSchedule"}
+    rule = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": "broken"},
+        "spec": {"deviceSelector": {"driver": "gpu.nvidia.com"}, "taint": taint},
+    }
+    (found,) = _linted(stocked, rule)
+    assert found["rule"] == "unserved-kind"
+    assert f"(Kubernetes {older.version}) does not serve DeviceTaintRule" in found["message"]
+    if older.version in NEWEST_RULES:
+        assert found["advice"] == "Write apiVersion: resource.k8s.io/v1beta2"
+        assert _linted(stocked, {**rule, "apiVersion": "resource.k8s.io/v1beta2"}) == []
+    else:
+        assert "DRADeviceTaintRules, which is on by default since 1.37" in found["advice"]
+
+
+def test_lint_says_which_fields_are_dropped(stocked: Cluster, older: OlderServer) -> None:
+    exactly = {
+        "deviceClassName": "gpu.nvidia.com",
+        "tolerations": [{"key": "example.com/broken", "operator": "Exists"}],
+        "capacity": {"requests": {"memory": "1Gi"}},
+    }
+    claim = {**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}
+    dropped = [item for item in _linted(stocked, claim) if item["rule"] == "dropped-field"]
+    expected = {
+        "spec.devices.requests[0].exactly.tolerations": "DRADeviceTaints",
+        "spec.devices.requests[0].exactly.capacity": "DRAConsumableCapacity",
+    }
+    if older.version == "1.36":
+        expected = {}
+    assert len(dropped) == len(expected)
+    for item, (path, gate) in zip(dropped, expected.items(), strict=True):
+        drops = f"{path}: Kubernetes {older.version} drops this field without an error"
+        assert item["message"] == drops
+        assert f"feature gate is {gate}, which is on by default since 1.36" in item["advice"]
+
+
 def test_a_snapshot_has_the_emulated_version(stocked: Cluster, older: OlderServer) -> None:
     document = json.loads(stocked.dray("snapshot").stdout)
     assert document["metadata"]["annotations"] == {VERSION_ANNOTATION: older.version}

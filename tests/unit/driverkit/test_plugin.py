@@ -143,7 +143,9 @@ def test_it_publishes_its_devices_as_the_nodes_own() -> None:
     with_driver(test)
 
 
-def test_it_registers_with_every_version_it_serves() -> None:
+def test_it_registers_with_every_version_it_serves(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "dray.driverkit")
+
     async def test(kubelet: Kubelet) -> None:
         path = kubelet.registration_socket
         async with kubelet.caller(services.REGISTRATION, path) as caller:
@@ -161,6 +163,7 @@ def test_it_registers_with_every_version_it_serves() -> None:
         assert kubelet.plugin.server.registered.is_set()
 
     with_driver(test)
+    assert f"{NAME} is registered with the node agent of n1" in caplog.messages
 
 
 @pytest.mark.parametrize("service", [services.DRA_V1, services.DRA_V1BETA1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 import os
 import tempfile
 import threading
@@ -15,11 +16,13 @@ from typing import Any
 
 import lightkube
 import pytest
+from click.testing import CliRunner
 from examples.drivers.hello import Hello
 from kubernetes import client as official
 from kubernetes import config as official_config
 
 from dray.api import errors, kinds
+from dray.cli.main import main
 from dray.client import kubeconfig
 from dray.client.api_client import Client
 from dray.client.rest import RestTransport
@@ -58,6 +61,35 @@ def test_a_pod_gets_a_device(running: Cluster) -> None:
     (device,) = running.devices_of("one")
     assert device.startswith(pod["spec"]["nodeName"])
     running.check()
+
+
+def test_a_pod_that_waits_is_explained(running: Cluster) -> None:
+    running.apply(CLAIM_AND_POD % "gpu.nvidia.org")
+    pod = running.wait_until_unschedulable("user")
+    assert "nodeName" not in pod["spec"]
+    explained = running.explain("user")
+    assert "device class gpu.nvidia.org does not exist" in explained.text
+    assert str(explained) == explained.text
+    assert explained.data["about"] == "pod/user"
+    assert explained.data["outcome"] == "failed"
+
+
+def test_a_pod_that_runs_was_not_refused(running: Cluster) -> None:
+    running.apply(CLAIM_AND_POD % "gpu.nvidia.com")
+    node = running.wait_for_pod("user")["spec"]["nodeName"]
+    with pytest.raises(AssertionError, match=f"expected to wait; it is on node {node}"):
+        running.wait_until_unschedulable("user")
+    assert "runs" in running.explain("user").text.splitlines()[0]
+
+
+def test_an_explanation_is_that_of_the_command(running: Cluster) -> None:
+    running.apply(CLAIM_AND_POD % "gpu.nvidia.org")
+    running.wait_until_unschedulable("user")
+    options = ["explain", "pod/user", "--kubeconfig", str(running.kubeconfig)]
+    printed = CliRunner().invoke(main, options)
+    assert running.explain("user").text == printed.stdout
+    data = CliRunner().invoke(main, [*options, "-o", "json"])
+    assert running.explain("user").data == json.loads(data.stdout)
 
 
 def test_everything_is_published_when_it_starts(running: Cluster) -> None:

@@ -7,33 +7,33 @@ A field that an object already uses stays, so that switching a gate off loses no
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dray.api.features import Features
+from dray.api.features import GATES, Features, is_enabled
 from dray.api.types.meta import JsonObject
 
 Path = tuple[str, ...]
-Gate = Callable[[Features], bool]
+Gates = tuple[str, ...]
+"""The names of feature gates that have to be on together."""
 
 
 def _paths(*texts: str) -> tuple[Path, ...]:
     return tuple(tuple(text.split(".")) for text in texts)
 
 
-def _binding_conditions(features: Features) -> bool:
-    return features.device_binding_conditions and features.resource_claim_device_status
+_BINDING_CONDITIONS = ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")
 
 
-def _claim_spec(root: str) -> tuple[tuple[Gate, tuple[Path, ...]], ...]:
+def _claim_spec(root: str) -> tuple[tuple[Gates, tuple[Path, ...]], ...]:
     requests = f"{root}devices.requests.[]"
     exact, alternative = f"{requests}.exactly", f"{requests}.firstAvailable.[]"
     return (
-        (lambda f: f.prioritized_list, _paths(f"{requests}.firstAvailable")),
-        (lambda f: f.admin_access, _paths(f"{exact}.adminAccess")),
-        (lambda f: f.device_taints, _paths(f"{exact}.tolerations", f"{alternative}.tolerations")),
+        (("DRAPrioritizedList",), _paths(f"{requests}.firstAvailable")),
+        (("DRAAdminAccess",), _paths(f"{exact}.adminAccess")),
+        (("DRADeviceTaints",), _paths(f"{exact}.tolerations", f"{alternative}.tolerations")),
         (
-            lambda f: f.consumable_capacity,
+            ("DRAConsumableCapacity",),
             _paths(
                 f"{root}devices.constraints.[].distinctAttribute",
                 f"{exact}.capacity",
@@ -41,7 +41,7 @@ def _claim_spec(root: str) -> tuple[tuple[Gate, tuple[Path, ...]], ...]:
             ),
         ),
         (
-            lambda f: f.derived_attributes,
+            ("DRADerivedAttributes",),
             _paths(f"{exact}.derivedAttributes", f"{alternative}.derivedAttributes"),
         ),
     )
@@ -50,28 +50,28 @@ def _claim_spec(root: str) -> tuple[tuple[Gate, tuple[Path, ...]], ...]:
 _RESULTS = "status.allocation.devices.results.[]"
 _DEVICES = "spec.devices.[]"
 
-GATED: Mapping[str, tuple[tuple[Gate, tuple[Path, ...]], ...]] = {
+GATED: Mapping[str, tuple[tuple[Gates, tuple[Path, ...]], ...]] = {
     "ResourceClaim": (
         *_claim_spec("spec."),
-        (lambda f: f.resource_claim_device_status, _paths("status.devices")),
-        (lambda f: f.admin_access, _paths(f"{_RESULTS}.adminAccess")),
+        (("DRAResourceClaimDeviceStatus",), _paths("status.devices")),
+        (("DRAAdminAccess",), _paths(f"{_RESULTS}.adminAccess")),
         (
-            lambda f: f.consumable_capacity,
+            ("DRAConsumableCapacity",),
             _paths(
                 f"{_RESULTS}.shareID", f"{_RESULTS}.consumedCapacity", "status.devices.[].shareID"
             ),
         ),
         (
-            _binding_conditions,
+            _BINDING_CONDITIONS,
             _paths(f"{_RESULTS}.bindingConditions", f"{_RESULTS}.bindingFailureConditions"),
         ),
-        (lambda f: f.optional_node_operations, _paths(f"{_RESULTS}.skipNodeOperations")),
+        (("DRAOptionalNodeOperations",), _paths(f"{_RESULTS}.skipNodeOperations")),
     ),
     "ResourceClaimTemplate": _claim_spec("spec.spec."),
     "ResourceSlice": (
-        (lambda f: f.device_taints, _paths(f"{_DEVICES}.taints")),
+        (("DRADeviceTaints",), _paths(f"{_DEVICES}.taints")),
         (
-            lambda f: f.partitionable_devices,
+            ("DRAPartitionableDevices",),
             _paths(
                 "spec.sharedCounters",
                 "spec.perDeviceNodeSelection",
@@ -82,7 +82,7 @@ GATED: Mapping[str, tuple[tuple[Gate, tuple[Path, ...]], ...]] = {
             ),
         ),
         (
-            _binding_conditions,
+            _BINDING_CONDITIONS,
             _paths(
                 f"{_DEVICES}.bindingConditions",
                 f"{_DEVICES}.bindingFailureConditions",
@@ -90,18 +90,18 @@ GATED: Mapping[str, tuple[tuple[Gate, tuple[Path, ...]], ...]] = {
             ),
         ),
         (
-            lambda f: f.consumable_capacity,
+            ("DRAConsumableCapacity",),
             _paths(
                 f"{_DEVICES}.allowMultipleAllocations", f"{_DEVICES}.capacity.{{}}.requestPolicy"
             ),
         ),
         (
-            lambda f: f.device_compatibility_groups,
+            ("DRADeviceCompatibilityGroups",),
             _paths(f"{_DEVICES}.consumesCounters.[].compatibilityGroups"),
         ),
-        (lambda f: f.node_allocatable_resources, _paths(f"{_DEVICES}.nodeAllocatableResources")),
+        (("DRANodeAllocatableResources",), _paths(f"{_DEVICES}.nodeAllocatableResources")),
         (
-            lambda f: f.list_type_attributes,
+            ("DRAListTypeAttributes",),
             _paths(
                 f"{_DEVICES}.attributes.{{}}.ints",
                 f"{_DEVICES}.attributes.{{}}.bools",
@@ -109,14 +109,14 @@ GATED: Mapping[str, tuple[tuple[Gate, tuple[Path, ...]], ...]] = {
                 f"{_DEVICES}.attributes.{{}}.versions",
             ),
         ),
-        (lambda f: f.partitionable_devices_type, _paths("spec.partitionTypeAttribute")),
-        (lambda f: f.optional_node_operations, _paths("spec.skipNodeOperations")),
+        (("DRAPartitionableDevicesType",), _paths("spec.partitionTypeAttribute")),
+        (("DRAOptionalNodeOperations",), _paths("spec.skipNodeOperations")),
     ),
-    "DeviceClass": ((lambda f: f.extended_resource, _paths("spec.extendedResourceName")),),
-    # The gate CompositePodGroup is alpha and off, and dray has no CompositePodGroups.
-    "Workload": ((lambda _features: False, _paths("spec.compositePodGroupTemplates")),),
+    "DeviceClass": ((("DRAExtendedResource",), _paths("spec.extendedResourceName")),),
+    # This gate is alpha and off, and dray has no CompositePodGroups.
+    "Workload": ((("CompositePodGroup",), _paths("spec.compositePodGroupTemplates")),),
     "ResourcePoolStatusRequest": (
-        (lambda f: f.partitionable_devices_type, _paths("spec.defaultPartitionTypeAttribute")),
+        (("DRAPartitionableDevicesType",), _paths("spec.defaultPartitionTypeAttribute")),
     ),
 }
 
@@ -133,6 +133,38 @@ def drop(kind: str, new: JsonObject, old: JsonObject | None, features: Features)
     for use in uses:
         if not any(_is_used(before, path) for path in use.together):
             use.owner.pop(use.field, None)
+
+
+class GatedField(NamedTuple):
+    """A field of an object, and the feature gates that it needs."""
+
+    path: str
+    gates: Gates
+
+
+def fields_of(kind: str, document: JsonObject) -> Iterator[GatedField]:
+    """Yield the fields of an object that belong to a gate and are not empty."""
+    for gates, paths in GATED.get(kind, ()):
+        for path in paths:
+            for place in _places(document, path, ""):
+                yield GatedField(place, gates)
+
+
+def gates_off(gates: Gates, features: Features) -> Gates:
+    """Return those of the gates that are off."""
+    return tuple(name for name in gates if name not in GATES or not is_enabled(features, name))
+
+
+def _places(value: Any, path: Path, place: str) -> Iterator[str]:
+    if not path:
+        if value:
+            yield place
+    elif path[0] == "[]":
+        for number, item in enumerate(value if isinstance(value, list) else ()):
+            yield from _places(item, path[1:], f"{place}[{number}]")
+    elif isinstance(value, dict):
+        for name in value if path[0] == "{}" else (path[0],):
+            yield from _places(value.get(name), path[1:], f"{place}.{name}" if place else name)
 
 
 class _Step(NamedTuple):
@@ -152,8 +184,8 @@ class _Use(NamedTuple):
 def _switched_off(kind: str, features: Features) -> _Step:
     """All such paths as a tree, so that an object is looked through once."""
     tree = _Step({}, [])
-    for is_on, paths in GATED.get(kind, ()):
-        for path in paths if not is_on(features) else ():
+    for gates, paths in GATED.get(kind, ()):
+        for path in paths if gates_off(gates, features) else ():
             step = tree
             for name in path:
                 step = step.below.setdefault(name, _Step({}, []))

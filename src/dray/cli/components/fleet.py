@@ -21,6 +21,7 @@ from dray.driverkit.pool_layout import PublishedPool
 from dray.drivers.simulated import faults, fleet_file, scaling
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
+from dray.node.runtimes import simulated
 
 FAULT_ANNOTATIONS = (faults.FAILED_ANNOTATION, faults.SLOW_ANNOTATION, faults.CRASH_ANNOTATION)
 EFFECTS = (well_known.NO_EXECUTE, well_known.NO_SCHEDULE, "None")
@@ -165,12 +166,15 @@ def _failed_annotation(failed: Mapping[str, str]) -> str | None:
 @click.argument("delay", metavar="DURATION")
 @connection.options
 def slow(target: Target, node: str, delay: str) -> None:
-    """Make preparing a claim take so long on a node, such as 5s."""
+    """Make preparing a claim take so long on a node, such as 5s.
+
+    Its containers must run: simulated pods prepare nothing.
+    """
     try:
         durations.seconds(delay)
     except ValueError as error:
         raise WrongUsage(f"{delay}: write 500ms, 5s or 1m") from error
-    _annotate(target, node, {faults.SLOW_ANNOTATION: delay})
+    _disturb_preparation(target, node, {faults.SLOW_ANNOTATION: delay})
     click.echo(f"{node}: preparing a claim takes {delay}")
 
 
@@ -178,8 +182,11 @@ def slow(target: Target, node: str, delay: str) -> None:
 @click.argument("node", shell_complete=completer("nodes"))
 @connection.options
 def crash(target: Target, node: str) -> None:
-    """Let the driver of a node crash whenever it prepares a claim, until the node is healed."""
-    _annotate(target, node, {faults.CRASH_ANNOTATION: "true"})
+    """Let the driver of a node crash whenever it prepares a claim, until the node is healed.
+
+    Its containers must run: simulated pods prepare nothing.
+    """
+    _disturb_preparation(target, node, {faults.CRASH_ANNOTATION: "true"})
     click.echo(f"{node}: its driver crashes when it prepares a claim")
 
 
@@ -238,28 +245,39 @@ async def _only_fleet(session: Session) -> str:
     return str(names.pop())
 
 
-def _annotate(target: Target, node: str, annotations: Changes) -> None:
-    connection.run(target, lambda session: _edit(session, node, lambda _: annotations))
+def _disturb_preparation(target: Target, node: str, annotations: Changes) -> None:
+    """Annotate a node. Raises WrongUsage if its pods are simulated: nothing is prepared there."""
+
+    async def body(session: Session) -> None:
+        status = (await _simulated_node(session, node)).get("status") or {}
+        runtime = (status.get("nodeInfo") or {}).get("containerRuntimeVersion", "")
+        if runtime.startswith(f"{simulated.NAME}:"):
+            raise WrongUsage(
+                f"the pods of node {node} are simulated: no claim is prepared there",
+                "Start a fleet of at most 16 machines whose containers run: dray up --runtime auto",
+            )
+        await _edit(session, node, lambda _: annotations)
+
+    connection.run(target, body)
 
 
 async def _edit(session: Session, node: str, edit: Edit) -> None:
     """Change annotations of a simulated node. Raises Conflict on concurrent changes."""
-    metadata = await _simulated_node(session, node)
+    metadata = (await _simulated_node(session, node))["metadata"]
     change = edit(metadata.get("annotations") or {})
     patch = {"annotations": change, "resourceVersion": metadata["resourceVersion"]}
     await session.client.patch(kinds.NODE, node, {"metadata": patch})
 
 
 async def _simulated_node(session: Session, node: str) -> dict[str, Any]:
-    """Return the metadata of a simulated node. Raises ObjectNotFound and WrongUsage."""
+    """Return a simulated node. Raises ObjectNotFound and WrongUsage."""
     try:
         current = await session.client.get(kinds.NODE, node)
     except errors.NotFound as error:
         raise ObjectNotFound(str(error), "See which there are: dray get nodes") from error
-    metadata: dict[str, Any] = current["metadata"]
-    if FLEET_LABEL not in (metadata.get("labels") or {}):
+    if FLEET_LABEL not in (current["metadata"].get("labels") or {}):
         raise WrongUsage(f"node {node} is not simulated; nothing was done to it.")
-    return metadata
+    return current
 
 
 async def _require_devices(session: Session, node: str, names: tuple[str, ...]) -> None:

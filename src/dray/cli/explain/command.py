@@ -170,7 +170,7 @@ class _Run:
 
         found = file_checks.errors(self._texts, features.parse(feature_gates))
         if found and format.is_table:
-            click.secho("The API server would reject this:", bold=True)
+            click.secho(file_checks.title(found), bold=True)
             findings.show(found, "text")
         elif found:
             formats.show_document([item._asdict() for item in found], format)

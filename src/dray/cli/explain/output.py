@@ -110,17 +110,9 @@ class Printer:
             yield from map(self._styled, text.splitlines())
 
     def _pod_lines(self, explained: PodExplanation) -> Iterator[str]:
-        fixes = pod_fix_text.fixes(explained)
-        lines = pod_progress_text.lines(explained.progress, fixes)
-        yield from map(self._styled, lines)
-        explanation = explained.explanation
-        if explanation is None:
-            return
-        if explanation.outcome not in (Outcome.ALLOCATED, Outcome.FITS):
-            yield from explanation_text.details(explanation, bars=self._bars)
-        elif explanation.outcome is Outcome.ALLOCATED or explained.progress.blocked is None:
-            # A pod that waits for another reason does not fit on the node with the devices.
-            yield explanation_text.headline(explanation)
+        stages = pod_progress_text.lines(explained.progress, pod_fix_text.fixes(explained))
+        yield from map(self._styled, stages)
+        yield from pod_fix_text.device_lines(explained, bars=self._bars)
 
     def _styled(self, line: str) -> str:
         """Return the line with colours, and with commands that go to the same cluster."""
@@ -167,10 +159,7 @@ def show_documents(groups: Sequence[ExplainedGroup], format: OutputFormat) -> No
 
 
 def _document(explained: Explained) -> dict[str, Any]:
-    pod: dict[str, Any] = {}
+    about = {"about": explained.target.title}
     if explained.pod is not None:
-        way = pod_progress_text.as_json(explained.pod.progress)
-        pod = {"way": {**way, "fixes": pod_fix_text.as_json(explained.pod)}}
-    explanation = explained.explanation
-    words = explanation_text.as_json(explanation) if explanation else {}
-    return {"about": explained.target.title, **pod, **words}
+        return {**about, **pod_fix_text.document(explained.pod)}
+    return {**about, **(explanation_text.as_json(explained.claims) if explained.claims else {})}

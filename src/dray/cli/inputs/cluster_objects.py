@@ -33,6 +33,7 @@ from dray.cli.session import connection, progress, server_version
 from dray.cli.session.connection import Session, Target
 from dray.client.api_client import EVERYTHING, ListPage, ObjectSelection
 from dray.client.kubeconfig import KubeconfigError
+from dray.explain.pod import pod_context
 
 if TYPE_CHECKING:
     from dray.drivers.simulated.fleet import Fleet
@@ -78,6 +79,8 @@ class ClusterObjects:
     """Kinds that could not be read, with the server's message."""
     partly_read: dict[str, str] = field(default_factory=dict)
     """Kinds that could be read in one namespace only, with the server's message."""
+    served: Mapping[tuple[str, str], Sequence[str]] | None = None
+    """The versions of each group and kind that a server has, or None without a server."""
 
     @property
     def features(self) -> Features:
@@ -93,7 +96,8 @@ class ClusterObjects:
         """Return the objects of both; those of `other` come last."""
         unread = {**self.unread, **other.unread}
         partly_read = {**self.partly_read, **other.partly_read}
-        both = ClusterObjects(self.source, {}, self.stated or other.stated, unread, partly_read)
+        stated, served = self.stated or other.stated, self.served or other.served
+        both = ClusterObjects(self.source, {}, stated, unread, partly_read, served)
         for source in (self, other):
             for type_, values in source.objects.items():
                 both.objects.setdefault(type_, []).extend(values)
@@ -107,19 +111,7 @@ class ClusterObjects:
 
     def inventory(self) -> ClusterInventory:
         """Build the allocator's inventory, with the allocated devices in use."""
-        inventory = ClusterInventory(self.features)
-        for node in self.of(Node):
-            inventory.put_node(node)
-        for device_class in self.of(dra.DeviceClass):
-            inventory.put_class(device_class)
-        for rule in self.of(dra.DeviceTaintRule):
-            inventory.put_taint_rule(rule)
-        for resource_slice in self.of(dra.ResourceSlice):
-            inventory.put_slice(resource_slice)
-        for claim in self.of(dra.ResourceClaim):
-            if claim.status.allocation is not None:
-                inventory.put_claim(claim)
-        return inventory
+        return pod_context.inventory_of(pod_context.from_objects(self.objects, self.features))
 
 
 def load(against: str, target: Target, events: ObjectSelection | None = None) -> ClusterObjects:
@@ -318,6 +310,7 @@ async def from_cluster(
     version = await server_version.read(session.client)
     objects = ClusterObjects(session.server, stated=version.features)
     served = await session.resources.preferred()
+    objects.served = _versions(await session.resources.all())
     async with asyncio.TaskGroup() as group:
         for kind in served:
             type_ = READ.get((kind.group, kind.kind))
@@ -325,6 +318,13 @@ async def from_cluster(
             if type_ in types and selection is not None:
                 group.create_task(_read_kind(session, kind, selection, objects))
     return objects
+
+
+def _versions(served: Iterable[Kind]) -> dict[tuple[str, str], list[str]]:
+    by_kind: dict[tuple[str, str], list[str]] = {}
+    for kind in served:
+        by_kind.setdefault((kind.group, kind.kind), []).extend(kind.versions)
+    return by_kind
 
 
 async def _read_kind(

@@ -22,7 +22,7 @@ from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
 from dray.client import api_client
-from dray.client.api_client import ListPage
+from dray.client.api_client import EVERYTHING, ListPage, ObjectSelection
 
 SILENCE_SECONDS = 1.0
 """A watch from an old revision has no end mark on every server: it ends after this silence."""
@@ -55,11 +55,18 @@ async def read(session: Session) -> ClaimHistory:
     return ClaimHistory(oldest, await time_of(session, oldest), first, changes)
 
 
-async def _page(session: Session, kind: Kind, revision: int = 0, limit: int = 0) -> ListPage:
-    """List all objects of a kind, at one revision if given."""
+async def _page(
+    session: Session,
+    kind: Kind,
+    revision: int = 0,
+    limit: int = 0,
+    selection: ObjectSelection = EVERYTHING,
+) -> ListPage:
+    """List objects of a kind, at one revision if given."""
     query = [("resourceVersion", str(revision)), ("resourceVersionMatch", "Exact")]
     query = (query if revision else []) + ([("limit", str(limit))] if limit else [])
-    path = api_client.collection_path(kind, "")
+    query += selection.query()
+    path = api_client.collection_path(kind, selection.namespace)
     response = await session.client.send(Request("GET", path, tuple(query), {"accept": JSON}))
     return msgspec.json.decode(response.body, type=ListPage)
 
@@ -82,21 +89,32 @@ async def _changes(
 ) -> AsyncIterator[ClaimRevision]:
     """Yield the changes of claims after the oldest revision, in order."""
     by_uid = {_uid(claim): claim for claim in first}
-    events = session.client.watch(kinds.RESOURCE_CLAIM, resource_version=str(oldest))
+    async for event, claim in _events(session, kinds.RESOURCE_CLAIM, oldest, newest):
+        before = by_uid.pop(_uid(claim), None)
+        after = None if event == "DELETED" else claim
+        if after is not None:
+            by_uid[_uid(claim)] = after
+        yield ClaimRevision(_revision(claim), before, after)
+
+
+async def _events(
+    session: Session,
+    kind: Kind,
+    oldest: int,
+    newest: int,
+    selection: ObjectSelection = EVERYTHING,
+) -> AsyncIterator[tuple[str, JsonObject]]:
+    """Yield the type and the object of each event after one revision, up to another."""
+    events = session.client.watch(kind, selection, resource_version=str(oldest))
     while True:
         try:
             event = await asyncio.wait_for(anext(events), SILENCE_SECONDS)
         except (TimeoutError, StopAsyncIteration):
             return
-        claim = msgspec.json.decode(event.object)
-        revision = int(claim["metadata"]["resourceVersion"])
-        if event.type != "BOOKMARK":
-            before = by_uid.pop(_uid(claim), None)
-            after = None if event.type == "DELETED" else claim
-            if after is not None:
-                by_uid[_uid(claim)] = after
-            yield ClaimRevision(revision, before, after)
-        if revision >= newest:
+        found = msgspec.json.decode(event.object)
+        if _revision(found) <= newest and event.type != "BOOKMARK":
+            yield event.type, found
+        if _revision(found) >= newest:
             return
 
 
@@ -113,8 +131,47 @@ async def time_of(session: Session, revision: int) -> str:
     return max((str(spec.get("renewTime") or "") for spec in specs), default="")
 
 
-def _uid(claim: JsonObject) -> str:
-    return str((claim.get("metadata") or {}).get("uid", ""))
+async def _end_of_user(session: Session, claim: JsonObject, user: JsonObject, revision: int) -> str:
+    """Return when a pod that used a claim ended, from its last version up to a revision.
+
+    Returns "" if that is unknown, as for pods that are deleted by force.
+    """
+    fields = f"metadata.name={user['name']}"
+    selection = ObjectSelection(claim["metadata"].get("namespace", ""), field_selector=fields)
+    last: JsonObject = {}
+    try:
+        page = await _page(session, kinds.POD, revision, selection=selection)
+        existing = [msgspec.json.decode(item) for item in page.items]
+        last = next((pod for pod in existing if _uid(pod) == user["uid"]), {})
+        if not last:
+            since = _revision(claim)
+            async for event, pod in _events(session, kinds.POD, since, revision, selection):
+                last = pod if _uid(pod) == user["uid"] else last
+                if event == "DELETED" and last is pod:
+                    break
+    except errors.StatusError:
+        return ""
+    has_ended = (last.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    requested = _deletion_request(last)
+    return max(_last_written(last), requested) if has_ended or requested else ""
+
+
+def _deletion_request(pod: JsonObject) -> str:
+    """Return when the deletion of a pod was requested: its grace period ends later."""
+    metadata = pod.get("metadata") or {}
+    if not metadata.get("deletionTimestamp"):
+        return ""
+    grace = datetime.timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    end = datetime.datetime.fromisoformat(metadata["deletionTimestamp"])
+    return (end - grace).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _uid(found: JsonObject) -> str:
+    return str((found.get("metadata") or {}).get("uid", ""))
+
+
+def _revision(found: JsonObject) -> int:
+    return int(found["metadata"]["resourceVersion"])
 
 
 NEVER = "9999"
@@ -124,7 +181,8 @@ TIME = "%Y-%m-%d %H:%M:%S"
 class Period(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A time in which a claim held a device or a share of it; without `until` it still does.
 
-    If no write records the release, `until` is some seconds early; the revision is exact.
+    If neither a write nor the end of a pod records the release, `until` is some seconds early
+    (`until_is_about`); the revision is exact.
     """
 
     device: str
@@ -179,14 +237,28 @@ async def _read(session: Session, device: str) -> tuple[ClaimHistory, list[Perio
         if not any(_is_meant(f"{item.driver}/{item.label}", device) for item in published):
             message = f"no device {device} is published, and no claim had one"
             raise ObjectNotFound(message, "See: dray get devices")
-    return past, [await _timed(session, item) for item in past_periods]
+    return past, [await _timed(session, item, past) for item in past_periods]
 
 
-async def _timed(session: Session, period: Period) -> Period:
+async def _timed(session: Session, period: Period, past: ClaimHistory) -> Period:
+    """Look elsewhere for the end of a period whose claim does not have it.
+
+    A claim is released when its last pod ends. Any other time, as that of a lease, is only one
+    at which the device was still held.
+    """
     if not period.until_is_about:
         return period
-    latest = await time_of(session, period.until_revision)
-    return msgspec.structs.replace(period, until=max(period.until, latest))
+    revision = period.until_revision
+    claim = next(change.before for change in past.changes if change.revision == revision) or {}
+    users = ((claim.get("status") or {}).get("reservedFor")) or ()
+    pods = [user for user in users if user["resource"] == "pods"]
+    ends = [await _end_of_user(session, claim, user, revision) for user in pods]
+    ended = max(ends, default="")
+    still_held = max(period.until, await time_of(session, revision))
+    # To the second: leases have fractions, other times have none.
+    is_about = not ended or ended[:19] < still_held[:19]
+    until = max(ended, still_held)
+    return msgspec.structs.replace(period, until=until, until_is_about=is_about)
 
 
 def moment(text: str) -> str:
@@ -312,7 +384,7 @@ def _show(name: str, held: Sequence[Period], past: ClaimHistory, at: str) -> Non
 def _rows(held: Iterable[Period]) -> Iterator[list[str]]:
     for period in held:
         until = _local(period.until) if period.until else "<now>"
-        until = f"about {until}" if period.until_is_about else until
+        until = f"after {until}" if period.until_is_about else until
         users = ",".join(period.used_by) or "<none>"
         yield [_local(period.since), until, f"{period.namespace}/{period.claim}", users]
 

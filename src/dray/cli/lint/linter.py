@@ -15,7 +15,12 @@ from typing import NamedTuple
 from dray.api.features import Features
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.lint import field_changes, rules, source_documents, syntax_hints
-from dray.cli.lint.checks import object_checks, reference_checks, scheduling_checks
+from dray.cli.lint.checks import (
+    object_checks,
+    reference_checks,
+    scheduling_checks,
+    server_checks,
+)
 from dray.cli.lint.findings import FileFix, Finding, Suggestion
 from dray.cli.lint.rules import CheckStage
 from dray.cli.lint.source_documents import Document, NotYaml
@@ -88,12 +93,19 @@ class Linter:
         """Yield the findings about readable files, those of the scheduling decision last."""
         findings = [found for document in documents for found in self._object(document)]
         findings += reference_checks.check(documents, self._objects)
+        if self._objects is not None:
+            for document in documents:
+                findings += server_checks.check(document, self._objects)
         yield from findings
         if self._scheduling is not None:
             yield from self._scheduling.check(documents, findings)
 
     def _object(self, document: Document) -> Iterator[Finding]:
-        return object_checks.check(document, self._features)
+        for finding in object_checks.check(document, self._features):
+            if finding.rule != "outdated-version" or server_checks.has_newest(
+                document, self._objects
+            ):
+                yield finding
 
     def _tried(self, finding: Finding, documents: Sequence[Document]) -> Finding:
         """Return the finding with the first suggestion that can be made and helps."""

@@ -100,6 +100,23 @@ _ALL = (
         hides=True,
     ),
     Rule(
+        "unserved-kind",
+        _E,
+        CheckStage.REFERENCES,
+        "The server does not serve the kind, or not in this apiVersion.",
+        "Older servers lack kinds, or have them only with a feature gate. Needs --against.",
+        "Use a version that is served, turn on the feature gate, or leave the object out.",
+    ),
+    Rule(
+        "dropped-field",
+        _W,
+        CheckStage.REFERENCES,
+        "The server drops the field without an error.",
+        "The feature gate of the field is off by default in the version of the server. The object "
+        "is stored without it and means something else. Needs --against.",
+        "Turn on the feature gate, or remove the field.",
+    ),
+    Rule(
         "outdated-version",
         _W,
         CheckStage.VALUES,

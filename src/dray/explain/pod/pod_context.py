@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import features as gates
 from dray.api.features import Features
 from dray.api.ids import ClaimKey
@@ -17,6 +19,7 @@ from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 
+DEFAULT_NAMESPACE = "default"
 OTHER_NAMESPACES = " of other namespaces"
 """Suffix of a kind that could be read only in the pod's own namespace."""
 
@@ -38,6 +41,63 @@ class PodContext(msgspec.Struct, frozen=True):
     unread: frozenset[str] = frozenset()
     partly_read: frozenset[str] = frozenset()
     """Kinds that could be read only in the pod's own namespace."""
+
+
+def from_objects(
+    objects: Mapping[type[Any], Sequence[Any]], features: Features = gates.DEFAULT
+) -> PodContext:
+    """Return what the explanations of all pods need of objects by type, without their events."""
+    return PodContext(
+        claims={_key(item): item for item in objects.get(ResourceClaim, ())},
+        templates={_key(item): item for item in objects.get(ResourceClaimTemplate, ())},
+        classes=objects.get(dra.DeviceClass, ()),
+        nodes={item.metadata.name: item for item in objects.get(Node, ())},
+        quotas=objects.get(ResourceQuota, ()),
+        slices=objects.get(dra.ResourceSlice, ()),
+        taint_rules=objects.get(dra.DeviceTaintRule, ()),
+        pods=objects.get(Pod, ()),
+        features=features,
+    )
+
+
+def with_events(context: PodContext, pod: Pod, events: Iterable[CoreEvent]) -> PodContext:
+    """Return the context of one pod: with those of the events that are about it."""
+    about = [item for item in events if _is_about(item, pod)]
+    return msgspec.structs.replace(context, events=sorted(about, key=_time))
+
+
+def inventory_of(context: PodContext) -> ClusterInventory:
+    """Build the allocator's inventory, with the allocated devices in use."""
+    inventory = ClusterInventory(context.features)
+    for node in context.nodes.values():
+        inventory.put_node(node)
+    for device_class in context.classes:
+        inventory.put_class(device_class)
+    for rule in context.taint_rules:
+        inventory.put_taint_rule(rule)
+    for resource_slice in context.slices:
+        inventory.put_slice(resource_slice)
+    for claim in context.claims.values():
+        if claim.status.allocation is not None:
+            inventory.put_claim(claim)
+    return inventory
+
+
+def _key(named: ResourceClaim | ResourceClaimTemplate) -> ClaimKey:
+    return ClaimKey(named.metadata.namespace or DEFAULT_NAMESPACE, named.metadata.name)
+
+
+def _is_about(event: CoreEvent, pod: Pod) -> bool:
+    about = event.involved_object
+    metadata = pod.metadata
+    if about.uid and metadata.uid:
+        return about.uid == metadata.uid
+    return (about.kind, about.namespace, about.name) == ("Pod", metadata.namespace, metadata.name)
+
+
+def _time(event: CoreEvent) -> str:
+    series = event.series.last_observed_time if event.series else None
+    return series or event.last_timestamp or event.event_time or ""
 
 
 def claims_of(pod: Pod, context: PodContext) -> dict[str, ResourceClaim]:

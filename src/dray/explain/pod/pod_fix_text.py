@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Any
 
+from dray.explain.claim_explanation import Outcome
 from dray.explain.pod import pod_changes, pod_progress_text
 from dray.explain.pod.obstacles import ClaimsDoNotFit
 from dray.explain.pod.pod_changes import FIELD_OF, NodeChange, PodChange
@@ -26,6 +28,24 @@ def fixes(explained: PodExplanation) -> list[str]:
         lines.append(line if line.startswith("No ") else f"{'or' if number else 'fix'}: {line}")
         lines += [f"  {command}" for command in commands.get(line, ())]
     return lines
+
+
+def lines(explained: PodExplanation) -> Iterator[str]:
+    """Yield the explanation of a pod: verdict and fixes, stages, devices."""
+    yield from pod_progress_text.lines(explained.progress, fixes(explained))
+    yield from device_lines(explained)
+
+
+def device_lines(explained: PodExplanation, *, bars: bool = False) -> Iterator[str]:
+    """Yield what there is to say about devices, below the stages of the pod."""
+    explanation = explained.explanation
+    if explanation is None:
+        return
+    if explanation.outcome not in (Outcome.ALLOCATED, Outcome.FITS):
+        yield from explanation_text.details(explanation, bars=bars)
+    elif explanation.outcome is Outcome.ALLOCATED or explained.progress.blocked is None:
+        # A pod that waits for another reason does not fit on the node with the devices.
+        yield explanation_text.headline(explanation)
 
 
 def commands_of(fix: PodFix) -> Iterator[str]:
@@ -94,5 +114,10 @@ def _flow(fields: dict[str, str]) -> str:
     return "{" + ", ".join(f"{key}: {value}" for key, value in fields.items()) + "}"
 
 
-def as_json(explained: PodExplanation) -> Sequence[dict[str, str]]:
-    return [{"text": text(fix), "node": fix.node} for fix in explained.fixes]
+def document(explained: PodExplanation) -> dict[str, Any]:
+    """Return the explanation of a pod as data."""
+    way = pod_progress_text.as_json(explained.progress)
+    of_pod = [{"text": text(fix), "node": fix.node} for fix in explained.fixes]
+    explanation = explained.explanation
+    words = explanation_text.as_json(explanation) if explanation else {}
+    return {"way": {**way, "fixes": of_pod}, **words}

@@ -81,6 +81,31 @@ def _keys(text: str, _: frozenset[SelectorSubject]) -> str:
     return re.sub(r"""(attributes|capacity)\[["']([^"'/]+)/(\w+)["']\]""", r'\1["\2"].\3', quoted)
 
 
+def _device(text: str, _: frozenset[SelectorSubject]) -> str:
+    """Write `device.` before its fields."""
+    pattern = r"(?<![\w.])(attributes|capacity|driver)(?=[.\[ =])"
+    return _outside_strings(text, lambda part: re.sub(pattern, r"device.\1", part))
+
+
+def _values(text: str, _: frozenset[SelectorSubject]) -> str:
+    """Quote quantities and words that are compared without quotation marks."""
+
+    def changed(part: str) -> str:
+        part = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?(?:[KMGTPE]i?|k|m))\b", r'"\1"', part)
+        return re.sub(
+            r"([=!]=\s*)(?!(?:true|false|null|device)\b)([A-Za-z][\w-]*)(?![\w.(\[])",
+            r'\1"\2"',
+            part,
+        )
+
+    return _outside_strings(text, changed)
+
+
+def _keys_closed(text: str, _: frozenset[SelectorSubject]) -> str:
+    """Close the bracket of a domain before the name of the attribute."""
+    return re.sub(r"""(\[(?:"[^"]*"|'[^']*'))(?=\.\w)""", r"\1]", text)
+
+
 def _words(text: str, published: frozenset[SelectorSubject]) -> str:
     """Correct the spelling of functions and of the fields of `device`; add missing domains."""
 
@@ -143,5 +168,6 @@ def _with_quantities(text: str) -> str:
 
 
 _REPAIRS: tuple[Repair, ...] = (
-    _unchanged, _plain_quotes, _operators, _keys, _brackets, _words,
+    *(_unchanged, _plain_quotes, _operators, _keys, _device, _values, _keys_closed, _brackets),
+    _words,
 )  # fmt: skip

@@ -27,6 +27,7 @@ from dray.explain.survey.node_survey import RequestKey, Survey
 _CLASSES_TRIED = 16
 _HOLDERS_TRIED = 8
 _AMOUNTS_TRIED = 8
+_VALUES_TRIED = 4
 
 
 class Proposal(NamedTuple):
@@ -105,22 +106,47 @@ def repair_selectors(context: ProposalContext) -> Iterator[Proposal]:
             if published is None:
                 published = _published(cluster)
             text = repairs.repaired(located.text, published, cluster.features)
-            if text is None:
-                continue
-            rewrite: dict[str, Any] = {
-                "index": located.number,
-                "expression": located.text,
-                "replacement": text,
-                "how": changes.Rewriting.SYNTAX,
-            }
-            if located.device_class is None:
-                change: SuggestedChange = changes.ReplaceSelector(
-                    claim=claim, request=request, **rewrite
-                )
-                yield Proposal(change, affecting(alternative))
-            else:
-                change = changes.ReplaceClassSelector(device_class=located.device_class, **rewrite)
-                yield Proposal(change, None)
+            for replacement in (text, *_with_spellings(text, cluster)) if text else ():
+                rewrite: dict[str, Any] = {
+                    "index": located.number,
+                    "expression": located.text,
+                    "replacement": replacement,
+                    "how": changes.Rewriting.SYNTAX,
+                }
+                if located.device_class is None:
+                    change: SuggestedChange = changes.ReplaceSelector(
+                        claim=claim, request=request, **rewrite
+                    )
+                    yield Proposal(change, affecting(alternative))
+                else:
+                    change = changes.ReplaceClassSelector(
+                        device_class=located.device_class, **rewrite
+                    )
+                    yield Proposal(change, None)
+
+
+def _with_spellings(text: str, cluster: ClusterInventory) -> Iterator[str]:
+    """Yield the selector with published values that contain the one in it, in any spelling."""
+    for compared in expressions.comparisons(text):
+        if compared.relation == "==" and isinstance(compared.constant, str):
+            values = sorted(_strings(cluster, compared.subject))
+            word = compared.constant.lower()
+            close = spelling.same_but_spelling(compared.constant, values)
+            close += [value for value in values if word in value.lower()]
+            for value in close[:_VALUES_TRIED]:
+                yield expressions.replaced(text, compared.span, expressions.written(value))
+
+
+def _strings(cluster: ClusterInventory, subject: SelectorSubject) -> set[str]:
+    """Return the texts that devices publish for an attribute."""
+    return {
+        attribute.string_value
+        for resource_slice in cluster.slices()
+        for device in resource_slice.spec.devices
+        for name, attribute in device.attributes.items()
+        if attribute.string_value
+        and SelectorSubject.published(ATTRIBUTES, resource_slice.spec.driver, name) == subject
+    }
 
 
 def _published(cluster: ClusterInventory) -> frozenset[SelectorSubject]:

@@ -66,9 +66,9 @@ class DeviceHealthMonitor:
                 async with grpc.aio.insecure_channel(services.address(driver.endpoint)) as channel:
                     await self._listen(driver.name, Caller(channel, driver.health_service))
             except grpc.aio.AioRpcError as error:
-                log.info("health of %s: %s", driver.name, error.details())
+                log.debug("health of %s: %s", driver.name, error.details())
             except TimeoutError:
-                log.warning("driver %s does not report health", driver.name)
+                log.debug("driver %s does not report health", driver.name)
             self._forget(driver.name)
             await asyncio.sleep(RETRY_SECONDS)
 

@@ -12,6 +12,7 @@ import yaml
 
 from dray.cli.inputs import cluster_objects, fleet_counts, published_devices
 from dray.drivers.simulated import fleet as fleets
+from dray.drivers.simulated.fleet import FLEET_LABEL
 from tests.unit.cli.components.test_up import up
 from tests.unit.cli.conftest import START_SECONDS, Cluster, run
 
@@ -113,12 +114,30 @@ def test_devices_of_other_drivers_do_not_fail(running: Cluster) -> None:
     assert "It has: gpu-0" in refused.stderr
 
 
-def test_trouble_with_preparing_is_noted_on_the_node_and_healed_at_once(running: Cluster) -> None:
+@pytest.mark.parametrize("arguments", [("slow", "5s"), ("crash",)], ids=lambda words: words[0])
+def test_simulated_pods_prepare_nothing(running: Cluster, arguments: tuple[str, ...]) -> None:
     node = nodes(running)[0].removeprefix("node/")
+    command, *others = arguments
+    refused = running.dray("fleet", command, node, *others)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "are simulated: no claim is prepared there" in refused.stderr
+    assert "dray up --runtime auto" in refused.stderr
+    found = json.loads(running.dray("get", "node", node, "-o", "json").stdout)
+    assert "prepare" not in str(found["metadata"].get("annotations"))
+
+
+def test_trouble_with_preparing_is_noted_on_the_node_and_healed_at_once(running: Cluster) -> None:
+    node = "with-containers"
+    made = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node, "labels": {FLEET_LABEL: "other"}},
+    }
+    assert running.dray("create", "-f", "-", input=json.dumps(made)).exit_code == 0
 
     def noted() -> dict[str, str]:
         found = json.loads(running.dray("get", "node", node, "-o", "json").stdout)
-        annotations = found["metadata"]["annotations"]
+        annotations = found["metadata"].get("annotations") or {}
         return {key: value for key, value in annotations.items() if "prepare" in key}
 
     assert running.dray("fleet", "slow", node, "5s").exit_code == 0
@@ -127,6 +146,7 @@ def test_trouble_with_preparing_is_noted_on_the_node_and_healed_at_once(running:
     assert running.dray("fleet", "heal", node).exit_code == 0
     assert noted() == {}
     assert running.dray("fleet", "slow", node, "soon").exit_code == 2
+    assert running.dray("delete", "node", node).exit_code == 0
 
 
 def test_a_running_fleet_is_scaled_up_and_down_again(running: Cluster) -> None:

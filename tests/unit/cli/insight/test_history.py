@@ -38,6 +38,7 @@ def test_a_device_remembers_who_had_it(tmp_path: Path) -> None:
             held = cluster.dray("get", "devices", "-o", "json").stdout
             (taken,) = [each for each in json.loads(held)["items"] if each.get("holders")]
             if name == "first":
+                deleted = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
                 assert cluster.dray("delete", "pod", "first").exit_code == 0
                 (holder,) = taken["holders"]
                 claim_name = f"resourceclaim/{holder['claim']}"
@@ -50,6 +51,9 @@ def test_a_device_remembers_who_had_it(tmp_path: Path) -> None:
         assert (first["usedBy"], second["usedBy"]) == (["pods/first"], ["pods/second"])
         assert first["since"] <= first["until"] <= second["since"]
         assert "until" not in second
+        # The claim has no time for its release, the end of its pod has one.
+        assert deleted <= first["until"]
+        assert "untilIsAbout" not in first
         shown = cluster.dray("history", "device", label)
         assert shown.stdout.splitlines()[0].split() == ["SINCE", "UNTIL", "CLAIM", "USED", "BY"]
         assert "History starts with the cluster." in shown.stderr
@@ -61,6 +65,24 @@ def test_a_device_remembers_who_had_it(tmp_path: Path) -> None:
         missing = cluster.dray("history", "device", "nowhere/gpu-0")
         assert missing.exit_code == 4
         assert "dray get devices" in missing.stderr
+
+
+def test_the_end_of_a_pod_deleted_by_force_is_unknown(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "kubeconfig")
+    with up(tmp_path):
+        made = as_list([TEMPLATE, pod("forced")])
+        assert cluster.dray("create", "-f", "-", input=made).exit_code == 0
+        ready = cluster.dray("wait", "pod/forced", "--for=condition=Ready", "--timeout=60s")
+        assert ready.exit_code == 0, ready.output
+        held = json.loads(cluster.dray("get", "devices", "-o", "json").stdout)["items"]
+        (taken,) = [each for each in held if each.get("holders")]
+        forced = cluster.dray("delete", "pod", "forced", "--force", "--grace-period=0")
+        assert forced.exit_code == 0, forced.output
+        name = f"resourceclaim/{taken['holders'][0]['claim']}"
+        gone = cluster.dray("wait", name, "--for=delete", "--timeout=60s")
+        assert gone.exit_code == 0, gone.output
+        shown = cluster.dray("history", "device", f"{taken['pool']}/{taken['name']}")
+        assert " after " in shown.stdout, shown.output
 
 
 def claim(uid: str, revision: int, *devices: str, written: str, user: str = "") -> JsonObject:

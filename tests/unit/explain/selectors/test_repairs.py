@@ -40,6 +40,10 @@ MEMORY = f'device.capacity["{DRIVER}"].memory'
         ('device.productName == "H100"', f'{NAME} == "H100"'),
         ('device.attributes.productName == "H100"', f'{NAME} == "H100"'),
         (f'{MEMORY} >= "40Gi"', f'{MEMORY}.compareTo(quantity("40Gi")) >= 0'),
+        (f"{MEMORY} >= 40Gi", f'{MEMORY}.compareTo(quantity("40Gi")) >= 0'),
+        (f"{NAME} == H100", f'{NAME} == "H100"'),
+        (f'attributes["{DRIVER}"].productName == "H100"', f'{NAME} == "H100"'),
+        (f'device.attributes["{DRIVER}".productName == "H100"', f'{NAME} == "H100"'),
         (f'{MEMORY} >= "40 GB"', f'{MEMORY}.compareTo(quantity("40G")) >= 0'),
     ],
 )

@@ -130,7 +130,7 @@ def _kinds_meant(group: str, name: str) -> Iterator[Kind]:
         yield in_group[other]
     groups = {kind.group for kind in kinds.KINDS}
     for kind in kinds.KINDS:
-        is_named = kind.kind.lower() == name.lower()
+        is_named = name.lower() in (kind.kind.lower(), f"{kind.kind.lower()}s")
         is_close = group in groups or spelling.similar(group, [kind.group])
         if is_named and kind.group != group and (is_close or kind.group == _DRA):
             yield kind

@@ -36,7 +36,7 @@ _FROM_FILES: tuple[type[Any], ...] = (
     *(Node, dra.ResourceSlice, dra.DeviceClass, dra.DeviceTaintRule),
 )
 _HARMLESS = {
-    *("admin-access", "extended-resource", "outdated-version"),
+    *("admin-access", "dropped-field", "extended-resource", "outdated-version"),
     *("toleration-without-effect", "unused-claim"),
 }
 """Rules whose findings do not keep an object from being scheduled."""
