@@ -75,6 +75,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         (*image.binds, *binds),
         files,
         tuple(_device_nodes(edits)),
+        unrun_hooks=tuple(dict.fromkeys(hook.path for hook in edits.hooks)),
         image=container.image,
         stdin=container.stdin,
         stdin_once=container.stdin_once,

@@ -113,6 +113,10 @@ class ContainerSupervisor:
     async def _command(self, number: int) -> Command:
         node, state, container = self._context.node, self._context.state, self._container
         built = await container_specs.build(node, state, container)
+        if built.unrun_hooks:
+            programs = ", ".join(built.unrun_hooks)
+            note = f"Container {container.name}: CDI hooks of its devices are not run: {programs}"
+            self._context.record_event("HooksIgnored", note)
         start = f"{state.pod.metadata.uid}/containers/{container.name}/{number}"
         message = termination_messages.bind(node.runtime, container, node.folder, start)
         if message is not None:

@@ -86,6 +86,8 @@ class ContainerSpec:
     files: dict[str, str] = field(default_factory=dict)
     """Files of its own by their paths, for a runtime whose containers have no /etc."""
     device_nodes: tuple[DeviceNode, ...] = ()
+    unrun_hooks: tuple[str, ...] = ()
+    """The programs of the CDI hooks of its devices, which no runtime of dray runs."""
     image: str = ""
     name: str = ""
     """Unique among the containers of the host."""

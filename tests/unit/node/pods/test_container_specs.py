@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dray.driverkit import cdi
-from dray.driverkit.cdi import CdiError, DeviceNode, Edits, Mount
+from dray.driverkit.cdi import CdiError, DeviceNode, Edits, Hook, Mount
 from dray.node.devices.drivers import DriverDevice
 from dray.node.devices.preparation import ClaimRecord
 from dray.node.pods import container_specs
@@ -101,6 +101,11 @@ def test_paths_of_devices_are_made_absolute(tmp_path: Path) -> None:
     ]
     assert made.binds[-1].target == "/opt/lib"
     assert made.binds[-1].read_only
+
+
+def test_hooks_of_devices_are_named_because_they_are_not_run(tmp_path: Path) -> None:
+    hooks = (Hook("createContainer", "/usr/bin/a"), Hook("startContainer", "/usr/bin/a"))
+    assert built(tmp_path, Edits(hooks=hooks)).unrun_hooks == ("/usr/bin/a",)
 
 
 @pytest.mark.parametrize(
