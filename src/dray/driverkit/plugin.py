@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 
 LOOK_SECONDS: Final = 5.0
+NODE_SECONDS: Final = 3.0
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Plugin:
             group.create_task(self._nodes.run(), name=f"{self._driver.name}-node")
             group.create_task(self._reports.run(), name=f"{self._driver.name}-status")
             await self._nodes.synced.wait()
-            self._warn_of_missing_node()
+            group.create_task(self._warn_of_missing_node(), name=f"{self._driver.name}-no-node")
             self._taints = await self._published_taints()
             group.create_task(self._publisher.run(), name=f"{self._driver.name}-publisher")
             while True:
@@ -131,7 +132,9 @@ class Plugin:
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._changed.wait()
 
-    def _warn_of_missing_node(self) -> None:
+    async def _warn_of_missing_node(self) -> None:
+        # A node that starts together with its drivers is there soon.
+        await asyncio.sleep(NODE_SECONDS)
         if self._owner is None:
             log.warning(
                 "there is no Node %s: %s publishes nothing until it exists. Is --node the name of "
