@@ -40,6 +40,7 @@ def explained(problem: problems.Problem) -> Explanation:
 
 @rounds.examples(150, long=5000)
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
+@hypothesis.example(116651)
 def test_every_no_has_a_cause_and_every_change_helps(seed: int) -> None:
     problem = problems.draw(random.Random(seed))
     result = clusters.result_of(clusters.cluster_of(problem), problem.claims, problems.NODE)

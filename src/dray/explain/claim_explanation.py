@@ -19,7 +19,9 @@ from dray.explain.suggestions import relaxation
 from dray.explain.suggestions.changes import (
     ClaimChange,
     Combined,
+    DropConstraint,
     DropRequest,
+    ReplaceConstraint,
     SuggestedChange,
 )
 from dray.explain.suggestions.proposals import ProposalContext
@@ -313,9 +315,9 @@ class _Investigation:
         parts: list[SuggestedChange] = []
         for number, request in blocked:
             alone = self._explained([_only(self._claims[number], request)])
-            if not alone.changes:
+            part = next(filter(_is_of_request, alone.changes), None)
+            if part is None:
                 return ()
-            part = alone.changes[0]
             is_of_claim = isinstance(part, ClaimChange)
             parts.append(msgspec.structs.replace(part, claim=number) if is_of_claim else part)
         together = _together(_distinct(parts))
@@ -332,6 +334,15 @@ class _Investigation:
             nodes=self._allocator.nodes,
             combine=self._combine - 1,
         )
+
+
+def _is_of_request(change: SuggestedChange) -> bool:
+    """Whether a change for one request of a claim is one for the whole claim, too.
+
+    Constraints have other positions there.
+    """
+    parts = change.parts if isinstance(change, Combined) else (change,)
+    return not any(isinstance(part, ReplaceConstraint | DropConstraint) for part in parts)
 
 
 def _together(parts: tuple[SuggestedChange, ...]) -> SuggestedChange:
