@@ -54,14 +54,7 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
     cdi_ids = preparation.cdi_ids(pod, container, state.prepared_claims)
     edits = cdi.resolve(cdi_ids, node.cdi_directories)
     hostname = host_names.hostname(pod)
-    of_services = await service_variables.build(node.client, pod, _api_server(node, pod))
-    env = {**runtime.default_environment, "HOSTNAME": hostname, **of_services}
-    of_pod = _with_addresses(pod, node.address)
-    env |= await environment.build(node.client, of_pod, container, of_services)
-    env |= edits.env
-    if "HOME" in env:
-        # Last, as with other runtimes: programs that read the output of `env` rely on it.
-        env["HOME"] = env.pop("HOME")
+    env = await _environment(node, pod, container, hostname, edits)
     command = environment.command(container, env) or image.command
     args = environment.arguments(container, env)
     environment.check_total(container, (*command, *args), env)
@@ -86,6 +79,21 @@ async def build(node: NodeContext, state: PodState, container: Container) -> Con
         host_user_id=state.host_user_id,
         has_host_network=pod.spec.host_network,
     )
+
+
+async def _environment(
+    node: NodeContext, pod: Pod, container: Container, hostname: str, edits: Edits
+) -> dict[str, str]:
+    """Return the variables of a container; those of its devices win."""
+    of_services = await service_variables.build(node.client, pod, _api_server(node, pod))
+    env = {**node.runtime.default_environment, "HOSTNAME": hostname, **of_services}
+    of_pod = _with_addresses(pod, node.address)
+    env |= await environment.build(node.client, of_pod, container, of_services)
+    env |= edits.env
+    if "HOME" in env:
+        # Last, as with other runtimes: programs that read the output of `env` rely on it.
+        env["HOME"] = env.pop("HOME")
+    return env
 
 
 def _with_addresses(pod: Pod, address: str) -> Pod:
