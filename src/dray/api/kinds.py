@@ -130,7 +130,10 @@ class Kind:
         return self.returns_deleted and version not in self.status_of_deleted
 
     def subresource(self, name: str) -> Subresource | None:
-        return next((item for item in self.subresources if item.name == name), None)
+        for item in self.subresources:
+            if item.name == name:
+                return item
+        return None
 
 
 _ALL = ("all",)

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 MAX_CHARACTERS = 256
 
 P = ParamSpec("P")
 T = TypeVar("T")
+TextFunction = Callable[Concatenate[str, P], T]
 
 
-def for_short_texts(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return a decorator that caches results where no argument is a long text."""
+def for_short_texts(maxsize: int) -> Callable[[TextFunction[P, T]], TextFunction[P, T]]:
+    """Return a decorator that caches results where the first argument is not a long text."""
 
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+    def decorate(function: TextFunction[P, T]) -> TextFunction[P, T]:
         cached = functools.lru_cache(maxsize)(function)
 
         @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            for value in args:
-                if isinstance(value, str) and len(value) > MAX_CHARACTERS:
-                    return function(*args, **kwargs)
-            return cached(*args, **kwargs)  # type: ignore[arg-type]
+        def call(text: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            if len(text) > MAX_CHARACTERS:
+                return function(text, *args, **kwargs)
+            return cached(text, *args, **kwargs)  # type: ignore[arg-type]
 
         return call
 

@@ -261,7 +261,7 @@ def is_well_formed(fields: Any) -> bool:
     """Return whether a client's value is a set of fields, all the way down."""
     level = [fields]
     while level:
-        if not all(isinstance(inner, dict) for inner in level):
+        if any(type is not dict for type in set(map(type, level))):
             return False
-        level = [below for inner in level for below in inner.values()]
+        level = [below for inner in level if inner for below in inner.values()]
     return True

@@ -192,16 +192,17 @@ def _ordered(
     """
     positions = {_key(item, merge_key): number for number, item in enumerate(named)}
     stood = {_key(item, merge_key): number for number, item in enumerate(before)}
-    first = [item for item in items if _key(item, merge_key) in positions]
-    first.sort(key=lambda item: positions[_key(item, merge_key)])
-    others = deque(item for item in items if _key(item, merge_key) not in positions)
+    keyed = [(_key(item, merge_key), item) for item in items]
+    first = [(key, item) for key, item in keyed if key in positions]
+    first.sort(key=lambda pair: positions[pair[0]])
+    others = deque((key, item) for key, item in keyed if key not in positions)
     woven = []
-    for item in first:
-        place = stood.get(_key(item, merge_key), -1)
-        while others and stood.get(_key(others[0], merge_key), place) < place:
-            woven.append(others.popleft())
+    for key, item in first:
+        place = stood.get(key, -1)
+        while others and stood.get(others[0][0], place) < place:
+            woven.append(others.popleft()[1])
         woven.append(item)
-    return [*woven, *others]
+    return [*woven, *(item for _, item in others)]
 
 
 def _key(item: Any, merge_key: str) -> bytes:

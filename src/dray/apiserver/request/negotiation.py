@@ -40,6 +40,7 @@ _JSON_LIKE = frozenset({http_messages.JSON, "*/*", "application/*"})
 _UNDERSTOOD = _JSON_LIKE | {http_messages.YAML, http_messages.PROTOBUF}
 
 
+@functools.lru_cache(maxsize=256)
 def negotiate(accept: str, *, streams: bool = False, tables: bool = True) -> Form:
     """Return the form of the first clause that dray supports. Raises 406 if there is none.
 

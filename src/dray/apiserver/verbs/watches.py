@@ -114,6 +114,7 @@ class Watcher:
         encodings: EventLineCache,
     ) -> None:
         self._call = call
+        self._form = call.form
         self._options = options
         self._selector = selector
         self._read_fields = selection.reader(selector)
@@ -203,7 +204,7 @@ class Watcher:
 
         A chunk is not large: it stays in memory until a slow client has read it.
         """
-        limit = CHUNK_EVENTS if self._call.form == negotiation.PLAIN else CHUNK_SHAPED_EVENTS
+        limit = CHUNK_EVENTS if self._form == negotiation.PLAIN else CHUNK_SHAPED_EVENTS
         chunk: list[WatchedEvent] = []
         size = 0
         for change in changes:
@@ -216,7 +217,7 @@ class Watcher:
             yield self._lines(chunk)
 
     def _lines(self, changes: Iterable[WatchedEvent]) -> bytes:
-        if self._call.form == negotiation.PLAIN:
+        if self._form == negotiation.PLAIN:
             gvk = self._call.gvk
             return b"".join(self._encodings.line(change, gvk) for change in changes)
         return b"".join(
@@ -225,12 +226,12 @@ class Watcher:
 
     def _shaped(self, entry: Entry) -> JsonObject:
         document = reads.document_of(entry, self._call.gvk)
-        if self._call.form.shape is Shape.TABLE:
+        if self._form.shape is Shape.TABLE:
             # As in Kubernetes, only the first table of a watch describes its columns.
             with_columns, self._columns_sent = not self._columns_sent, True
             metadata = {"resourceVersion": str(entry.revision)}
             return reads.table(self._call, [document], metadata, with_columns=with_columns)
-        return tables.partial_metadata(document) if self._call.form.is_metadata else document
+        return tables.partial_metadata(document) if self._form.is_metadata else document
 
     def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
         metadata: JsonObject = {"resourceVersion": str(revision)}
@@ -239,11 +240,11 @@ class Watcher:
         gvk = self._call.gvk
         document: JsonObject = {"kind": gvk.kind, "apiVersion": gvk.api_version}
         document["metadata"] = metadata
-        if self._call.form.shape is Shape.TABLE:
+        if self._form.shape is Shape.TABLE:
             row = {"cells": [], "object": tables.partial_metadata(document)}
             document = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
             document |= {"columnDefinitions": None, "rows": [row]}
-        elif self._call.form.is_metadata:
+        elif self._form.is_metadata:
             document = tables.partial_metadata(document)
         return event_line(BOOKMARK, codec.encode(document))
 
