@@ -25,7 +25,7 @@ REST_FACTOR = 4
 """The pause after an explanation, as a multiple of its duration."""
 MAX_CHARACTERS = 1024
 
-Wording = Callable[[Sequence[ClaimKey]], str]
+Wording = Callable[[tuple[ClaimKey, ...]], str]
 """Return an explanation as text about the claims with these names, in the order of the pod."""
 Why = Callable[[Pod, Sequence[ResourceClaim]], Wording]
 """Explain why a pod's claims cannot be allocated; the result holds for all with equal requests.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Mapping, Sequence
 
@@ -20,6 +21,7 @@ from dray.scheduler.explanation_cache import Why, Wording
 
 SAMPLE_SIZE = 64
 """The most nodes of a survey. Nothing is scheduled meanwhile, so it must not take long."""
+CACHED_WORDINGS = 16
 
 
 def sampled(inventory: ClusterInventory) -> Why:
@@ -41,7 +43,9 @@ def sampled(inventory: ClusterInventory) -> Why:
 
 
 def _wording(explanation: Explanation, explained: Sequence[ClaimKey], prefix: str) -> Wording:
-    def wording(names: Sequence[ClaimKey]) -> str:
+    # The text without names is the same for every pod that asks for the same.
+    @functools.lru_cache(maxsize=CACHED_WORDINGS)
+    def wording(names: tuple[ClaimKey, ...]) -> str:
         # Claims that fit: the pod waits for something else, which kube-scheduler's message names.
         if explanation.outcome in (Outcome.FITS, Outcome.ALLOCATED):
             return ""

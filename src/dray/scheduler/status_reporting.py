@@ -282,8 +282,8 @@ class Reporter:
         wording = await self._explanations.of(pod, claims)
         if isinstance(wording, float):
             return wording
-        names = [claim.key for claim in claims]
-        unnamed = [ClaimKey("", str(number)) for number in range(len(names))]
+        names = tuple(claim.key for claim in claims)
+        unnamed = tuple(ClaimKey("", str(number)) for number in range(len(names)))
         text, without_names = (wording(keys)[:MAX_CHARACTERS] for keys in (names, unnamed))
         waiting = [claim.key for claim in claims if claim.status.allocation is None]
         return _Reason(text, without_names, waiting if text else ())

@@ -46,7 +46,7 @@ def too_many() -> ResourceClaim:
 
 def explained(nodes: int) -> str:
     claim = too_many()
-    return explanations.sampled(inventory(nodes))(Pod(), [claim])([claim.key])
+    return explanations.sampled(inventory(nodes))(Pod(), [claim])((claim.key,))
 
 
 @pytest.mark.parametrize(("nodes", "surveyed"), [(1, 1), (64, 64), (65, 33), (200, 50)])

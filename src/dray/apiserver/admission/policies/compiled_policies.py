@@ -5,6 +5,8 @@ Follows apiserver, admission/plugin/policy/validating/validator.go.
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -65,6 +67,10 @@ class CompiledPolicy:
     reads: frozenset[str]
     """The variables that expressions name, of those that cost something to provide."""
 
+    @functools.cached_property
+    def has_no_messages(self) -> bool:
+        return not any(self.messages)
+
     @classmethod
     def of(cls, spec: ValidatingAdmissionPolicySpec) -> CompiledPolicy:
         variables, scope = policy.compile_variables(
@@ -103,7 +109,7 @@ class CompiledPolicy:
                 for annotation in spec.audit_annotations
             ],
             reads=frozenset(
-                name for name in _COSTLY if any(name in text for text in spec.expressions())
+                name for name in _COSTLY if any(_names(name, text) for text in spec.expressions())
             ),
         )
 
@@ -145,7 +151,7 @@ class CompiledPolicy:
         """Return the validations that fail. Raises OutOfBudget."""
         evaluator = Evaluator(given, self.variables, policy.EVALUATION_BUDGET)
         results = [evaluator.evaluate(expression) for expression in self.expressions]
-        if not any(self.messages) and all(value is True for value, _ in results):
+        if self.has_no_messages and all(value is True for value, _ in results):
             return ()
         return list(self._described(results, self._messages(given, evaluator.budget)))
 
@@ -168,7 +174,7 @@ class CompiledPolicy:
 
     def _messages(self, given: PolicyInput, budget: int) -> list[Evaluation | None] | str:
         """Return the messages of the validations, or why no more could be evaluated."""
-        if not any(self.messages):
+        if self.has_no_messages:
             return [None] * len(self.messages)
         evaluator = Evaluator(given._replace(authorizer=None), self.variables, budget)
         try:
@@ -194,6 +200,12 @@ class CompiledPolicy:
             if isinstance(value, str) and value.strip():
                 found.append((key, value.strip()))
         return found, failures
+
+
+def _names(variable: str, expression: str) -> bool:
+    """Return whether an expression may read a variable: a field of the same name is another."""
+    # `x.request` is a field, but `.request` alone is the variable.
+    return re.search(rf"(?<![\w)\]}}\"'`]\.)\b{variable}\b", expression) is not None
 
 
 class _ConditionsFailed(Exception):

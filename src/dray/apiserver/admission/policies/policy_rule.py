@@ -22,8 +22,6 @@ from dray.apiserver.admission.policies import matching, parameters
 from dray.apiserver.admission.policies.compiled_policies import (
     NAMESPACE,
     NOTHING,
-    CompiledPolicy,
-    Verdict,
 )
 from dray.apiserver.admission.policies.matching import MatchedResource
 from dray.apiserver.admission.policies.outcome import PolicyOutcome
@@ -60,9 +58,10 @@ class ValidatingPolicies(AdmissionRule):
     async def _apply(
         self, candidate: BoundPolicy, values: RequestValues, outcome: PolicyOutcome
     ) -> None:
-        policy = candidate.policy
+        policy, compiled = candidate.policy, candidate.compiled
         matched = candidate.match.resource
-        if not candidate.match.is_certain or policy.spec.param_kind is not None:
+        param_kind = policy.spec.param_kind
+        if not candidate.match.is_certain or param_kind is not None:
             try:
                 matched = await self._matched(candidate, values)
             except (ConfigurationError, errors.StatusError) as error:
@@ -70,15 +69,23 @@ class ValidatingPolicies(AdmissionRule):
                 return
         if matched is None:
             return
+        given = values.given(matched, compiled.reads)
+        if NAMESPACE in compiled.reads:
+            given = given._replace(namespace_object=await values.namespace_object())
         for binding in candidate.bindings:
-            try:
-                found = await self._params(policy.spec.param_kind, binding, values)
-            except (ConfigurationError, errors.StatusError) as error:
-                message = f"failed to configure binding: {error}"
-                outcome.fail(policy, binding.metadata.name, message)
-                continue
+            found: Sequence[JsonObject | None] = _NO_PARAMS
+            if param_kind is not None or binding.spec.match_resources is not None:
+                try:
+                    found = await self._params(param_kind, binding, values)
+                except (ConfigurationError, errors.StatusError) as error:
+                    message = f"failed to configure binding: {error}"
+                    outcome.fail(policy, binding.metadata.name, message)
+                    continue
             for params in found:
-                verdict = await self._decide(candidate.compiled, matched, values, params)
+                verdict = compiled.decide(
+                    given if params is None else given._replace(params=params),
+                    partial(values.conditions_request, matched),
+                )
                 if verdict is not NOTHING:
                     outcome.add(policy.metadata.name, binding, verdict)
 
@@ -113,17 +120,3 @@ class ValidatingPolicies(AdmissionRule):
         return await parameters.find(
             self._store, param_kind, binding.spec.param_ref, values.namespace
         )
-
-    async def _decide(
-        self,
-        compiled: CompiledPolicy,
-        matched: MatchedResource,
-        values: RequestValues,
-        params: JsonObject | None,
-    ) -> Verdict:
-        given = values.given(matched, compiled.reads)
-        if params is not None:
-            given = given._replace(params=params)
-        if NAMESPACE in compiled.reads:
-            given = given._replace(namespace_object=await values.namespace_object())
-        return compiled.decide(given, partial(values.conditions_request, matched))

@@ -154,3 +154,23 @@ def test_an_annotation_that_fails_denies_besides_the_others() -> None:
     )
     ignored = decide("true", auditAnnotations=annotations, failurePolicy="Ignore")
     assert ignored == Verdict((), [("b", "text")], [])
+
+
+@pytest.mark.parametrize(
+    ("expression", "reads"),
+    [
+        ("request.name == 'a'", {"request"}),
+        (".request.name == 'a'", {"request"}),
+        ("object.name==request.name", {"request"}),
+        ("object.spec.requests.size() < 10", set()),
+        ("object.request == 1 || object['a'].request == 1", set()),
+        ("authorizer.requestResource.check('get').allowed()", {"authorizer"}),
+        ("has(namespaceObject.metadata.labels)", {"namespaceObject"}),
+    ],
+)
+def test_what_is_costly_is_made_only_for_expressions_that_read_it(
+    expression: str, reads: set[str]
+) -> None:
+    spec = {"validations": [{"expression": expression}]}
+    compiled = CompiledPolicy.of(msgspec.convert(spec, ValidatingAdmissionPolicySpec))
+    assert compiled.reads == reads
