@@ -11,7 +11,7 @@ import io
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -122,8 +122,3 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
         for name, data in files.items():
             archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data, zipfile.ZIP_DEFLATED)
     return content.getvalue()
-
-
-def versions_text(versions: Sequence[str]) -> str:
-    """Return the versions of Python as a sentence names them."""
-    return " or ".join(versions)
