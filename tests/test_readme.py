@@ -44,7 +44,7 @@ NOT_RUN = {
     "dray driver nvidia": "needs a GPU",
     "docker build": "needs a registry and a real cluster",
     "sudo": "changes the computer",
-    "pip wheel": "needs PyPI; tests/test_wheel.py builds and runs the wheel",
+    "pip wheel": "needs PyPI; tests/packages builds and runs the wheel",
     "sysctl": "asks about the computer",
     "--allow-host-access": "opens the computer to pods",
 }

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import re
 import shutil
 import subprocess
@@ -50,8 +49,10 @@ def main() -> None:
     target = ROOT / "dist" / options.version
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    seconds = int(checks.git(ROOT, "log", "-1", "--format=%ct"))
-    build.build_all(target, facts, place, datetime.datetime.fromtimestamp(seconds, datetime.UTC))
+    try:
+        build.build_all(target, facts, place, build.commit_time())
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"`{' '.join(error.cmd)}` failed: {error.stderr}")
     print(next_steps(options.version, target, place))
 
 

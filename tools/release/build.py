@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tools.release import bundle, plugin_archive, sbom
+from tools.release import bundle, checks, plugin_archive, sbom
 from tools.release.bundle import Platform
 from tools.release.project import ROOT, Project
 
@@ -57,7 +57,7 @@ def build_all(
 def build_python_packages(target: Path) -> Path:
     """Build the wheel and the sdist, and return the path of the wheel."""
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(target.absolute())]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     (wheel,) = target.glob("*.whl")
     return wheel
 
@@ -76,6 +76,12 @@ def _build_bundle(
         bundle.install(wheel.absolute(), platform, version, tree)
     bundle.write(target / bundle_name(project, platform), project, platform, trees)
     return list(trees.values())
+
+
+def commit_time() -> datetime.datetime:
+    """Return the time of the commit that is built."""
+    seconds = int(checks.git(ROOT, "log", "-1", "--format=%ct"))
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
 
 
 def write_sums(target: Path) -> None:

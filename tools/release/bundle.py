@@ -53,8 +53,8 @@ def install(wheel: Path, platform: Platform, version: str, folder: Path) -> None
     command += ["--python-version", version, "--python-platform", platform.wheels]
     extras = [word for extra in EXTRAS for word in ("--extra", extra)]
     pinned = ["--require-hashes", "-c", "constraints.txt", "-r", "pyproject.toml", *extras]
-    subprocess.run([*command, *pinned], cwd=ROOT, check=True)
-    subprocess.run([*command, "--no-deps", str(wheel)], cwd=ROOT, check=True)
+    for what in (pinned, ["--no-deps", str(wheel)]):
+        subprocess.run([*command, *what], cwd=ROOT, check=True, capture_output=True, text=True)
     for name in LEFT_OUT:
         path = folder / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -45,7 +45,7 @@ def _problems_of_tree(version: str, root: Path) -> Iterator[str]:
 def problems_of_changelog(version: str, text: str) -> Iterator[str]:
     """Yield what is wrong with the changelog."""
     titles = list(SECTION.finditer(text))
-    ends = [*(title.start() for title in titles[1:]), len(text)]
+    ends = [*(title.start() for title in titles), len(text)][1:]
     bodies = {
         title["name"]: text[title.end() : end].strip()
         for title, end in zip(titles, ends, strict=True)

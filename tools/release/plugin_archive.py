@@ -116,11 +116,21 @@ def manifest(
             "platforms": platforms,
         },
     }
-    return yaml.safe_dump(document, sort_keys=False, width=100)
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=100)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as they are read."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", data, "|" if "\n" in data else None)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def _caveats(project: Project) -> str:
     return (
-        f"Needs Python {', '.join(project.pythons)} on the PATH, which krew does not install.\n"
+        f"Needs Python {' or '.join(project.pythons)} on the PATH, which krew does not install.\n"
         "The first start unpacks the plugin to ~/.cache/dray (about 100 MB).\n"
     )

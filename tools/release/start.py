@@ -120,11 +120,15 @@ def _unpack(cache: pathlib.Path, name: str) -> None:
 
 def _extract(folder: pathlib.Path) -> None:
     import zipfile
+    import zlib
 
-    with zipfile.ZipFile(_bundle()) as bundle:
-        for part in ("common", "cp{}{}".format(*sys.version_info[:2])):
-            with bundle.open(f"{part}.zip") as file, zipfile.ZipFile(file) as modules:
-                modules.extractall(folder)
+    try:
+        with zipfile.ZipFile(_bundle()) as bundle:
+            for part in ("common", "cp{}{}".format(*sys.version_info[:2])):
+                with bundle.open(f"{part}.zip") as file, zipfile.ZipFile(file) as modules:
+                    modules.extractall(folder)
+    except (EOFError, zipfile.BadZipFile, zlib.error) as error:
+        _end(f"{_bundle()} is damaged ({error}). Download it again.")
 
 
 def _warn(text: str) -> None:
