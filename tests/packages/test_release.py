@@ -99,6 +99,8 @@ def test_the_manifests_of_krew_name_the_archive(release: Path) -> None:
     (archive,) = release.glob("kubectl-plugins-*.tar.gz")
     with tarfile.open(archive) as packed:
         members = {member.name: member for member in packed}
+    # krew unpacks files and folders only.
+    assert all(member.isreg() for member in members.values())
     for name in ("why", "dra"):
         manifest = yaml.safe_load((release / f"{name}.yaml").read_text("utf-8"))
         assert manifest["metadata"]["name"] == name

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from tools.release import bundle
 
 import dray
 from tests import rounds
@@ -19,32 +22,81 @@ from tests.packages.installation import Installation
 OPTIONAL = ("aetcd", "pynvml", "pytest")
 """What only those need to have who use it: the etcd store, NVIDIA's driver, the pytest plugin."""
 INSTALL_SECONDS = 300.0
+UNREACHABLE = r"Failed to fetch|Failed to establish a new connection|NameResolutionError"
+"""What uv and pip say where no index answers."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.random]
 
 
-@pytest.fixture(scope="module")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a virtual environment with nothing but dray and its dependencies.
+def install(command: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command,
+        env={**os.environ, **(variables or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=INSTALL_SECONDS,
+    )
+    if done.returncode and re.search(UNREACHABLE, done.stderr):
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stdout + done.stderr
 
-    The large runs install them from the index as users do. The others need none: they link to
-    what is installed here.
-    """
-    folder = tmp_path_factory.mktemp("wheel") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    python = folder / "bin" / "python"
-    pip = [str(python), "-m", "pip", "install", "-q"]
-    if rounds.CHOSEN.is_long:
-        from_index = [*pip, "--only-binary", ":all:", str(wheel)]
-        subprocess.run(from_index, check=True, timeout=INSTALL_SECONDS)
-        return python
-    alone = [*pip, "--no-index", "--no-deps", str(wheel)]
-    subprocess.run(alone, check=True, timeout=INSTALL_SECONDS)
+
+def linked(wheel: Path, folder: Path) -> Path:
+    """Install the wheel without an index: dependencies are links to what is installed here."""
+    python = _virtual_environment(folder)
+    alone = ["-m", "pip", "install", "-q", "--no-index", "--no-deps", str(wheel)]
+    install([str(python), *alone])
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
     (wheel_metadata,) = importlib.metadata.distributions(name="dray", path=[str(site)])
     for name in _dependencies(wheel_metadata.requires or ()):
         _link(name, site)
     return python
+
+
+def by_pip(wheel: Path, folder: Path) -> Path:
+    """Install as users do, without a compiler: `pip install`."""
+    python = _virtual_environment(folder)
+    from_index = ["-m", "pip", "install", "-q", "--only-binary", ":all:", str(wheel)]
+    install([str(python), *from_index])
+    return python
+
+
+def by_uv_tool(wheel: Path, folder: Path) -> Path:
+    """Install as users do: `uv tool install`."""
+    places = {"UV_TOOL_DIR": str(folder / "tools"), "UV_TOOL_BIN_DIR": str(folder / "bin")}
+    command = [bundle.uv(), "tool", "install", "-q", "--python", sys.executable, "--no-build"]
+    install([*command, str(wheel)], places)
+    assert (folder / "bin" / "dray").exists()
+    return folder / "tools" / "dray" / "bin" / "python"
+
+
+def by_pipx(wheel: Path, folder: Path) -> Path:
+    """Install as users do: `pipx install`."""
+    places = {"PIPX_HOME": str(folder / "home"), "PIPX_BIN_DIR": str(folder / "bin")}
+    command = [bundle.uv(), "tool", "run", "-q", "pipx", "install", "-q"]
+    install([*command, "--python", sys.executable, str(wheel)], places)
+    assert (folder / "bin" / "dray").exists()
+    return folder / "home" / "venvs" / "dray" / "bin" / "python"
+
+
+INSTALLERS = (linked, by_pip, by_uv_tool, by_pipx)
+"""The first needs no index; the large runs use all."""
+
+
+def _virtual_environment(folder: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module", params=INSTALLERS[: rounds.count(1, long=len(INSTALLERS))])
+def python(
+    request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The Python of a virtual environment with nothing but dray and its dependencies."""
+    folder = tmp_path_factory.mktemp("wheel")
+    installer: Callable[[Path, Path], Path] = request.param
+    return installer(wheel, folder)
 
 
 @pytest.fixture(scope="module")

@@ -46,10 +46,14 @@ PLATFORMS: Final = (
 )
 
 
+def uv() -> str:
+    """Return the path of uv: on the PATH, or where `make` installs it."""
+    return shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
+
+
 def install(wheel: Path, platform: Platform, version: str, folder: Path) -> None:
     """Install a wheel and what it needs into a folder, as for a Python and a platform."""
-    uv = shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
-    command = [uv, "pip", "install", "-q", "--target", str(folder), "--only-binary", ":all:"]
+    command = [uv(), "pip", "install", "-q", "--target", str(folder), "--only-binary", ":all:"]
     command += ["--python-version", version, "--python-platform", platform.wheels]
     extras = [word for extra in EXTRAS for word in ("--extra", extra)]
     pinned = ["--require-hashes", "-c", "constraints.txt", "-r", "pyproject.toml", *extras]

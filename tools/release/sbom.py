@@ -32,7 +32,7 @@ def write(
     time: datetime.datetime,
 ) -> None:
     """Write the SBOM of dray, and of all that is installed in the folders."""
-    found = {
+    found: dict[str, Distribution] = {
         canonicalize_name(each.name): each
         for each in distributions(path=[str(folder) for folder in folders])
     }
@@ -80,12 +80,12 @@ def _component(distribution: Distribution) -> dict[str, Any]:
 def _licence(distribution: Distribution) -> dict[str, Any] | None:
     """Return the licence as the metadata states it: as an expression, or in words."""
     metadata = distribution.metadata
-    if expression := metadata.get("License-Expression"):
-        return {"expression": expression}
+    if "License-Expression" in metadata:
+        return {"expression": metadata["License-Expression"]}
     classifiers = metadata.get_all("Classifier") or []
     words = [each for each in classifiers if each.startswith("License :: ")]
     # Old metadata may hold the whole text of a licence in this field.
-    stated = (metadata.get("License") or "").strip()
+    stated = metadata["License"].strip() if "License" in metadata else ""
     name = stated if stated and "\n" not in stated else ""
     name = name or (words[0].rpartition(" :: ")[2] if words else "")
     return {"license": {"name": name}} if name else None
