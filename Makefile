@@ -1,7 +1,7 @@
 # Everything a contributor runs. `make help` lists the targets; each sets up what it needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test long check bench fuzz generate pin clean
+.PHONY: help demo dev test long check bench fuzz generate pin release clean
 
 VENV   := .venv
 TOOLS  := .tools
@@ -57,6 +57,9 @@ pin: | $(UV)  ## update the pinned versions and hashes: constraints.txt, the ima
 	$(UV) $(PIN) --upgrade --group dev pyproject.toml -o constraints.txt
 	$(UV) $(PIN) --group build --extra nvidia pyproject.toml -c constraints.txt -o deploy/requirements.txt
 	echo uv | $(UV) $(PIN) --upgrade - -o tools/uv.txt
+
+release: $(VENV)/.dev  ## check, and build what is published: VERSION=x, and URL=… for the place of downloads
+	$(RUN)/python -m tools.release $(if $(URL),--url $(URL)) $(VERSION)
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(TOOLS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist

@@ -44,7 +44,8 @@ NOT_RUN = {
     "dray driver nvidia": "needs a GPU",
     "docker build": "needs a registry and a real cluster",
     "sudo": "changes the computer",
-    "pip wheel": "needs PyPI; tests/test_wheel.py builds and runs the wheel",
+    "pip install dist/": "needs PyPI; tests/packages installs the wheel and runs it",
+    ".pyz": "needs a release; tests/packages builds and runs it",
     "sysctl": "asks about the computer",
     "--allow-host-access": "opens the computer to pods",
 }

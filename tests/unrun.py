@@ -70,8 +70,19 @@ GROUPS: Final = (
         r"needs root|only root|cannot be mounted here|no device nodes here",
         "run as root where file systems can be mounted",
     ),
+    Group(
+        "package index",
+        r"no package index can be reached",
+        "let uv reach PyPI",
+        is_optional=True,
+    ),
     Group("GPU", r"there is no GPU here", "a machine with an NVIDIA GPU", is_optional=True),
-    Group("nothing to test", r"JSON cannot carry what|there is a GPU here", "", is_optional=True),
+    Group(
+        "nothing to test",
+        r"JSON cannot carry what|there is a GPU here|is not made for this machine",
+        "",
+        is_optional=True,
+    ),
 )
 
 

@@ -12,7 +12,6 @@ import contextlib
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from dray import own_process
 from dray.apiserver import standalone
 from dray.bench import apiserver_load, workload
 from dray.client import kubeconfig, rest
@@ -139,7 +139,7 @@ def _process(
     module: str, *arguments: str, environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        [*own_process.command(module), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,

@@ -6,13 +6,14 @@ import contextlib
 import os
 import resource
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-COMMAND = (sys.executable, "-m", "dray")
+from dray import own_process
+
+COMMAND = own_process.command()
 
 Say = Callable[[str], None]
 
@@ -49,7 +50,7 @@ def run_once(command: Sequence[str], directory: Path, exit_code: int = 0) -> Tak
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     taken = Taken(time.perf_counter() - began, _cpu_of_children() - cpu)
     if done.returncode != exit_code:
-        shown = " ".join(command[1:])
+        shown = " ".join(word for word in command if word not in COMMAND)
         raise RuntimeError(f"{shown}: exit code {done.returncode}: {done.stderr or done.stdout}")
     return taken
 

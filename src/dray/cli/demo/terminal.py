@@ -6,7 +6,6 @@ import contextlib
 import os
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ from typing import Final
 
 import click
 
+from dray import own_process
+
 DEADLINE_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 0.05
-DRAY: Final = (sys.executable, "-m", "dray")
 
 
 class UnexpectedOutput(click.ClickException):
@@ -124,7 +124,7 @@ class Terminal:
         program, *arguments = shlex.split(command)
         assert program == "dray"
         return subprocess.Popen(
-            [*DRAY, *arguments],
+            [*own_process.command(), *arguments],
             cwd=self._folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,

@@ -1,0 +1,1 @@
+"""What a release publishes: built, and then used as on a machine without the repository."""
