@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
@@ -33,13 +34,12 @@ class ClusterFigures:
         features: Features,
         now: Callable[[], datetime.datetime],
         observe_latency: Callable[[float], None] = lambda _: None,
-        budget: WorkBudget | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._state = SchedulingState(features, ANY_SCHEDULER)
-        budget = budget or WorkBudget()
         self.devices = DeviceFigures(self._state)
-        self.fits = FitFigures(self._state, budget)
-        self.claims = ClaimFigures(self._state, budget, now, observe_latency)
+        self.fits = FitFigures(self._state, WorkBudget(clock))
+        self.claims = ClaimFigures(self._state, WorkBudget(clock), now, observe_latency)
         self.now = now
         self.gone = GonePools(self._state.inventory)
         self.is_live = False

@@ -88,7 +88,7 @@ class Exporter:
                 await cache.synced.wait()
             for cache, changed in watched:
                 cache.subscribe(functools.partial(self._count, cache.kind.plural, changed))
-            self._changes.clear()
+            self._changes = Counter({cache.kind.plural: 0 for cache in self._caches})
             self._figures.is_live = True
             await self._update()
             self._synced.set()

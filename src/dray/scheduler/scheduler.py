@@ -234,7 +234,6 @@ class Scheduler:
         self, entry: QueueEntry, key: Hashable, result: Unschedulable, cost_seconds: float = 0.0
     ) -> None:
         """Report an unschedulable pod, and let it wait together with pods of the same `key`."""
-        entry.reason = result.category
         if result.is_retried:
             self._queue.retry(entry)
         else:
