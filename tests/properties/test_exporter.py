@@ -155,8 +155,9 @@ class World:
         name = f"pod-{number}"
         old = self.objects.get((Pod, ObjectKey(NAMESPACE, name)))
         # A pod keeps its node: one elsewhere is another pod.
-        is_same = old is not None and not old.spec.node_name and self.dice.random() < 0.7
-        uid = old.metadata.uid if is_same else f"{number}-{self.dice.random()}"
+        uid = f"{number}-{self.dice.random()}"
+        if old is not None and not old.spec.node_name and self.dice.random() < 0.7:
+            uid = old.metadata.uid
         metadata = ObjectMeta(name=name, namespace=NAMESPACE, uid=uid, creation_timestamp=CREATED)
         if self.dice.random() < 0.2:
             self.remove(Pod(ObjectMeta(name=metadata.name, namespace=NAMESPACE)))
