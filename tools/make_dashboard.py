@@ -39,10 +39,10 @@ class Stat(NamedTuple):
     limit: float = 0
 
 
-def _in_all(metric: Metric) -> Query:
+def _in_all(metric: Metric, aggregate: str = "sum") -> Query:
     # Two exporters of one cluster show the same figures. A figure that is absent is 0, but not if
     # there is no exporter.
-    value = f"sum(max by ({', '.join(metric.labels)}) ({metric.name}))"
+    value = f"{aggregate}(max by ({', '.join(metric.labels)}) ({metric.name}))"
     return Query(f"{value} or 0 * max({table.LAST_UPDATE.name})", "")
 
 
@@ -57,7 +57,7 @@ STATS = (
     Stat("Devices in use", _of_classes("in_use")),
     Stat("Unhealthy devices", _in_all(table.DEVICES_UNHEALTHY), limit=1),
     Stat("Pending claims", _in_all(table.CLAIMS_PENDING)),
-    Stat("Longest wait", Query(f"max({table.CLAIMS_PENDING_OLDEST.name})", ""), "s", 15 * 60),
+    Stat("Longest wait", _in_all(table.CLAIMS_PENDING_OLDEST, "max"), "s", 15 * 60),
     Stat("Pools of drivers that are gone", _in_all(table.POOLS_GONE), limit=1),
 )
 ROWS: dict[str, dict[str, Metric]] = {
