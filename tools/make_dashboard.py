@@ -208,7 +208,8 @@ def queries(metric: Metric) -> Iterator[Query]:
 
 
 def _bottom(panels: Sequence[dict[str, Any]]) -> int:
-    return max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
+    grids: list[dict[str, int]] = [panel["gridPos"] for panel in panels]
+    return max(grid["y"] + grid["h"] for grid in grids)
 
 
 def main() -> None:

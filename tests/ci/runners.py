@@ -34,7 +34,8 @@ class GitHubRunner:
             f"inputs.{name}": given.get(name, str(item.get("default", "")))
             for name, item in self._action["inputs"].items()
         }
-        printed, code, outputs = "", 0, {}
+        printed, code = "", 0
+        outputs: dict[str, str] = {}
         for step in self._action["runs"]["steps"]:
             result = self._step(step, inputs, environment)
             printed, code = printed + result.printed, result.code
