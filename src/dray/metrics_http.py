@@ -44,7 +44,9 @@ async def serving(
     async def answer(request: web.BaseRequest) -> web.Response:
         match request.path:
             case "/metrics":
-                return web.Response(text=registry.render(), headers={"content-type": CONTENT_TYPE})
+                return web.Response(
+                    text=await registry.collected(), headers={"content-type": CONTENT_TYPE}
+                )
             case "/livez" | "/healthz":
                 return web.Response(text="ok")
             case "/readyz":

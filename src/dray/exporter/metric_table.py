@@ -166,6 +166,9 @@ METRICS: tuple[Metric, ...] = (
     LAST_UPDATE,
 )
 
+NODE_METRICS = (DEVICES, DEVICES_TAINTED, DEVICES_UNHEALTHY, LARGEST_PARTITION)
+"""The metrics with a series for each node."""
+
 CAUSES: tuple[str, ...] = (
     "devices", "claim", "class", "room", "neighbours", "node", "no_nodes", "gates", "group",
     "error", "scheduler", "no_pod",
