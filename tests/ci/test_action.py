@@ -42,11 +42,16 @@ def run(installed: Path, repository: Path, packages: dict[str, str]) -> Run:
     return lambda **inputs: runner.run(packages, **inputs)
 
 
-def test_it_installs_the_dray_of_its_own_checkout(
-    installed: Path, packages: dict[str, str]
-) -> None:
+def test_it_installs_the_dray_of_its_own_checkout(installed: Path) -> None:
     (package,) = (installed / "runner" / "dray-lint").glob("lib/python3*/site-packages/dray")
     assert (package / "cli" / "lint" / "command.py").is_file()
+
+
+def test_everything_is_installed_by_its_hash() -> None:
+    script = ACTION["runs"]["steps"][0]["run"]
+    first, second = [line for line in script.splitlines() if " install " in line]
+    assert "--require-hashes" in first
+    assert "--no-deps --no-build-isolation" in second
 
 
 def test_findings_are_shown_on_their_lines(run: Run) -> None:

@@ -7,6 +7,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
