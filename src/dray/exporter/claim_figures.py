@@ -103,6 +103,8 @@ class ClaimFigures:
             if pod is None or pod_status.has_ended(pod):
                 continue
             for key in pod_claims.used_claims(pod):
+                if key in self._pending:
+                    self._is_current = False
                 self._users[key] += sign
                 if not self._users[key]:
                     del self._users[key]

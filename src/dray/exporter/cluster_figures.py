@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from dray.api.features import Features
 from dray.api.ids import ClaimKey, PoolId
 from dray.api.types.core import Namespace
@@ -36,6 +38,8 @@ class ClusterFigures:
         observe_latency: Callable[[float], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        # Which pods would be evicted is no part of the figures, and takes long to find.
+        features = msgspec.structs.replace(features, preemption=False)
         self._state = SchedulingState(features, ANY_SCHEDULER)
         self.devices = DeviceFigures(self._state)
         self.fits = FitFigures(self._state, WorkBudget(clock))

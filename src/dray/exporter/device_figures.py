@@ -127,7 +127,7 @@ def stranded_on(name: str, pools: Iterable[PoolFigures], node: NodeState | None)
     for pool in pools:
         for group, count in pool.devices.items():
             for view in group.views if group.node == name else ():
-                if view.state in AVAILABLE:
+                if view.device_class != NONE and view.state in AVAILABLE:
                     (stranded if view.is_tainted else available)[view.device_class] += count
     if name != NONE:
         room = room_on(node) if node is not None else 0

@@ -30,7 +30,7 @@ from dray.exporter.cluster_figures import ClusterFigures
 from dray.exporter.figure_metrics import Samples
 from dray.exporter.metric_table import Metric
 
-USER_AGENT = "dray-exporter"
+NAME = "dray-exporter"
 ACTIVE_PODS = ObjectSelection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
 FIRST_SECONDS = 5.0
 """How long the first reader waits until all objects are read."""
