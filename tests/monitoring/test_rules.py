@@ -37,26 +37,20 @@ def test_the_tests_of_the_rules_pass() -> None:
 
 
 @pytest.mark.parametrize("change", ["vector(1)", "vector(0) > 1"])
-@pytest.mark.parametrize("name", ALERTS)
 def test_each_alert_has_a_case_that_fires_and_one_that_is_silent(
-    tmp_path: Path, name: str, change: str
+    tmp_path: Path, change: str
 ) -> None:
-    """An alert that is always on, and one that is never on, fail the tests of the rules."""
+    """Alerts that are always on, and those that are never on, fail the tests of the rules."""
     shutil.copy(FOLDER / "rules_test.yaml", tmp_path)
+    changed = {"expr": change, "for": "0s"}
     groups = [
-        {
-            **group,
-            "rules": [
-                {**rule, "expr": change, "for": "0s"} if rule.get("alert") == name else rule
-                for rule in group["rules"]
-            ],
-        }
+        {**group, "rules": [rule | (changed if "alert" in rule else {}) for rule in group["rules"]]}
         for group in RULES["groups"]
     ]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}), "utf-8")
     code, printed = promtool(tmp_path, "test", "rules", "rules_test.yaml")
     assert code == 1
-    assert f"alertname: {name}," in printed
+    assert set(re.findall(r"alertname: (\w+),", printed)) == ALERTS.keys()
 
 
 @pytest.mark.parametrize("name", ALL)
