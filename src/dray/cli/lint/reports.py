@@ -114,12 +114,12 @@ def _lines(one: Callable[[Finding], str]) -> Callable[[Report], str]:
 
 
 def _json(report: Report) -> str:
-    return _as_json(documents(report))
+    return _as_json(documents(report.findings))
 
 
-def documents(report: Report) -> list[dict[str, Any]]:
-    """Return the findings as `-o json` has them."""
-    return list(map(_json_finding, report.findings))
+def documents(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return findings as `-o json` has them, in the order in which they come."""
+    return list(map(_json_finding, findings))
 
 
 def _as_json(document: Any) -> str:
