@@ -53,6 +53,12 @@ GROUPS: Final = (
     ),
     Group("etcd", r"no etcd on PATH", "install etcd-server"),
     Group(
+        "a real API server",
+        r"no kube-apiserver on PATH",
+        "put kube-apiserver 1.34 or newer on PATH",
+        is_optional=True,
+    ),
+    Group(
         "kubectl",
         r"no recent kubectl|kubectl is not on PATH",
         "put kubectl 1.34 or newer on PATH",
