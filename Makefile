@@ -53,9 +53,10 @@ generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, proto
 # --universal: for every platform and Python that dray runs on, each file with its hash.
 PIN := pip compile -q --universal --generate-hashes --no-annotate --no-header --python-version 3.11
 
-pin: | $(UV)  ## update the pinned versions and hashes: constraints.txt, the image's, uv's
+pin: | $(UV)  ## update the pinned versions and hashes: constraints.txt, the images', uv's
 	$(UV) $(PIN) --upgrade --group dev pyproject.toml -o constraints.txt
-	$(UV) $(PIN) --group build --extra nvidia pyproject.toml -c constraints.txt -o deploy/requirements.txt
+	$(UV) $(PIN) --extra nvidia pyproject.toml -c constraints.txt -o deploy/requirements.txt
+	echo hatchling | $(UV) $(PIN) - -c constraints.txt -o deploy/build-requirements.txt
 	echo uv | $(UV) $(PIN) --upgrade - -o tools/uv.txt
 
 clean:  ## remove what the other targets made
