@@ -65,6 +65,8 @@ GROUPS: Final = (
         "set DRAY_CASES and DRAY_GOLDEN to where they are",
         is_optional=True,
     ),
+    Group("pre-commit", r"no pre-commit on PATH", "install pre-commit"),
+    Group("Prometheus", r"no Prometheus on PATH", "install prometheus"),
     Group("an example's tools", r"is not installed$", "install gcc, libc6-dev and util-linux"),
     Group(
         "root",

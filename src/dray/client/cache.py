@@ -99,6 +99,8 @@ class Cache(Generic[T]):
         self.resource_version = ""
         """The revision up to which the copy is current."""
         self.synced = asyncio.Event()
+        self.contacted: Callable[[], None] = _nothing
+        """Called whenever the server sends a list, an event or a bookmark."""
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -159,6 +161,7 @@ class Cache(Generic[T]):
             self._remove(key)
         self.resource_version = page.resource_version
         self.synced.set()
+        self.contacted()
 
     async def _follow(self) -> None:
         events = self._client.watch(
@@ -172,6 +175,7 @@ class Cache(Generic[T]):
             if event.type == "DELETED":
                 self._remove(_key(identity))
             self.resource_version = identity.resource_version
+            self.contacted()
 
     def _store(self, raw: bytes | msgspec.Raw) -> Identity:
         """Store an object that is new or has changed, and return its identity."""
@@ -220,6 +224,10 @@ class Cache(Generic[T]):
             if new is not None:
                 for value in function(new):
                     index.setdefault(value, {})[key] = new
+
+
+def _nothing() -> None:
+    pass
 
 
 def decode(raw: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T], type_: type[T]) -> T:

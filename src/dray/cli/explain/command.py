@@ -166,12 +166,12 @@ class _Run:
             return
         # Late: the rules of lint take long to import.
         from dray.cli.explain import file_checks
-        from dray.cli.lint import findings
+        from dray.cli.lint import reports
 
         found = file_checks.errors(self._texts, features.parse(feature_gates))
         if found and format.is_table:
             click.secho(file_checks.title(found), bold=True)
-            findings.show(found, "text")
+            reports.show(reports.Report.of((), found, is_strict=False), "text")
         elif found:
             formats.show_document([item._asdict() for item in found], format)
         if found:
