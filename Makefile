@@ -56,7 +56,7 @@ PIN := pip compile -q --universal --generate-hashes --no-annotate --no-header --
 
 pin: | $(UV)  ## update the pinned versions and hashes: constraints.txt, the images', uv's
 	$(UV) $(PIN) --upgrade --group dev pyproject.toml -o constraints.txt
-	$(UV) $(PIN) --extra nvidia pyproject.toml -c constraints.txt -o deploy/requirements.txt
+	$(UV) $(PIN) --extra nvidia --extra exporter pyproject.toml -c constraints.txt -o deploy/requirements.txt
 	echo hatchling | $(UV) $(PIN) - -c constraints.txt -o deploy/build-requirements.txt
 	echo uv | $(UV) $(PIN) --upgrade - -o tools/uv.txt
 

@@ -53,7 +53,13 @@ VALUES: dict[str, list[JsonObject]] = {
             **PLACED,
             "replicas": 2,
             "metrics": {"port": 9500, "webConfigSecret": "web-config", "tls": True},
-            "monitoring": {"serviceMonitor": True, "labels": {"release": "prometheus"}},
+            "monitoring": {
+                "serviceMonitor": True,
+                "rules": True,
+                "dashboard": True,
+                "labels": {"release": "prometheus"},
+                "endpoint": {"interval": "30s", "tlsConfig": {"insecureSkipVerify": True}},
+            },
         },
     ],
     "dray-nvidia": [

@@ -60,8 +60,10 @@ livenessProbe:
   httpGet:
     path: /livez
     port: metrics
+    scheme: {{ .Values.metrics.tls | default false | ternary "HTTPS" "HTTP" }}
 readinessProbe:
   httpGet:
     path: /readyz
     port: metrics
+    scheme: {{ .Values.metrics.tls | default false | ternary "HTTPS" "HTTP" }}
 {{- end }}
