@@ -23,8 +23,8 @@ dev: $(VENV)/.dev  ## set up .venv with dray, the tests and the tools
 test: $(VENV)/.dev  ## every test, with a share of the random rounds
 	$(RUN)/pytest -n auto --dist loadgroup -q $(PYTEST_ARGS)
 
-long: $(VENV)/.dev  ## the random tests in large numbers: cases, kills, chaos, fuzzing; takes hours
-	$(RUN)/pytest -n auto --dist loadgroup -q --long -m random $(PYTEST_ARGS)
+long: $(VENV)/.dev  ## images, and the random tests in large numbers: cases, kills, chaos, fuzzing; takes hours
+	$(RUN)/pytest -n auto --dist loadgroup -q --long -m "random or long" $(PYTEST_ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, layers and the quick tests
 	$(RUN)/ruff format --check .
