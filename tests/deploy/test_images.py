@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 import dray
 from dray.api.types.meta import JsonObject
 from dray.node.runtimes import podman_arguments
+from tests import waiting
 from tests.cluster import test_podman
 from tests.cluster.world import claim, claim_spec, pod, request
 from tests.deploy import base_image, helm
@@ -30,7 +30,6 @@ TARGETS = ("tools", "exporter", "scheduler", "driver-nvidia")
 PREFIX = "localhost/dray-"
 BASE, PATH = f"{PREFIX}base", "/usr/local/bin:/usr/bin:/bin"
 ALONE = ("--network=none",)
-DEADLINE_SECONDS = 60.0
 STOP_SECONDS = 20
 
 
@@ -149,15 +148,13 @@ def component(podman: Podman, target: str, cluster: Cluster, port: int) -> Itera
 
 def read(url: str) -> str:
     """What a URL answers, as soon as it does so without an error."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < deadline:
-        with (
-            contextlib.suppress(OSError),
-            urllib.request.urlopen(url, timeout=DEADLINE_SECONDS) as answer,
-        ):
+
+    def look() -> str:
+        with contextlib.suppress(OSError), urllib.request.urlopen(url) as answer:
             return str(answer.read().decode())
-        time.sleep(0.05)
-    raise AssertionError(f"{url} does not answer")
+        return ""
+
+    return waiting.block_until(look, url)
 
 
 @pytest.fixture
