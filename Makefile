@@ -23,8 +23,8 @@ dev: $(VENV)/.dev  ## set up .venv with dray, the tests and the tools
 test: $(VENV)/.dev  ## every test, with a share of the random rounds
 	$(RUN)/pytest -n auto --dist loadgroup -q $(PYTEST_ARGS)
 
-long: $(VENV)/.dev  ## the random tests in large numbers: cases, kills, chaos, fuzzing; takes hours
-	$(RUN)/pytest -n auto --dist loadgroup -q --long -m random $(PYTEST_ARGS)
+long: $(VENV)/.dev  ## images, and the random tests in large numbers: cases, kills, chaos, fuzzing; takes hours
+	$(RUN)/pytest -n auto --dist loadgroup -q --long -m "random or long" $(PYTEST_ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, layers and the quick tests
 	$(RUN)/ruff format --check .
@@ -54,9 +54,10 @@ generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, proto
 # --universal: for every platform and Python that dray runs on, each file with its hash.
 PIN := pip compile -q --universal --generate-hashes --no-annotate --no-header --python-version 3.11
 
-pin: | $(UV)  ## update the pinned versions and hashes: constraints.txt, the image's, uv's
+pin: | $(UV)  ## update the pinned versions and hashes: constraints.txt, the images', uv's
 	$(UV) $(PIN) --upgrade --group dev pyproject.toml -o constraints.txt
-	$(UV) $(PIN) --group build --extra nvidia pyproject.toml -c constraints.txt -o deploy/requirements.txt
+	$(UV) $(PIN) --extra nvidia --extra exporter pyproject.toml -c constraints.txt -o deploy/requirements.txt
+	echo hatchling | $(UV) $(PIN) - -c constraints.txt -o deploy/build-requirements.txt
 	echo uv | $(UV) $(PIN) --upgrade - -o tools/uv.txt
 
 release: $(VENV)/.dev  ## check, and build what is published: VERSION=x, and URL=… for the place of downloads

@@ -19,7 +19,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write golden texts anew, to review as a diff"
     )
-    parser.addoption("--long", action="store_true", help="run the large counts of random rounds")
+    parser.addoption(
+        "--long",
+        action="store_true",
+        help="run all that takes long: every random round, and the tests marked `long`",
+    )
     parser.addoption("--seed", type=int, help="repeat the random tests of the run with this seed")
 
 
@@ -33,6 +37,14 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("dray", cases, print_blob=True)
     hypothesis.settings.load_profile("dray")
     unrun.install(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of `make long` to it."""
+    later = [item for item in items if item.get_closest_marker("long")]
+    if later and not config.option.long:
+        config.hook.pytest_deselected(items=later)
+        items[:] = [item for item in items if item not in later]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -13,7 +13,8 @@ from packaging.utils import canonicalize_name
 
 from tests.pages import ROOT
 
-FILES = ("constraints.txt", "deploy/requirements.txt", "tools/uv.txt")
+IMAGES = ("deploy/requirements.txt", "deploy/build-requirements.txt")
+FILES = ("constraints.txt", *IMAGES, "tools/uv.txt")
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
@@ -60,22 +61,29 @@ def test_all_that_pyproject_names_is_pinned_in_a_version_that_it_allows() -> Non
         assert requirement.specifier.contains(version), f"{requirement} is pinned to {version}"
 
 
-def test_the_image_has_the_versions_of_make() -> None:
-    everything, image = pinned("constraints.txt"), pinned("deploy/requirements.txt")
-    assert {name: everything.get(name) for name in image} == image
-    wanted = [*PYPROJECT["project"]["dependencies"], *in_group("build")]
-    wanted += PYPROJECT["project"]["optional-dependencies"]["nvidia"]
-    assert {canonicalize_name(Requirement(each).name) for each in wanted} <= image.keys()
+def test_the_images_have_the_versions_of_make() -> None:
+    everything = pinned("constraints.txt")
+    images = [pinned(file) for file in IMAGES]
+    for image in images:
+        assert {name: everything.get(name) for name in image} == image
+    project = PYPROJECT["project"]
+    run = [*project["dependencies"], *project["optional-dependencies"]["nvidia"]]
+    for image, wanted in zip(images, (run, PYPROJECT["build-system"]["requires"]), strict=True):
+        assert {canonicalize_name(Requirement(each).name) for each in wanted} <= image.keys()
+    assert not images[0].keys() & {"hatchling", "editables"}, "what builds dray is not run"
 
 
 def test_nothing_is_installed_without_hashes() -> None:
-    """The editable dray has none: it comes without dependencies, built with pinned tools."""
-    recipes = (ROOT / "Makefile").read_text("utf-8") + (
-        ROOT / "deploy/nvidia.Dockerfile"
-    ).read_text()
-    installs = re.findall(r"(?:pip -q install|pip install|\$\(INSTALL\)) [^|;&\n]*", recipes)
+    """dray itself has none: it comes without dependencies, built with pinned tools."""
+    recipes = "".join(
+        (ROOT / name).read_text("utf-8") for name in ("Makefile", "deploy/Containerfile")
+    )
+    installs = re.findall(
+        r"(?:pip -q install|pip install|pip wheel|\$\(INSTALL\)) [^|;&\n]*", recipes
+    )
     installs = [each for each in installs if "--python $(VENV)" not in each]
-    assert len(installs) >= 7, installs
+    assert len(installs) >= 8, installs
+    alone = ("-b constraints.txt", "--no-build-isolation", "--no-index")
     for each in installs:
-        is_dray = "--no-deps" in each and ("-b constraints.txt" in each or "isolation" in each)
+        is_dray = "--no-deps" in each and any(option in each for option in alone)
         assert "--require-hashes" in each or is_dray, each

@@ -18,6 +18,7 @@ from dray.api import kinds
 from dray.api.http_messages import User
 from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.api.types.nodes import Node, NodeStatus
+from dray.apiserver.server import Settings
 from dray.client.api_client import Client
 from dray.cluster import assembly
 from dray.cluster.assembly import ADMIN, ClusterPlan, RunningCluster
@@ -137,12 +138,12 @@ async def _nothing(_made: RunningCluster) -> None:
 
 @contextlib.asynccontextmanager
 async def site(
-    folder: Path, make_driver: MakeDriver, account: User, prepare: Prepare
+    folder: Path, make_driver: MakeDriver, account: User, prepare: Prepare, settings: Settings
 ) -> AsyncIterator[Site]:
     """A node whose driver acts in the name of `account`, in a cluster that was prepared for it."""
     async with (
         memory.open() as store,
-        assembly.running(store, folder, ClusterPlan()) as running,
+        assembly.running(store, folder, ClusterPlan(settings)) as running,
         Starter() as starter,
     ):
         world = World(running, running.client())
@@ -192,11 +193,13 @@ def with_site(
     *,
     account: User | None = None,
     prepare: Prepare = _nothing,
+    settings: Settings | None = None,
 ) -> None:
     """Run a test, then see that nothing is left of its pods."""
 
     async def run(folder: Path) -> AssertionError | None:
-        async with site(folder, make_driver, account or AGENT, prepare) as here:
+        chosen = settings or Settings()
+        async with site(folder, make_driver, account or AGENT, prepare, chosen) as here:
             try:
                 await test(here)
                 await here.remove(

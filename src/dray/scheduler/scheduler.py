@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT_NAME = DEFAULT_SCHEDULER_NAME
 LEASE_NAME = "dray-scheduler"
+LEASE_NAMESPACE = "kube-system"
 FIELD_MANAGER = "dray-scheduler"
 """The scheduler's name in `metadata.managedFields`, whatever name its pods use."""
 GANG_SEARCH_SECONDS = 5.0
@@ -90,9 +91,11 @@ async def run(
     await scheduler.run(started or asyncio.Event())
 
 
-def candidate(client: Client, identity: str) -> LeaderElection:
+def candidate(
+    client: Client, identity: str, name: str = LEASE_NAME, namespace: str = LEASE_NAMESPACE
+) -> LeaderElection:
     """Return a candidate for the lease whose holder schedules."""
-    return LeaderElection(client, LEASE_NAME, identity, now=utc_now)
+    return LeaderElection(client, name, identity, namespace=namespace, now=utc_now)
 
 
 class Scheduler:

@@ -27,6 +27,16 @@ from dray.scheduler import scheduler as scheduling
 @click.option("--policy", type=click.Choice(sorted(device_order.BY_NAME)), default=None)
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
+@click.option(
+    "--leader-elect-resource-name",
+    "lease_name",
+    help=f"The Lease of this scheduler's replicas. [default: {scheduling.LEASE_NAME}]",
+)
+@click.option(
+    "--leader-elect-resource-namespace",
+    "lease_namespace",
+    help=f"Namespace of the Lease. [default: {scheduling.LEASE_NAMESPACE}]",
+)
 @metrics_endpoint.option
 def scheduler(
     target: Target,
@@ -35,16 +45,27 @@ def scheduler(
     policy: str | None,
     feature_gates: str,
     leader_elect: bool,
+    lease_name: str | None,
+    lease_namespace: str | None,
     metrics_listen: str,
 ) -> None:
     """Assign nodes and devices to pods until stopped."""
+    if not leader_elect and (lease_name or lease_namespace):
+        raise WrongUsage("--leader-elect-resource-… means nothing with --no-leader-elect")
 
     async def work() -> None:
         async with contextlib.AsyncExitStack() as stack:
             client = await stack.enter_async_context(
                 foreground.client_of(target, scheduling.FIELD_MANAGER)
             )
-            election = scheduling.candidate(client, foreground.identity()) if leader_elect else None
+            election = None
+            if leader_elect:
+                election = scheduling.candidate(
+                    client,
+                    foreground.identity(),
+                    lease_name or scheduling.LEASE_NAME,
+                    lease_namespace or scheduling.LEASE_NAMESPACE,
+                )
             here = LeaderReadiness(election)
             await stack.enter_async_context(
                 metrics_endpoint.shown(metrics_listen, here.registry, here.is_ready)

@@ -147,22 +147,40 @@ def test_unknown_controllers_are_named(cluster: Cluster) -> None:
     assert "nosuch" in result.stderr
 
 
-@pytest.mark.parametrize("component", ["scheduler", "controllers"])
-def test_a_component_leads_and_lets_go_when_told_to_end(cluster: Cluster, component: str) -> None:
+OWN_LEASE = ("--leader-elect-resource-name=own", "--leader-elect-resource-namespace=default")
+
+
+@pytest.mark.parametrize(
+    ("command", "namespace", "lease"),
+    [
+        (["scheduler"], "kube-system", "dray-scheduler"),
+        (["scheduler", *OWN_LEASE], "default", "own"),
+        (["controllers"], "kube-system", "dray-controllers"),
+    ],
+)
+def test_a_component_leads_and_lets_go_when_told_to_end(
+    cluster: Cluster, command: list[str], namespace: str, lease: str
+) -> None:
     process = subprocess.Popen(
-        [DRAY, component, "--kubeconfig", cluster.kubeconfig], stderr=subprocess.PIPE, text=True
+        [DRAY, *command, "--kubeconfig", cluster.kubeconfig], stderr=subprocess.PIPE, text=True
     )
-    lease = f"lease/dray-{component}"
     held = cluster.dray(
-        *("wait", lease, "-n", "kube-system", "--timeout=60s"),
+        *("wait", f"lease/{lease}", "-n", namespace, "--timeout=60s"),
         *("--for=create", "--for=jsonpath={.spec.holderIdentity}"),
     )
     assert held.exit_code == 0, held.output
     assert stop(process) == 0
     after = cluster.dray(
-        *("get", lease, "-n", "kube-system", "-o", "jsonpath={.spec.holderIdentity}")
+        *("get", f"lease/{lease}", "-n", namespace, "-o", "jsonpath={.spec.holderIdentity}")
     )
     assert after.output == ""
+
+
+@pytest.mark.parametrize("option", OWN_LEASE)
+def test_a_lease_without_an_election_is_refused(option: str) -> None:
+    refused = run("scheduler", "--no-leader-elect", option)
+    assert refused.exit_code == 2
+    assert "--no-leader-elect" in refused.stderr
 
 
 TEMPLATE = {

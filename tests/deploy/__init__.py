@@ -1,0 +1,1 @@
+"""What is deployed on other clusters: images and Helm charts."""
