@@ -37,7 +37,6 @@ def test_the_job_writes_both_reports(run: Run, repository: Path, tmp_path: Path)
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     given = {"DRAY_PACKAGE": str(wheel), "DRAY_LINT_FILES": "clean unused"}
-    assert run(**given).code == 0
     result = run(**given, DRAY_LINT_OPTIONS="--strict")
     assert result.code == 1, result.printed
     assert "unused/unused.yaml:7:5: warning:" in result.printed

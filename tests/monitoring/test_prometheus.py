@@ -53,11 +53,13 @@ class Prometheus:
         data = self.get("query", query=expression)
         return data["result"] if data else []
 
+    def rules(self) -> list[dict[str, Any]]:
+        return [rule for group in self.get("rules")["groups"] for rule in group["rules"]]
+
     def alerts(self) -> dict[str, str]:
         """The state of each alert that is pending or firing."""
         return {
-            alert["labels"]["alertname"]: alert["state"]
-            for alert in (self.get("alerts") or {"alerts": []})["alerts"]
+            alert["labels"]["alertname"]: alert["state"] for alert in self.get("alerts")["alerts"]
         }
 
 
@@ -158,12 +160,11 @@ def test_prometheus_scrapes_the_exporter_and_runs_the_rules(
 ) -> None:
     (target,) = watched.get("targets")["activeTargets"]
     assert (target["health"], target["lastError"]) == ("up", "")
-    groups = watched.get("rules")["groups"]
-    loaded = [rule for group in groups for rule in group["rules"]]
-    assert ALERTS.keys() == {rule["name"] for rule in loaded if rule["type"] == "alerting"}
+    assert ALERTS.keys() == {rule["name"] for rule in watched.rules() if rule["type"] == "alerting"}
+    block_until(lambda: {rule["health"] for rule in watched.rules()} == {"ok"}, "all rules")
     block_until(lambda: watched.query("device_class:dray_devices_allocated:ratio"), "a recording")
-    assert {rule["health"] for rule in loaded} <= {"ok", "unknown"}
-    assert watched.alerts() == {}
+    # Before the first scrape an alert about the missing exporter is pending.
+    block_until(lambda: watched.alerts() == {}, "no alert")
 
     fleet.fail("a100-1", "gpu-0")
     block_until(lambda: watched.alerts() == {"DrayDeviceUnhealthy": "pending"}, "the alert")
