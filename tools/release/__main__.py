@@ -80,7 +80,8 @@ def next_steps(version: str, target: Path, place: build.Place) -> str:
             f'1. Tag it: git tag -a v{version} -m "dray {version}" && git push origin v{version}',
             f"2. Upload the packages to PyPI: uv publish {packages}",
             f"3. Upload all files to {place.downloads}",
-            "4. Send why.yaml and dra.yaml to krew's index, for its folder plugins.",
+            "4. Build and push the images of deploy/Containerfile and the charts of deploy/helm.",
+            "5. Send why.yaml and dra.yaml to krew's index, for its folder plugins.",
         ]
     )
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from tools.release.project import ROOT, Project
 
 BRANCH: Final = "main"
@@ -30,6 +32,7 @@ def problems(version: str, project: Project, root: Path = ROOT) -> Iterator[str]
     elif version != project.version:
         yield f'src/dray/__init__.py has {project.version}. Set __version__ = "{version}" there.'
     yield from _problems_of_tree(version, root)
+    yield from _problems_of_charts(version, root)
     yield from problems_of_changelog(version, (root / "CHANGELOG.md").read_text("utf-8"))
 
 
@@ -40,6 +43,16 @@ def _problems_of_tree(version: str, root: Path) -> Iterator[str]:
         yield f"The branch is {branch or 'none'}. Releases are made from {BRANCH}."
     if git(root, "tag", "--list", f"v{version}"):
         yield f"The tag v{version} exists: this version was released. Choose the next one."
+
+
+def _problems_of_charts(version: str, root: Path) -> Iterator[str]:
+    """Yield charts that are of another version, or contain charts of another version."""
+    for path in sorted((root / "deploy" / "helm").glob("*/Chart.yaml")):
+        chart = yaml.safe_load(path.read_text("utf-8"))
+        inner = [each["version"] for each in chart.get("dependencies", ())]
+        if {chart["version"], chart["appVersion"], *inner} != {version}:
+            name = path.relative_to(root)
+            yield f"{name} has another version. Set version and appVersion to {version} there."
 
 
 def problems_of_changelog(version: str, text: str) -> Iterator[str]:

@@ -23,6 +23,12 @@ READY = """# Changelog
 - Old.
 """
 
+CHART = """
+version: 1.2.0
+appVersion: "1.2.0"
+dependencies: [{name: dray-exporter, version: 1.2.0}]
+"""
+
 
 def git(root: Path, *words: str) -> None:
     author = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
@@ -34,6 +40,9 @@ def tree(tmp_path: Path) -> Path:
     """A repository that is ready to be released."""
     git(tmp_path, "init", "-b", "main")
     (tmp_path / "CHANGELOG.md").write_text(READY, "utf-8")
+    chart = tmp_path / "deploy" / "helm" / "dray" / "Chart.yaml"
+    chart.parent.mkdir(parents=True)
+    chart.write_text(CHART, "utf-8")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-m", "first")
     return tmp_path
@@ -49,10 +58,18 @@ def test_a_version_is_three_numbers(tree: Path, version: str) -> None:
 
 
 def test_the_source_has_the_version(tree: Path) -> None:
-    (tree / "CHANGELOG.md").write_text(READY.replace("1.2.0", "1.3.0"), "utf-8")
-    git(tree, "commit", "-am", "changelog")
-    (problem,) = checks.problems("1.3.0", FACTS, tree)
-    assert 'Set __version__ = "1.3.0"' in problem
+    facts = dataclasses.replace(FACTS, version="1.1.0")
+    (problem,) = checks.problems("1.2.0", facts, tree)
+    assert 'Set __version__ = "1.2.0"' in problem
+
+
+@pytest.mark.parametrize("line", ["version: 1.2.0\napp", 'appVersion: "1.2.0"', "version: 1.2.0}"])
+def test_charts_have_the_version(tree: Path, line: str) -> None:
+    chart = tree / "deploy" / "helm" / "dray" / "Chart.yaml"
+    chart.write_text(CHART.replace(line, line.replace("1.2.0", "1.1.0")), "utf-8")
+    git(tree, "commit", "-am", "chart")
+    (problem,) = checks.problems("1.2.0", FACTS, tree)
+    assert problem.startswith("deploy/helm/dray/Chart.yaml has another version.")
 
 
 def test_changes_that_are_not_committed_are_listed(tree: Path) -> None:

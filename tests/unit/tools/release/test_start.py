@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.machinery
 import os
 import stat
@@ -182,6 +183,13 @@ def test_a_python_that_is_not_included_says_which_are(tmp_path: Path) -> None:
     assert f"needs Python {UNKNOWN} or 9.8 for {EXTENSIONS}" in done.stderr
     assert sys.executable in done.stderr
     assert not (tmp_path / "cache").exists()
+
+
+def test_older_pythons_can_read_it() -> None:
+    """They have to say what is missing, and not that the syntax is wrong."""
+    text = Path(bundle.__file__).with_name("start.py").read_text("utf-8")
+    ast.parse(text, feature_version=(3, 7))
+    assert "from __future__" not in text
 
 
 @pytest.mark.parametrize("works", [True, False])
