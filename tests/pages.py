@@ -34,8 +34,12 @@ ANY: Final = "…"
 BLOCK: Final = re.compile(
     r"^(?P<marker><!-- needs containers -->\n)?```console\n(?P<lines>.*?)^```$", re.S | re.M
 )
-STAYS: Final = re.compile(r"dray (up|apiserver|scheduler|controllers)\b|python examples/drivers/")
-STARTED: Final = re.compile(r"dray is up|Serving the Kubernetes API|is registered with the node")
+STAYS: Final = re.compile(
+    r"dray (up|apiserver|scheduler|controllers|exporter)\b|python examples/drivers/"
+)
+STARTED: Final = re.compile(
+    r"dray is up|Serving the Kubernetes API|is registered with the node|Metrics are at"
+)
 LOOKS: Final = re.compile(
     r"(dray|kubectl) (get|describe|events|explain|logs|exec|status|history)\b"
 )
@@ -110,6 +114,7 @@ class Session:
             "COLUMNS": "120",
             "DRAY_UP_LISTEN": "127.0.0.1:0",
             "DRAY_APISERVER_LISTEN": "127.0.0.1:0",
+            "DRAY_EXPORTER_LISTEN": "127.0.0.1:0",
             "DRAY_WAIT_TIMEOUT": f"{DEADLINE_SECONDS:.0f}s",
             "KUBECONFIG": str(home / ".local/share/dray/kubeconfig"),
         }

@@ -54,6 +54,12 @@ GROUPS: Final = (
     Group("etcd", r"no etcd on PATH", "install etcd-server"),
     Group("Helm", r"no helm on PATH", "install helm 3; `make dev` does, on x86-64"),
     Group(
+        "a real API server",
+        r"no kube-apiserver on PATH",
+        "put kube-apiserver 1.34 or newer on PATH",
+        is_optional=True,
+    ),
+    Group(
         "kubectl",
         r"no recent kubectl|kubectl is not on PATH",
         "put kubectl 1.34 or newer on PATH",

@@ -1,7 +1,7 @@
 """`dray bench exporter`: memory and CPU time of `dray exporter` on a large cluster that changes.
 
-The cluster and the exporter are processes of their own. Half of the GPUs are in use; pods end and
-others start at a steady rate, and the metrics are read as Prometheus reads them.
+The cluster and the exporter are processes of their own. A quarter of the GPUs are in use; pods end
+and others start at a steady rate, and the metrics are read as Prometheus reads them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ FLEET = "h200"
 CLASS = "gpu.nvidia.com"
 NAMESPACE = "default"
 SCRAPE_SECONDS = 15.0
-DEADLINE_SECONDS = 900.0
+DEADLINE_SECONDS = 1800.0
 LOOK_SECONDS = 1.0
+REST = 10
+"""The pause between two looks at all claims, as a multiple of the time that one takes."""
 CREATED_AT_ONCE = 32
 MEBIBYTE = 1 << 20
 
@@ -38,7 +40,7 @@ MEBIBYTE = 1 << 20
 class ExporterScale(msgspec.Struct, frozen=True):
     nodes: int = 5000
     """With eight GPUs each."""
-    pods: int = 20_000
+    pods: int = 10_000
     """Pods with one GPU each."""
     changes: float = 10.0
     """Pods that end or start in a second."""
@@ -113,8 +115,11 @@ async def _prepare(client: Client, scale: ExporterScale, say: Say) -> None:
                 await client.create(kinds.POD, _pod(number), NAMESPACE)
 
         await asyncio.gather(*(create() for _ in range(CREATED_AT_ONCE)))
-        while await _allocated(client) < scale.pods:
-            await asyncio.sleep(LOOK_SECONDS)
+        while True:
+            began = time.monotonic()
+            if await _allocated(client) >= scale.pods:
+                return
+            await asyncio.sleep(LOOK_SECONDS + REST * (time.monotonic() - began))
 
 
 async def _allocated(client: Client) -> int:

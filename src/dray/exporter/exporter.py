@@ -29,9 +29,12 @@ from dray.exporter import figure_metrics, metric_table
 from dray.exporter.cluster_figures import ClusterFigures
 from dray.exporter.figure_metrics import Samples
 from dray.exporter.metric_table import Metric
+from dray.exporter.trimming import Trimmer
 
 NAME = "dray-exporter"
 ACTIVE_PODS = ObjectSelection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
+PAGE_SIZE = 500
+"""Objects that are read at once, which bounds the memory that reading them takes."""
 FIRST_SECONDS = 5.0
 """How long the first reader waits until all objects are read."""
 
@@ -112,14 +115,24 @@ class Exporter:
 
     def _watched(self, served: OptionalKinds) -> list[tuple[Cache[Any], Changed]]:
         """Return the caches in the order in which they are taken over, with what that does."""
-        figures, client = self._figures, self._client
+        figures, client, trimmer = self._figures, self._client, Trimmer()
+        slices = Cache(client, kinds.RESOURCE_SLICE, ResourceSlice, page_size=PAGE_SIZE)
+        nodes = Cache(client, kinds.NODE, Node, trim=trimmer.node, page_size=PAGE_SIZE)
+        pods = Cache(client, kinds.POD, Pod, ACTIVE_PODS, trim=trimmer.pod, page_size=PAGE_SIZE)
+        claims = Cache(
+            client,
+            kinds.RESOURCE_CLAIM,
+            ResourceClaim,
+            trim=trimmer.claim,
+            page_size=PAGE_SIZE,
+        )
         watched: list[tuple[Cache[Any], Changed]] = [
             (Cache(client, kinds.NAMESPACE, Namespace), figures.namespace_changed),
             (Cache(client, kinds.DEVICE_CLASS, DeviceClass), figures.class_changed),
-            (Cache(client, kinds.NODE, Node), figures.node_changed),
-            (Cache(client, kinds.RESOURCE_SLICE, ResourceSlice), figures.slice_changed),
-            (Cache(client, kinds.RESOURCE_CLAIM, ResourceClaim), figures.claim_changed),
-            (Cache(client, kinds.POD, Pod, ACTIVE_PODS), figures.pod_changed),
+            (nodes, figures.node_changed),
+            (slices, figures.slice_changed),
+            (claims, figures.claim_changed),
+            (pods, figures.pod_changed),
         ]
         if served.taint_rules is not None:
             rules = Cache(client, served.taint_rules, DeviceTaintRule)

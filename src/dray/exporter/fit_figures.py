@@ -1,4 +1,4 @@
-"""How many more pods fit that ask for devices of a class: one, and as many as most claims do.
+"""Numbers of pods that still fit and ask for devices of a class: one, or as many as most claims.
 
 Nodes that changed are counted again. Where nodes share devices, one count depends on the others;
 then all are counted, and as seldom as their time allows.

@@ -41,17 +41,17 @@ class LargestPartition(NamedTuple):
     ratio: float
 
 
-class DeviceGroup(NamedTuple):
-    """Devices that are counted together: the same node, and the same to all classes."""
+class DeviceViews(NamedTuple):
+    """The node of a device, and how classes see it; what agrees in both is counted together."""
 
     node: str
     views: tuple[ClassView, ...]
 
 
 class PoolFigures(NamedTuple):
-    """What is counted of one pool."""
+    """The numbers of one pool."""
 
-    devices: Mapping[DeviceGroup, int] = {}
+    devices: Mapping[DeviceViews, int] = {}
     tainted: Mapping[str, int] = {}
     """By node."""
     unhealthy: Mapping[str, int] = {}
@@ -74,14 +74,14 @@ def count(
     current = pools.current_slices(slices)
     members = list(device_states.devices_of_pool(cluster, pool_id))
     classes_of = _classes_of(members, classes)
-    devices: Counter[DeviceGroup] = Counter()
+    devices: Counter[DeviceViews] = Counter()
     tainted: Counter[str] = Counter()
     unhealthy: Counter[str] = Counter()
     partitions = []
     counter_sets = {item.name: item for found in current for item in found.spec.shared_counters}
     for group in _groups(members):
         node = _node_of(group[0], slices)
-        devices[DeviceGroup(node, _views(group, classes_of))] += 1
+        devices[DeviceViews(node, _views(group, classes_of))] += 1
         tainted[node] += any(device.is_tainted for device in group)
         unhealthy[node] += any(device.is_unhealthy for device in group)
         if len(group) > 1:

@@ -1,4 +1,4 @@
-"""Who may read the metrics, by the web configuration file, which may change meanwhile."""
+"""Decides who may read the metrics, by the web configuration file, which may change meanwhile."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """How the metrics are served, and to whom; without users and tokens to everybody."""
+    """The content of a file; without users and tokens everybody may read the metrics."""
 
     tls: TlsConfig | None = None
     users: Mapping[str, str] = field(default_factory=dict)

@@ -10,14 +10,14 @@ import pytest
 from dray.allocator.device_states import DeviceState
 from dray.exporter import node_series
 from dray.exporter.metric_table import EVERY_DEVICE, OTHER, SERIES_PER_NODE
-from dray.exporter.pool_figures import ClassView, DeviceGroup, LargestPartition, PoolFigures
+from dray.exporter.pool_figures import ClassView, DeviceViews, LargestPartition, PoolFigures
 
 NODE = "node-0"
 
 
 def pool(views: dict[tuple[ClassView, ...], int], partitions: int = 0) -> PoolFigures:
     largest = [LargestPartition(NODE, f"gpu-{n}", n / partitions) for n in range(partitions)]
-    groups = {DeviceGroup(NODE, found): count for found, count in views.items()}
+    groups = {DeviceViews(NODE, found): count for found, count in views.items()}
     return PoolFigures(groups, {NODE: 1}, {NODE: 2}, largest)
 
 

@@ -237,7 +237,7 @@ def explain(nodes: int, runs: int, as_json: bool) -> None:
 
 @click.command("exporter", cls=DrayCommand)
 @click.option("--nodes", default=5000, show_default=True, help="With eight GPUs each.")
-@click.option("--pods", default=20_000, show_default=True, help="With one GPU each.")
+@click.option("--pods", default=10_000, show_default=True, help="With one GPU each.")
 @click.option("--changes", default=10.0, show_default=True, help="Pods that end or start a second.")
 @click.option("--seconds", default=60.0, show_default=True, help="The time to measure.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
