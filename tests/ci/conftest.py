@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import os
-import sysconfig
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.pages import ROOT
 from tests.unit.cli.lint.test_reports import CLEAN, UNUSED, WRONG
 
 
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Variables with which pip finds installed packages, but not dray, and asks no index."""
+    """Variables with which pip finds what deploy/ pins, and nothing else: it asks no index."""
     folder = tmp_path_factory.mktemp("packages")
-    for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        if not entry.name.startswith("dray-") and entry.suffix != ".pth":
-            (folder / entry.name).symlink_to(entry)
+    for file in (ROOT / "deploy").glob("*requirements.txt"):
+        for name in re.findall(r"^([\w.-]+)==", file.read_text("utf-8"), re.M):
+            # Some are for other systems.
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                _link(importlib.metadata.distribution(name), folder)
     return {
         "PYTHONPATH": str(folder),
         "PIP_NO_INDEX": "1",
@@ -26,6 +31,13 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "PATH": os.environ["PATH"],
         "HOME": str(folder.parent),
     }
+
+
+def _link(distribution: importlib.metadata.Distribution, folder: Path) -> None:
+    for entry in {file.parts[0] for file in distribution.files or ()} - {".."}:
+        # Namespace packages, such as google, belong to several distributions.
+        if not (folder / entry).exists():
+            (folder / entry).symlink_to(str(distribution.locate_file(entry)))
 
 
 @pytest.fixture

@@ -14,19 +14,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import bcrypt
 import pytest
 import yaml
 from tools import make_dashboard
 
+from dray.apiserver.access.certificates import Authority
 from dray.exporter.metric_table import METRICS
 from dray.testing import Cluster
 from tests.monitoring.expressions import SERIES
-from tests.monitoring.promtool import ALERTS, FOLDER, program
+from tests.monitoring.promtool import ALERTS, FOLDER, program, promtool
 from tests.pages import ROOT
 from tests.waiting import block_until
 
 DRAY = Path(sys.executable).parent / "dray"
 END_SECONDS = 30.0
+PASSWORD = "a password of the test"
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("prometheus")]
 
@@ -69,14 +72,30 @@ def running(command: list[str], log: Path, **options: Any) -> Iterator[None]:
             process.wait(END_SECONDS)
 
 
+def write_web_config(folder: Path) -> Path:
+    """TLS and a user, in the format that all exporters of Prometheus have."""
+    authority = Authority.load_or_create(folder)
+    pair = authority.server_pair(["127.0.0.1"])
+    (folder / "server.crt").write_bytes(pair.certificate)
+    (folder / "server.key").write_bytes(pair.key)
+    (folder / "authority.crt").write_bytes(authority.certificate)
+    password = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+    config = {
+        "tls_server_config": {"cert_file": "server.crt", "key_file": "server.key"},
+        "basic_auth_users": {"prometheus": password},
+    }
+    (folder / "web.yml").write_text(yaml.safe_dump(config), "utf-8")
+    return folder / "web.yml"
+
+
 @contextlib.contextmanager
 def exporter(cluster: Cluster, folder: Path) -> Iterator[str]:
     """An exporter of the cluster; its host and port."""
-    log = folder / "exporter.log"
+    log, web_config = folder / "exporter.log", write_web_config(folder)
     options = ["--kubeconfig", str(cluster.kubeconfig), "--listen", "127.0.0.1:0"]
-    with running([str(DRAY), "exporter", *options], log):
+    with running([str(DRAY), "exporter", *options, "--web-config", str(web_config)], log):
         address = block_until(
-            lambda: log.read_text("utf-8").partition("http://")[2].partition("/metrics")[0],
+            lambda: log.read_text("utf-8").partition("https://")[2].partition("/metrics")[0],
             "the address of the exporter",
         )
         yield address
@@ -84,10 +103,16 @@ def exporter(cluster: Cluster, folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def prometheus(target: str, folder: Path) -> Iterator[Prometheus]:
+    job = {
+        "job_name": "dray",
+        "scheme": "https",
+        "tls_config": {"ca_file": "authority.crt"},
+        "basic_auth": {"username": "prometheus", "password": PASSWORD},
+        "static_configs": [{"targets": [target]}],
+    }
     every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    jobs = [{"job_name": "dray", "static_configs": [{"targets": [target]}]}]
     rules = [str(FOLDER / "rules.yaml")]
-    config = {"global": every, "rule_files": rules, "scrape_configs": jobs}
+    config = {"global": every, "rule_files": rules, "scrape_configs": [job]}
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config), "utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -120,6 +145,12 @@ def watched(fleet: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         fleet.wait_for_pod("train", "Running")
         fleet.wait_until_unschedulable("big")
         yield server
+
+
+def test_prometheus_accepts_the_web_configuration(tmp_path: Path) -> None:
+    file = write_web_config(tmp_path)
+    code, printed = promtool(tmp_path, "check", "web-config", str(file))
+    assert code == 0, printed
 
 
 def test_prometheus_scrapes_the_exporter_and_runs_the_rules(

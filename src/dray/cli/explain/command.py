@@ -171,7 +171,7 @@ class _Run:
         found = file_checks.errors(self._texts, features.parse(feature_gates))
         if found and format.is_table:
             click.secho(file_checks.title(found), bold=True)
-            reports.show(reports.Report.of((), found, is_strict=False), "text")
+            reports.show(reports.Report.of(found), "text")
         elif found:
             formats.show_document([item._asdict() for item in found], format)
         if found:

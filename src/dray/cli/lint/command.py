@@ -90,7 +90,7 @@ def lint(
     if fix:
         texts = _fixed(linter, texts, also_unsafe=unsafe_fixes)
     result = linter.check(texts)
-    report = Report.of([file for file, _ in texts], result.findings, is_strict=strict)
+    report = Report.of(result.findings, [file for file, _ in texts], is_strict=strict)
     reports.show(report, form, aside=fix and manifests.STANDARD_INPUT in files)
     reports.write(report, report_files)
     _conclude(report, result.objects, form)

@@ -36,7 +36,9 @@ class Report(NamedTuple):
     is_strict: bool
 
     @classmethod
-    def of(cls, files: Sequence[str], findings: Iterable[Finding], *, is_strict: bool) -> Report:
+    def of(
+        cls, findings: Iterable[Finding], files: Sequence[str] = (), *, is_strict: bool = False
+    ) -> Report:
         ordered = sorted(findings, key=lambda item: (item.file, item.line, item.column))
         return cls(files, ordered, is_strict)
 
@@ -112,7 +114,12 @@ def _lines(one: Callable[[Finding], str]) -> Callable[[Report], str]:
 
 
 def _json(report: Report) -> str:
-    return _as_json(list(map(_json_finding, report.findings)))
+    return _as_json(documents(report.findings))
+
+
+def documents(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return findings as `-o json` has them, in the order in which they come."""
+    return list(map(_json_finding, findings))
 
 
 def _as_json(document: Any) -> str:
