@@ -116,7 +116,13 @@ class Exporter:
     def _watched(self, served: OptionalKinds) -> list[tuple[Cache[Any], Changed]]:
         """Return the caches in the order in which they are taken over, with what that does."""
         figures, client, trimmer = self._figures, self._client, Trimmer()
-        slices = Cache(client, kinds.RESOURCE_SLICE, ResourceSlice, page_size=PAGE_SIZE)
+        slices = Cache(
+            client,
+            kinds.RESOURCE_SLICE,
+            ResourceSlice,
+            trim=trimmer.resource_slice,
+            page_size=PAGE_SIZE,
+        )
         nodes = Cache(client, kinds.NODE, Node, trim=trimmer.node, page_size=PAGE_SIZE)
         pods = Cache(client, kinds.POD, Pod, ACTIVE_PODS, trim=trimmer.pod, page_size=PAGE_SIZE)
         claims = Cache(
