@@ -64,13 +64,22 @@ class Finding(NamedTuple):
 
 def show(findings: Iterable[Finding], form: str, *, aside: bool = False) -> None:
     """Print findings, to standard error if standard output belongs to something else."""
-    shown = sorted(findings, key=lambda item: (item.file, item.line, item.column))
+    shown = _in_order(findings)
     if form in _LINES:
         for finding in shown:
             click.echo(_LINES[form](finding), err=aside)
     else:
-        document = _sarif(shown) if form == "sarif" else list(map(_json, shown))
+        document = _sarif(shown) if form == "sarif" else documents(shown)
         click.echo(serialization.write_json(document, indent=2), err=aside)
+
+
+def _in_order(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda item: (item.file, item.line, item.column))
+
+
+def documents(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return findings as `-o json` has them."""
+    return list(map(_json, _in_order(findings)))
 
 
 def text(finding: Finding) -> str:
