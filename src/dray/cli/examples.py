@@ -57,6 +57,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "lint": ("dray lint claim.yaml",),
         "cel": ("""dray cel 'device.driver == "gpu.example.com"' --against quickstart""",),
         "doctor": ("dray doctor", "dray doctor --fix"),
+        "mcp": ("dray mcp --context staging",),
         "snapshot": ("dray snapshot > snapshot.json",),
         "apply": ("dray apply -f claim.yaml", "dray apply -f manifests/ -R"),
         "create": ("dray create -f claim.yaml",),

@@ -54,6 +54,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "doctor": ("doctor.command:doctor", "Find problems of a cluster, and repair them."),
         "history": ("insight.history:history", "Show who held a device when."),
         "snapshot": ("insight.snapshot:snapshot", "Write a cluster's DRA objects to a file."),
+        "mcp": ("mcp.command:mcp", "Serve read-only tools to an assistant (MCP)."),
         "completion": ("completion:completion", "Print a completion script for a shell."),
         "bench": ("bench.command:bench", "Run a benchmark and print its figures."),
     }
@@ -73,7 +74,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "api-resources",
             "version",
         ),
-        "Diagnose": ("explain", "lint", "cel", "doctor", "snapshot"),
+        "Diagnose": ("explain", "lint", "cel", "doctor", "snapshot", "mcp"),
         "Objects": (
             *("apply", "create", "delete", "patch", "label", "wait", "exec", "attach"),
             "port-forward",
