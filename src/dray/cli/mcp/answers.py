@@ -102,12 +102,11 @@ def _written(status: str, head: dict[str, Any], part: Part, name: str) -> str:
     frame = _envelope(status, {**head, "answer": None, "more": []})
     space = LIMIT_BYTES - len(frame)
     page = paging.page(part, space, cursor_of)
+    if any(cut.cursor == cursor_of(part.place, part.start) for cut in page.cuts):
+        raise CommandError(f"a name of a field does not fit into {LIMIT_BYTES} bytes")
     value = {"answer": page.value} if head else page.value
     cuts = {"more": [cut._asdict() for cut in page.cuts]} if page.cuts else {}
-    text = _envelope(status, {**head, **value, **cuts})
-    if len(text) > LIMIT_BYTES:
-        raise CommandError(f"the answer cannot be cut to {LIMIT_BYTES} bytes")
-    return text
+    return _envelope(status, {**head, **value, **cuts})
 
 
 def _envelope(status: str, quoted: dict[str, Any]) -> str:
