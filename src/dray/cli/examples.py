@@ -84,6 +84,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "controllers": ("dray controllers --kubeconfig controllers.kubeconfig",),
         "node": ("dray node --kubeconfig node.kubeconfig --name gpu-server",),
         "driver nvidia": ("dray driver nvidia --node gpu-server",),
+        "driver new": (
+            "dray driver new acme-npu",
+            "dray driver new acme-npu --partitions --shared",
+        ),
         "completion": ("source <(dray completion bash)",),
     }
 )

@@ -25,7 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Run the controllers of claims and workloads.",
         ),
         "node": ("components.node:node", "Make this computer a node that runs pods."),
-        "driver": ("components.driver:driver", "Run a driver on this node: nvidia."),
+        "driver": ("components.driver:driver", "Run a driver on this node, or make a new one."),
         "backup": ("components.backup:backup", "Write the whole state to a file."),
         "restore": ("components.backup:restore", "Replace the state by a backup."),
         "revoke": ("access.revoke:revoke", "End a user's certificates and tokens."),
