@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.resources
-import keyword
 import os
 import shutil
 import tempfile
@@ -16,10 +15,6 @@ from dray.api.formats import names
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.driver_project import templates
 from dray.validation.identifiers import DRIVER_NAME_MAX_BYTES
-
-LABEL_MAX = 63
-DAEMON_SET_SUFFIX = 11
-"""What the DaemonSet controller adds to names: a hash of the template as a label's value."""
 
 MANIFEST_VALUES = {
     "namespace": "kube-system",
@@ -60,14 +55,14 @@ class DriverProject:
 
     def check(self) -> None:
         """Raise WrongUsage unless the names can be used everywhere."""
-        if problems := names.dns_label_errors(self.label):
+        if problems := names.dns_label_errors(self.label) or names.dns_label_errors(self.name):
             raise WrongUsage(
                 f"{self.label!r} cannot be the name of a driver: {problems[0]}",
                 "Use lower case letters, digits and hyphens, such as acme-npu.",
             )
         if problems := names.dns_subdomain_errors(self.domain):
             raise WrongUsage(f"--domain {self.domain!r}: {problems[0]}")
-        if not self.package.isidentifier() or keyword.iskeyword(self.package):
+        if not self.package.isidentifier():
             raise WrongUsage(
                 f"{self.label!r} cannot be the name of a driver: "
                 f"{self.package} would be its package, and is not a name in Python",
@@ -77,11 +72,6 @@ class DriverProject:
             raise WrongUsage(
                 f"{self.driver} is longer than {DRIVER_NAME_MAX_BYTES} characters",
                 "Choose a shorter name or a shorter --domain.",
-            )
-        longest = LABEL_MAX - DAEMON_SET_SUFFIX - len("-driver")
-        if len(self.label) > longest:
-            raise WrongUsage(
-                f"{self.label} is longer than {longest} characters, which the names of pods allow"
             )
 
     def files(self) -> Iterator[tuple[str, str]]:
