@@ -52,6 +52,7 @@ GROUPS: Final = (
         is_optional=True,
     ),
     Group("etcd", r"no etcd on PATH", "install etcd-server"),
+    Group("Helm", r"no helm on PATH", "install helm 3; `make dev` does, on x86-64"),
     Group(
         "kubectl",
         r"no recent kubectl|kubectl is not on PATH",
