@@ -20,8 +20,9 @@ import dray
 
 ROOT = Path(__file__).parents[1]
 DEADLINE_SECONDS = 60.0
-OPTIONAL = ("aetcd", "pynvml", "pytest")
-"""What only those need to have who use it: the etcd store, NVIDIA's driver, the pytest plugin."""
+OPTIONAL = ("aetcd", "mcp", "mcp_types", "pynvml", "pytest")
+"""What only those need to have who use it: the etcd store, `dray mcp`, NVIDIA's driver, the pytest
+plugin."""
 
 pytestmark = pytest.mark.slow
 
@@ -152,6 +153,11 @@ for module in pkgutil.walk_packages(dray.__path__, 'dray.'):
             raise
 """
     installed.run(str(installed.scripts / "python"), "-c", code)
+
+
+def test_the_wheel_has_the_files_of_a_new_driver(installed: Installation) -> None:
+    installed.run("dray", "driver", "new", "npu")
+    assert (installed.home / "npu-driver" / "deploy" / "chart" / "values.yaml").exists()
 
 
 def test_a_cluster_runs_from_the_wheel(installed: Installation) -> None:

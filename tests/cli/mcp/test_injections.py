@@ -73,8 +73,8 @@ def slice_of(texts: tuple[str, ...]) -> dict[str, Any]:
         {"name": f"device-{number}", "attributes": {"model": {"string": text[:64]}}}
         for number, text in enumerate(texts)
     ]
-    spec = {"driver": "traps.example.com", "nodeName": "trap", "devices": devices}
-    spec["pool"] = {"name": "traps", "generation": 1, "resourceSliceCount": 1}
+    pool = {"name": "traps", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "traps.example.com", "nodeName": "trap", "devices": devices, "pool": pool}
     metadata = {"name": "traps"}
     kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
     return {**kind, "metadata": metadata, "spec": spec}

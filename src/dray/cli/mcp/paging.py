@@ -22,7 +22,7 @@ Place = tuple[int, ...]
 """A value in a document, by the positions that lead to it."""
 
 
-class Cut(NamedTuple):
+class Truncation(NamedTuple):
     """A list, object or text of which only a part is shown."""
 
     path: str
@@ -32,11 +32,11 @@ class Cut(NamedTuple):
     cursor: str
 
 
-class Page(NamedTuple):
+class DocumentPage(NamedTuple):
     """A part of a document, and where it was cut."""
 
     value: Any
-    cuts: list[Cut]
+    cuts: list[Truncation]
 
 
 def render(value: Any) -> str:
@@ -44,22 +44,22 @@ def render(value: Any) -> str:
     return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f")
 
 
-def part_of(document: Any, place: Place, start: int) -> Part:
+def part_of(document: Any, place: Place, start: int) -> DocumentPart:
     """Return a part of a document. Raises IndexError or TypeError if there is none."""
     value, path = document, ""
     for position in place:
         key, value = _children(value)[position]
         path = _joined(path, key)
-    return Part(value, place, path, start)
+    return DocumentPart(value, place, path, start)
 
 
-def page(part: Part, budget: int, cursor_of: Callable[[Place, int], str]) -> Page:
+def page(part: DocumentPart, budget: int, cursor_of: Callable[[Place, int], str]) -> DocumentPage:
     """Return as much of a part as `budget` bytes can hold, together with the cuts."""
     fitter = _Fitter(cursor_of)
-    return Page(fitter.fit(part, budget), fitter.cuts)
+    return DocumentPage(fitter.fit(part, budget), fitter.cuts)
 
 
-class Part(NamedTuple):
+class DocumentPart(NamedTuple):
     """A value of a document from one of its elements on."""
 
     value: Any
@@ -73,16 +73,19 @@ class Part(NamedTuple):
             return dict(itertools.islice(self.value.items(), self.start, None))
         return self.value[self.start :] if self.start else self.value
 
-    def children(self) -> list[tuple[Any, Part]]:
+    def children(self) -> list[tuple[Any, DocumentPart]]:
         """Return the elements from `start` on with their keys or positions."""
         return [
-            (key, Part(child, (*self.place, number), _joined(self.path, key)))
+            (key, DocumentPart(child, (*self.place, number), _joined(self.path, key)))
             for number, (key, child) in enumerate(_children(self.value))
             if number >= self.start
         ]
 
 
 def _children(value: Any) -> Sequence[tuple[Any, Any]]:
+    """Return the elements of a list or an object. Raises TypeError for anything else."""
+    if not isinstance(value, list | dict):
+        raise TypeError(f"{type(value).__name__} has no elements")
     return list(value.items() if isinstance(value, dict) else enumerate(value))
 
 
@@ -98,9 +101,9 @@ def _size(value: Any) -> int:
 class _Fitter:
     def __init__(self, cursor_of: Callable[[Place, int], str]) -> None:
         self._cursor_of = cursor_of
-        self.cuts: list[Cut] = []
+        self.cuts: list[Truncation] = []
 
-    def fit(self, part: Part, budget: int) -> Any:
+    def fit(self, part: DocumentPart, budget: int) -> Any:
         """Return a part whole, or cut. `budget` is at least its `_least` size."""
         rest = part.rest
         if _size(rest) <= budget or not isinstance(rest, str | list | dict):
@@ -120,7 +123,7 @@ class _Fitter:
             self.cuts[at_end] = self._cut(part, len(shown))
         return shown
 
-    def _elements(self, part: Part, budget: int) -> list[Any]:
+    def _elements(self, part: DocumentPart, budget: int) -> list[Any]:
         """Return the first elements; of a large one at the start, a part."""
         shown: list[Any] = []
         budget -= EMPTY_BYTES
@@ -135,10 +138,10 @@ class _Fitter:
             budget -= size
         return shown
 
-    def _fields(self, part: Part, budget: int) -> dict[Any, Any]:
+    def _fields(self, part: DocumentPart, budget: int) -> dict[Any, Any]:
         """Return the first fields; what small ones leave is shared by the large ones."""
         budget -= EMPTY_BYTES
-        chosen: list[tuple[int, int, Any, Part]] = []
+        chosen: list[tuple[int, int, Any, DocumentPart]] = []
         for key, child in part.children():
             size = _size(child.value)
             least = self._least(child, size)
@@ -155,19 +158,19 @@ class _Fitter:
             shown[key] = self.fit(child, given)
         return shown
 
-    def _least(self, part: Part, size: int) -> int:
+    def _least(self, part: DocumentPart, size: int) -> int:
         """Return the size of a value of which nothing is shown, or its own if that is smaller."""
         if not isinstance(part.value, str | list | dict):
             return size
         return min(size, EMPTY_BYTES + self._cut_size(part))
 
-    def _cut_size(self, part: Part) -> int:
+    def _cut_size(self, part: DocumentPart) -> int:
         return _size(self._cut(part, len(part.value) - part.start)._asdict()) + 1
 
-    def _cut(self, part: Part, shown: int) -> Cut:
+    def _cut(self, part: DocumentPart, shown: int) -> Truncation:
         end = part.start + shown
         cursor = self._cursor_of(part.place, end)
-        return Cut(part.path, end, len(part.value), cursor)
+        return Truncation(part.path, end, len(part.value), cursor)
 
 
 def _beginning(text: str, budget: int) -> str:

@@ -46,6 +46,7 @@ def test_the_oldest_documents_are_forgotten() -> None:
     (cut,) = envelope(answers.of(LONG))["quoted"]["more"]
     for _ in range(KEPT_DOCUMENTS - 1):
         answers.of(LONG)
+    answers.of("short")
     answers.more(cut["cursor"])
     answers.of(LONG)
     with pytest.raises(WrongUsage, match="no longer kept"):
@@ -57,7 +58,7 @@ def test_the_oldest_documents_are_forgotten() -> None:
 )
 def test_a_wrong_cursor_is_refused(cursor: str) -> None:
     answers = Answers()
-    answers.of([[1]])
+    answers.of(LONG)
     with pytest.raises(WrongUsage, match="cursor"):
         answers.more(cursor)
 

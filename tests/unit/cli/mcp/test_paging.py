@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import pytest
 
 from dray.cli.mcp import paging
-from dray.cli.mcp.paging import Part, Place
+from dray.cli.mcp.paging import DocumentPart, Place
 from tests import rounds
 
 BUDGET = 600
@@ -63,12 +63,12 @@ def test_the_parts_are_the_document(document: Any) -> None:
 
 def test_what_fits_is_whole() -> None:
     document = {"answer": [1, {"a": "b"}], "notes": []}
-    assert paging.page(Part(document, (), ""), BUDGET, cursor_of) == (document, [])
+    assert paging.page(DocumentPart(document, (), ""), BUDGET, cursor_of) == (document, [])
 
 
 def test_short_fields_are_whole_beside_long_ones() -> None:
     document = {"long": ["x" * 50] * 100, "summary": "it waits", "longer": ["y" * 50] * 100}
-    shown, cuts = paging.page(Part(document, (), ""), BUDGET, cursor_of)
+    shown, cuts = paging.page(DocumentPart(document, (), ""), BUDGET, cursor_of)
     assert shown["summary"] == "it waits"
     assert shown["long"]
     assert shown["longer"]

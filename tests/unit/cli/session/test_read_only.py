@@ -39,7 +39,7 @@ class Recording:
 
     async def send(self, request: Request) -> Response:
         self.sent.append(request)
-        return Response(200, b"{}")
+        return Response(200, body=b"{}")
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
