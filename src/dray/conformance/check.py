@@ -5,12 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from dray.conformance.site import Site
-
-Body = Callable[["Site"], Awaitable[None]]
+Body = Callable[[Any], Awaitable[None]]
+"""A coroutine function of the Site; it raises one of the exceptions below or returns."""
 
 
 class CheckFailed(Exception):

@@ -13,6 +13,7 @@ from dray.conformance.checks import (
     prepare,
     refusals,
     registration,
+    republishing,
     restart,
     slices,
     unprepare,
@@ -22,6 +23,8 @@ from dray.conformance.checks import (
 GROUPS = (
     registration.GROUP,
     slices.GROUP,
+    restart.GROUP,
+    republishing.GROUP,
     health.GROUP,
     prepare.GROUP,
     refusals.GROUP,
@@ -30,7 +33,6 @@ GROUPS = (
     metadata_files.GROUP,
     binding.GROUP,
     limits.GROUP,
-    restart.GROUP,
     upgrade.GROUP,
     cleanup.GROUP,
 )

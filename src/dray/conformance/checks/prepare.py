@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+from dray.api.types.dra import DeviceRequestAllocationResult
 from dray.conformance.check import CheckFailed, Group, NotApplicable
 from dray.conformance.claims import REQUEST, AllocatedClaim, ClaimPlan
 from dray.conformance.site import DRA_SERVICES, PREPARE, Site
@@ -21,7 +22,7 @@ FOREIGN: Final = "another-driver.example.com"
 
 def identity(devices: Iterable[DriverDevice]) -> list[DriverDevice]:
     """Return the devices in an order that does not depend on the driver's."""
-    return sorted(devices, key=lambda device: (device.pool, device.device, device.share_id or ""))
+    return sorted(devices, key=_place)
 
 
 def in_any_order(devices: Iterable[DriverDevice]) -> list[object]:
@@ -60,12 +61,17 @@ async def requests(site: Site) -> None:
         await _expect_requests(site, ClaimPlan(requests=names[:1]))
 
 
+def _place(device: DriverDevice | DeviceRequestAllocationResult) -> tuple[str, str, str]:
+    """Return the device, and which share of it where there are several."""
+    return device.pool, device.device, device.share_id or ""
+
+
 async def _expect_requests(site: Site, plan: ClaimPlan) -> None:
     async with site.made(plan) as [claim]:
         answered = await site.devices_of(claim)
         for result in claim.results:
             for device in answered:
-                is_same = (device.pool, device.device) == (result.pool, result.device)
+                is_same = _place(device) == _place(result)
                 if is_same and len(claim.results) > 1 and not device.requests:
                     raise CheckFailed(f"device {device.device} is for every request")
                 if is_same and not device.is_for(result.request):

@@ -12,12 +12,9 @@ from dray.conformance.site import Answer, Site
 from dray.node.devices.drivers import ClaimReference
 
 GROUP = Group("refusal", "kubelet/pkg/apis/dra/v1: api.proto, NodePrepareResourceResponse.error")
+NO_DEVICE: Final = "no-such-device"
 MAX_CHARACTERS: Final = 1024
 TRACES: Final = ("Traceback (most recent call last)", "goroutine ", "panic:", "\tat ")
-
-
-def _unknown() -> ClaimReference:
-    return ClaimReference(NAMESPACE, "no-such-claim", str(uuid.uuid4()))
 
 
 @GROUP.check(
@@ -26,7 +23,7 @@ def _unknown() -> ClaimReference:
     "Read the claim from the API server, and return an error where it is missing.",
 )
 async def unknown_claim(site: Site) -> None:
-    await site.refusal_of(_unknown())
+    await site.refusal_of(ClaimReference(NAMESPACE, "no-such-claim", str(uuid.uuid4())))
 
 
 @GROUP.check(
@@ -58,7 +55,7 @@ async def not_allocated(site: Site) -> None:
     "Look the device up before preparing it; it may have been removed since the allocation.",
 )
 async def unknown_device(site: Site) -> None:
-    async with site.made(ClaimPlan(renamed_device="no-such-device")) as [claim]:
+    async with site.made(ClaimPlan(renamed_device=NO_DEVICE)) as [claim]:
         await site.refusal_of(claim.reference)
 
 
@@ -83,13 +80,12 @@ async def unknown_config(site: Site) -> None:
     "Put the error into the entry of that claim instead of failing the call.",
 )
 async def beside(site: Site) -> None:
-    bad = _unknown()
-    async with site.made(ClaimPlan()) as [claim]:
-        answers = await site.prepare([bad, claim.reference])
-        if error := answers.get(claim.uid, Answer(error="it has no entry in the answer")).error:
-            raise CheckFailed(f"{claim} can be prepared, and beside {bad.name} it cannot: {error}")
+    async with site.made(ClaimPlan(), ClaimPlan(renamed_device=NO_DEVICE)) as [good, bad]:
+        answers = await site.prepare([bad.reference, good.reference])
+        if error := answers.get(good.uid, Answer(error="it has no entry in the answer")).error:
+            raise CheckFailed(f"{good} can be prepared, and beside a bad one it cannot: {error}")
         if not answers.get(bad.uid, Answer()).error:
-            raise CheckFailed(f"claim {bad.name} has no error in the answer")
+            raise CheckFailed(f"{bad} has no error in the answer")
 
 
 @GROUP.check(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from typing import Final
 
 from dray.api.types.dra import ResourceSlice
 from dray.conformance import cdi_specs
@@ -14,7 +16,8 @@ from dray.conformance.site import Site, until
 GROUP = Group(
     "restart", "dynamic-resource-allocation/kubeletplugin: doc.go, draplugin.go", ends_driver=True
 )
-PLAIN = ClaimPlan()
+PLAIN: Final = ClaimPlan()
+START_SECONDS: Final = 1.0
 
 
 async def _start_again(site: Site) -> None:
@@ -120,8 +123,10 @@ async def ends(site: Site) -> None:
 
 
 async def _end(site: Site) -> None:
-    """End the driver. Raises NotApplicable where it does not end."""
+    """End the driver when it has started. Raises NotApplicable where it does not end."""
     _, process = site.need_process()
+    # One that is interrupted while it starts may leave more behind.
+    await asyncio.sleep(START_SECONDS)
     if not await process.terminate(site.patience.end_seconds):
         raise NotApplicable("the driver does not end: see restart.ends")
 

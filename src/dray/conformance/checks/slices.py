@@ -11,7 +11,7 @@ from dray.api import kinds
 from dray.api.formats import quantity
 from dray.api.types.dra import Device, ResourceSlice
 from dray.conformance.check import CheckFailed, Group, NotApplicable
-from dray.conformance.site import Site, until
+from dray.conformance.site import Site
 
 GROUP = Group("slices", "api/resource/v1: types.go, ResourceSlice")
 QUIET_SECONDS: Final = 2.0
@@ -176,31 +176,3 @@ async def stable(site: Site) -> None:
 
 def _versions(slices: Iterable[ResourceSlice]) -> dict[str, str]:
     return {one.metadata.name: one.metadata.resource_version for one in slices}
-
-
-@GROUP.check(
-    "republished",
-    "A slice that somebody deletes is published again.",
-    "Watch the driver's slices, and publish again what is missing.",
-    source="dynamic-resource-allocation/resourceslice: resourceslicecontroller.go",
-    in_background=True,
-)
-async def republished(site: Site) -> None:
-    await site.published()
-    before = await site.slices()
-    wanted = _devices(before)
-    await site.client.delete(kinds.RESOURCE_SLICE, before[0].metadata.name)
-
-    async def is_back() -> bool:
-        return _devices(await site.slices()) == wanted
-
-    try:
-        await until(is_back, site.patience.restore_seconds)
-    except TimeoutError:
-        missing = sorted(wanted - _devices(await site.slices()))
-        waited = f"{site.patience.restore_seconds:g} s after the deletion"
-        raise CheckFailed(f"{waited} these devices were missing: {missing}") from None
-
-
-def _devices(slices: Iterable[ResourceSlice]) -> set[tuple[str, str]]:
-    return {(one.spec.pool.name, device.name) for one in slices for device in one.spec.devices}
