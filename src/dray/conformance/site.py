@@ -45,6 +45,8 @@ class Patience:
     restore_seconds: float = 45.0
     """Kubernetes' own helper for drivers publishes a deleted slice again after 30 s."""
     call_seconds: float = 20.0
+    answer_seconds: float = 10.0
+    """The longest time that a call may take."""
     end_seconds: float = 10.0
 
 

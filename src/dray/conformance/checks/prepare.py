@@ -237,5 +237,5 @@ async def time_(site: Site) -> None:
     if PREPARE not in site.longest:
         raise NotApplicable("no claim could be prepared")
     for method, seconds in site.longest.items():
-        if seconds > site.patience.end_seconds:
+        if seconds > site.patience.answer_seconds:
             raise CheckFailed(f"a call of {method} took {seconds:.1f} s")
