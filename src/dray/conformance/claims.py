@@ -145,7 +145,8 @@ class Claims:
     async def _allocate(self, claims: Sequence[ResourceClaim], plans: Sequence[ClaimPlan]) -> None:
         if any(plan.renamed_device for plan in plans) and not self._devices():
             raise NotApplicable("the driver has published no device")
-        allocator = Allocator(self._inventory(), new_share_id=lambda: str(uuid.uuid4()))
+        inventory = await self._inventory()
+        allocator = Allocator(inventory, new_share_id=lambda: str(uuid.uuid4()))
         found = allocator.allocate_on(claims, self.node)
         if isinstance(found, NoFit):
             raise NotApplicable(f"no free device for this: {found.reason}")
@@ -171,13 +172,15 @@ class Claims:
     def _devices(self) -> list[str]:
         return [device.name for one in self.slices for device in one.spec.devices]
 
-    def _inventory(self) -> ClusterInventory:
+    async def _inventory(self) -> ClusterInventory:
+        """Return the devices of the driver, with those in use that any claim of the cluster has."""
         inventory = ClusterInventory(ALL_GATES)
         inventory.put_node(msgspec.convert({"metadata": {"name": self.node}}, Node))
         inventory.put_class(_device_class(self.driver))
         for one in _completed(self.slices):
             inventory.put_slice(one)
-        for claim in self._made.values():
+        for raw in (await self._client.list(kinds.RESOURCE_CLAIM)).items:
+            claim = _decoded(msgspec.json.decode(raw))
             if claim.status.allocation is not None:
                 inventory.put_claim(claim)
         return inventory

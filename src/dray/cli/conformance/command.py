@@ -136,9 +136,17 @@ async def _run(
                 show(result)
                 results.append(result)
             driver = site.claims.driver
-    except CommandInvalid as error:
-        raise WrongUsage(f"--command: {error}") from error
+    except* CommandInvalid as group:
+        raise WrongUsage(f"--command: {_first(group)}") from group
     return report.ordered(results, [check.id for check in checks]), driver
+
+
+def _first(group: BaseExceptionGroup[CommandInvalid]) -> BaseException:
+    """Return the error in a group, which the API server's tasks may have put into others."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _shown(result: CheckResult) -> None:

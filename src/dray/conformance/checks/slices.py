@@ -86,7 +86,7 @@ async def generation(site: Site) -> None:
 
 @GROUP.check(
     "count",
-    "resourceSliceCount is the number of slices in the pool: others ignore an incomplete pool.",
+    "A pool's resourceSliceCount is the number of its slices: incomplete pools are ignored.",
     "Set spec.pool.resourceSliceCount to the number of slices of this generation.",
 )
 async def count(site: Site) -> None:
