@@ -56,6 +56,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "lint": ("dray lint claim.yaml",),
         "cel": ("""dray cel 'device.driver == "gpu.example.com"' --against quickstart""",),
+        "conformance": (
+            'dray conformance --command "./driver --kubeconfig {kubeconfig} --node {node}"',
+            "dray conformance --list",
+        ),
         "doctor": ("dray doctor", "dray doctor --fix"),
         "mcp": ("dray mcp --context staging",),
         "snapshot": ("dray snapshot > snapshot.json",),

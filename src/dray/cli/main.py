@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "cel": ("insight.cel:cel", "Check a selector and show what it matches."),
         "lint": ("lint.command:lint", "Check manifests for mistakes."),
         "doctor": ("doctor.command:doctor", "Find problems of a cluster, and repair them."),
+        "conformance": ("conformance.command:conformance", "Check a DRA driver."),
         "history": ("insight.history:history", "Show who held a device when."),
         "snapshot": ("insight.snapshot:snapshot", "Write a cluster's DRA objects to a file."),
         "mcp": ("mcp.command:mcp", "Serve read-only tools to an assistant (MCP)."),
@@ -74,7 +75,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "api-resources",
             "version",
         ),
-        "Diagnose": ("explain", "lint", "cel", "doctor", "snapshot", "mcp"),
+        "Diagnose": ("explain", "lint", "cel", "doctor", "conformance", "snapshot", "mcp"),
         "Objects": (
             *("apply", "create", "delete", "patch", "label", "wait", "exec", "attach"),
             "port-forward",
