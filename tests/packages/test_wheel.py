@@ -19,8 +19,9 @@ import dray
 from tests import rounds
 from tests.packages.installation import Installation
 
-OPTIONAL = ("aetcd", "pynvml", "pytest")
-"""What only those need to have who use it: the etcd store, NVIDIA's driver, the pytest plugin."""
+OPTIONAL = ("aetcd", "mcp", "mcp_types", "pynvml", "pytest")
+"""What only those need to have who use it: the etcd store, `dray mcp`, NVIDIA's driver, the pytest
+plugin."""
 INSTALL_SECONDS = 300.0
 UNREACHABLE = r"Failed to fetch|Failed to establish a new connection|NameResolutionError"
 """What uv and pip say where no index answers."""
@@ -154,6 +155,11 @@ for module in pkgutil.walk_packages(dray.__path__, 'dray.'):
             raise
 """
     installed.run(str(python), "-c", code)
+
+
+def test_the_wheel_has_the_files_of_a_new_driver(installed: Installation) -> None:
+    installed.run("dray", "driver", "new", "npu")
+    assert (installed.home / "npu-driver" / "deploy" / "chart" / "values.yaml").exists()
 
 
 def test_a_cluster_runs_from_the_wheel(installed: Installation) -> None:

@@ -56,7 +56,12 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "lint": ("dray lint claim.yaml",),
         "cel": ("""dray cel 'device.driver == "gpu.example.com"' --against quickstart""",),
+        "conformance": (
+            'dray conformance --command "./driver --kubeconfig {kubeconfig} --node {node}"',
+            "dray conformance --list",
+        ),
         "doctor": ("dray doctor", "dray doctor --fix"),
+        "mcp": ("dray mcp --context staging",),
         "snapshot": ("dray snapshot > snapshot.json",),
         "apply": ("dray apply -f claim.yaml", "dray apply -f manifests/ -R"),
         "create": ("dray create -f claim.yaml",),
@@ -83,6 +88,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "controllers": ("dray controllers --kubeconfig controllers.kubeconfig",),
         "node": ("dray node --kubeconfig node.kubeconfig --name gpu-server",),
         "driver nvidia": ("dray driver nvidia --node gpu-server",),
+        "driver new": (
+            "dray driver new acme-npu",
+            "dray driver new acme-npu --partitions --shared",
+        ),
         "completion": ("source <(dray completion bash)",),
     }
 )

@@ -25,7 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Run the controllers of claims and workloads.",
         ),
         "node": ("components.node:node", "Make this computer a node that runs pods."),
-        "driver": ("components.driver:driver", "Run a driver on this node: nvidia."),
+        "driver": ("components.driver:driver", "Run a driver on this node, or make a new one."),
         "exporter": (
             "components.exporter:exporter",
             "Serve figures about devices and claims for Prometheus.",
@@ -56,8 +56,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "cel": ("insight.cel:cel", "Check a selector and show what it matches."),
         "lint": ("lint.command:lint", "Check manifests for mistakes."),
         "doctor": ("doctor.command:doctor", "Find problems of a cluster, and repair them."),
+        "conformance": ("conformance.command:conformance", "Check a DRA driver."),
         "history": ("insight.history:history", "Show who held a device when."),
         "snapshot": ("insight.snapshot:snapshot", "Write a cluster's DRA objects to a file."),
+        "mcp": ("mcp.command:mcp", "Serve read-only tools to an assistant (MCP)."),
         "completion": ("completion:completion", "Print a completion script for a shell."),
         "bench": ("bench.command:bench", "Run a benchmark and print its figures."),
     }
@@ -77,7 +79,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "api-resources",
             "version",
         ),
-        "Diagnose": ("explain", "lint", "cel", "doctor", "snapshot"),
+        "Diagnose": ("explain", "lint", "cel", "doctor", "conformance", "snapshot", "mcp"),
         "Objects": (
             *("apply", "create", "delete", "patch", "label", "wait", "exec", "attach"),
             "port-forward",

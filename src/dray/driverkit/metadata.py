@@ -6,6 +6,7 @@ Paths, names and content are those of dynamic-resource-allocation's kubeletplugi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ CONTAINER_DIRECTORY: Final = PurePosixPath("/var/run/kubernetes.io/dra-device-at
 VERSIONS: Final = ("metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1")
 FOLDER: Final = "dra-device-metadata"
 FILE_NAME: Final = "metadata.json"
+NAME_MAX: Final = 255
+"""The longest name of a file. Names of claims with their namespaces may be longer."""
 
 
 class DescribedDevice(NamedTuple):
@@ -118,7 +121,10 @@ class MetadataFiles:
         return [{"name": name, "devices": listed} for name, listed in requests.items()]
 
     def _claim_folder(self, namespace: str, name: str) -> Path:
-        return self._folder / f"{namespace}_{name}"
+        folder = f"{namespace}_{name}"
+        if len(folder) > NAME_MAX:
+            folder = hashlib.sha256(folder.encode()).hexdigest()
+        return self._folder / folder
 
 
 def container_path(driver: str, claim: ResourceClaim, request: str) -> PurePosixPath:

@@ -255,6 +255,16 @@ def test_metadata_is_mounted_once_for_each_request(
     assert versions == ["v1beta1", "v1alpha1"]
 
 
+def test_a_claim_may_have_the_longest_name(node: Node) -> None:
+    long = claim("a", "gpu-0")
+    metadata = msgspec.structs.replace(long.metadata, namespace="n" * 63, name="c" * 253)
+    devices = node.prepare(msgspec.structs.replace(long, metadata=metadata))
+    (mount,) = node.edits(devices).mounts
+    assert Path(mount.host_path).exists()
+    asyncio.run(node.claims.unprepare("a"))
+    assert not Path(mount.host_path).exists()
+
+
 def test_two_processes_of_a_driver_keep_one_state(node: Node) -> None:
     older, newer = node.claims, node.restarted()
     asyncio.run(older.prepare(claim("a", "gpu-0")))

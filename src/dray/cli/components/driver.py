@@ -13,6 +13,7 @@ import click
 from dray import telemetry
 from dray.cli.command_errors import CommandError, DrayCommand
 from dray.cli.components import foreground, metrics_endpoint
+from dray.cli.driver_project.command import new
 from dray.cli.session.connection import Target
 from dray.driverkit.plugin import Directories
 from dray.drivers.nvidia import devices
@@ -35,7 +36,10 @@ def folder(name: str, default: Path, meaning: str) -> Callable[[Callable[..., No
 
 @click.group("driver")
 def driver() -> None:
-    """Run a driver on this node."""
+    """Run a driver on this node, or make a project for a new one."""
+
+
+driver.add_command(new)
 
 
 @driver.command("nvidia", cls=DrayCommand)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 import click
 
@@ -37,25 +38,31 @@ def doctor(target: Target, against: str, format: OutputFormat, fix: bool, yes: b
     """
     if fix and against:
         raise WrongUsage("--fix needs a cluster, not --against")
-    objects = _load(against, target)
-    problems_found = _find_problems(objects, against, target)
-    if problems_found and not against:
-        # What is being changed right now may look wrong for a moment.
-        before = {(problem.about, problem.message) for problem in problems_found}
-        again = _find_problems(_load("", target), "", target)
-        problems_found = [item for item in again if (item.about, item.message) in before]
-    unread = {**objects.unread, **objects.partly_read}
-    for message in unread.values():
-        click.echo(f"could not check: {message}", err=True)
+    problems_found, limits = examined(target, against)
+    for line in limits:
+        click.echo(line, err=True)
     if format.is_table:
-        _show(problems_found, is_complete=not unread)
+        _show(problems_found, is_complete=not limits)
     else:
-        formats.show_document([_document(problem) for problem in problems_found], format)
+        formats.show_document(documents(problems_found), format)
     solved = _repaired(target, problems_found, yes) if fix else 0
     if len(problems_found) > solved:
         sys.exit(1)
-    if unread:
+    if limits:
         sys.exit(INCOMPLETE)
+
+
+def examined(target: Target, against: str) -> tuple[list[ClusterProblem], list[str]]:
+    """Return the problems of a cluster, and in one line each what could not be checked."""
+    objects = _load(against, target)
+    found = _find_problems(objects, against, target)
+    if found and not against:
+        # What is being changed right now may look wrong for a moment.
+        before = {(problem.about, problem.message) for problem in found}
+        again = _find_problems(_load("", target), "", target)
+        found = [item for item in again if (item.about, item.message) in before]
+    unread = {**objects.unread, **objects.partly_read}
+    return found, [f"could not check: {message}" for message in unread.values()]
 
 
 def _load(against: str, target: Target) -> ClusterObjects:
@@ -84,8 +91,11 @@ def _show(problems_found: list[ClusterProblem], *, is_complete: bool) -> None:
             click.echo(f"  {repair.command}")
 
 
-def _document(problem: ClusterProblem) -> dict[str, object]:
-    return {**problem._asdict(), "repairs": [repair.command for repair in problem.repairs]}
+def documents(problems_found: Iterable[ClusterProblem]) -> list[dict[str, object]]:
+    return [
+        {**problem._asdict(), "repairs": [repair.command for repair in problem.repairs]}
+        for problem in problems_found
+    ]
 
 
 def _repaired(target: Target, problems_found: list[ClusterProblem], yes: bool) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,6 +31,9 @@ from dray.explain import claim_explanation as engine
 from dray.explain.pod import pod_explanation
 from dray.explain.pod.pod_context import OTHER_NAMESPACES, PodContext
 from dray.explain.pod.pod_explanation import NEEDED_FOR_DEVICES
+
+if TYPE_CHECKING:
+    from dray.cli.lint.findings import Finding
 
 
 @click.command("explain", cls=DrayCommand)
@@ -81,8 +85,11 @@ def explain(
         raise WrongUsage("say what to explain: TYPE/NAME, -f FILE, -n NAMESPACE or -A")
     if target.all_namespaces and (what or files):
         raise WrongUsage("-A explains everything; leave out the names, or -A")
-    run = _Run(target, targets.parse_names(what), files, against)
-    run.refuse_invalid(feature_gates, format)
+    texts = list(manifests.texts(files, recursive=True))
+    run = ExplainRun(target, targets.parse_names(what), texts, against, _print_note)
+    if invalid := run.invalid(feature_gates):
+        _show_invalid(invalid, format)
+        sys.exit(1)
     groups = run.explained(is_whole=is_whole, feature_gates=feature_gates)
     if fix:
         _print_fixes(groups, run.source)
@@ -125,29 +132,52 @@ def _print_fixes(groups: Sequence[ExplainedGroup], source: Documents) -> None:
     click.echo("---\n".join(map(fixes.text, by_documents.values())), nl=False)
 
 
-class _Run:
-    """One call of the command: what it reads, and what it explains."""
+def _print_note(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _show_invalid(found: Sequence[Finding], format: OutputFormat) -> None:
+    from dray.cli.explain import file_checks
+    from dray.cli.lint import reports
+
+    if format.is_table:
+        click.secho(file_checks.title(found), bold=True)
+        reports.show(reports.Report.of(found), "text")
+    else:
+        formats.show_document(reports.documents(reports.Report.of(found).findings), format)
+
+
+class ExplainRun:
+    """One call of the command: what it reads, and what it explains.
+
+    `texts` are manifests with the names of their files. `note` receives what could not be read.
+    """
 
     def __init__(
-        self, target: Target, names: Sequence[ObjectName], files: Sequence[str], against: str
+        self,
+        target: Target,
+        names: Sequence[ObjectName],
+        texts: Sequence[tuple[str, str]],
+        against: str,
+        note: Callable[[str], None],
     ) -> None:
         self._target, self._names, self._against = target, names, against
-        self._files = files
-        self._texts = list(manifests.texts(files, recursive=True))
+        self._texts, self._note = texts, note
         self._documents: list[JsonObject] = []
         self.source = Documents(target, against, ())
 
-    def explained(self, *, is_whole: bool, feature_gates: str) -> list[ExplainedGroup]:
+    def explained(self, *, is_whole: bool, feature_gates: str = "") -> list[ExplainedGroup]:
         objects, own = self._load()
         if feature_gates:
             objects = dataclasses.replace(
                 objects, stated=features.parse(feature_gates, objects.features)
             )
         self.source = Documents(self._target, self._against, self._documents)
-        _print_limits(objects)
+        if limit := _limit(objects):
+            self._note(limit)
         groups = list(self._groups(objects, own, is_whole=is_whole))
         if not any(group.targets for group in groups) and not is_whole:
-            where = ", ".join(self._files) or groups[0].title
+            where = ", ".join(name for name, _ in self._texts) or groups[0].title
             raise ObjectNotFound(f"there is no pod, claim or template in {where}")
         with progress.shown("Looking for devices"):
             fleet, context = objects.inventory(), pod_contexts.of_all(objects)
@@ -160,22 +190,14 @@ class _Run:
                 for group in groups
             ]
 
-    def refuse_invalid(self, feature_gates: str, format: OutputFormat) -> None:
-        """End with what is wrong, if the API server would refuse an object of the files."""
+    def invalid(self, feature_gates: str = "") -> list[Finding]:
+        """Return what is wrong, if the API server would refuse an object of the files."""
         if not self._texts:
-            return
+            return []
         # Late: the rules of lint take long to import.
         from dray.cli.explain import file_checks
-        from dray.cli.lint import reports
 
-        found = file_checks.errors(self._texts, features.parse(feature_gates))
-        if found and format.is_table:
-            click.secho(file_checks.title(found), bold=True)
-            reports.show(reports.Report.of(found), "text")
-        elif found:
-            formats.show_document([item._asdict() for item in found], format)
-        if found:
-            sys.exit(1)
+        return file_checks.errors(self._texts, features.parse(feature_gates))
 
     def _load(self) -> tuple[ClusterObjects, ClusterObjects]:
         """Return the objects to evaluate against, and the objects of the files.
@@ -195,7 +217,7 @@ class _Run:
 
     def _events(self) -> ObjectSelection | None:
         """Return a selection of the events about the pods to explain, or None."""
-        if self._files and not self._names:
+        if self._texts and not self._names:
             return None
         fields = "involvedObject.kind=Pod"
         if len(self._names) == 1 and self._names[0].kind == kinds.POD:
@@ -222,13 +244,14 @@ class _Run:
             return DEFAULT_NAMESPACE
 
 
-def _print_limits(objects: ClusterObjects) -> None:
-    """Print in one line what could not be read; the explanations say what follows."""
+def _limit(objects: ClusterObjects) -> str:
+    """Return in one line what could not be read, or ""; the explanations say what follows."""
     kinds_unread = sorted(objects.unread)
     kinds_unread += [f"{kind}{OTHER_NAMESPACES}" for kind in sorted(objects.partly_read)]
-    if kinds_unread:
-        message = next(iter({**objects.unread, **objects.partly_read}.values()))
-        click.echo(f"You may not read {', '.join(kinds_unread)} ({message}).", err=True)
+    if not kinds_unread:
+        return ""
+    message = next(iter({**objects.unread, **objects.partly_read}.values()))
+    return f"You may not read {', '.join(kinds_unread)} ({message})."
 
 
 def _explained(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ class Documents:
         self.is_live = not is_file and not (against and _is_fleet(against))
         """Whether objects come from a cluster that commands can be run against."""
         context = against if self.is_live and against else target.context
-        self._target = Target(target.kubeconfig, context, target.namespace, target.all_namespaces)
+        self._target = dataclasses.replace(target, context=context)
         self._against = against if is_file else ""
 
     @property

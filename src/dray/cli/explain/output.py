@@ -154,8 +154,13 @@ def _counts(group: ExplainedGroup) -> str:
 
 
 def show_documents(groups: Sequence[ExplainedGroup], format: OutputFormat) -> None:
+    formats.show_document(document(groups), format)
+
+
+def document(groups: Sequence[ExplainedGroup]) -> Any:
+    """Return one explanation as an object, several as a list of objects."""
     documents = [_document(item) for group in groups for item in group.members]
-    formats.show_document(documents[0] if len(documents) == 1 else documents, format)
+    return documents[0] if len(documents) == 1 else documents
 
 
 def _document(explained: Explained) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def load(against: str, target: Target, events: ObjectSelection | None = None) ->
 
         if against in fleet.shipped():
             return from_fleet(against)
-        target = Target(target.kubeconfig, against, target.namespace, target.all_namespaces)
+        target = dataclasses.replace(target, context=against)
         _require_context(against, target)
     with progress.shown("Reading the cluster"):
         return connection.run(target, lambda session: from_cluster(session, events))

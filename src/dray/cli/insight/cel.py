@@ -9,6 +9,7 @@ import click
 from dray.api import features as gates
 from dray.cli.command_errors import DrayCommand
 from dray.cli.inputs import cluster_objects, selector_report
+from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.inputs.selector_report import DeviceShape, Read, Report
 from dray.cli.output import formats, tables
 from dray.cli.output.formats import OutputFormat
@@ -27,18 +28,21 @@ _COLOURS = {selector_report.YES: "green", selector_report.NO: None, selector_rep
 @formats.option
 def cel(target: Target, expression: str, against: str, cluster: bool, format: OutputFormat) -> None:
     """Check a CEL selector: types, cost, what it reads and which devices it matches."""
-    if against or cluster:
-        objects = cluster_objects.load(against, target)
-        report = selector_report.make(expression, objects.features, objects.devices())
-        where = objects.source
-    else:
-        report, where = selector_report.make(expression, gates.DEFAULT), ""
+    objects = cluster_objects.load(against, target) if against or cluster else None
+    report = report_on(expression, objects)
     if format.is_table:
-        _show(report, where)
+        _show(report, objects.source if objects else "")
     else:
         formats.show_document(report, format)
     if report.error:
         raise SystemExit(1)
+
+
+def report_on(expression: str, objects: ClusterObjects | None) -> Report:
+    """Check a selector, and try it on the devices of a cluster if there is one."""
+    if objects is None:
+        return selector_report.make(expression, gates.DEFAULT)
+    return selector_report.make(expression, objects.features, objects.devices())
 
 
 def _show(report: Report, where: str) -> None:

@@ -213,17 +213,26 @@ def device(target: Target, device: str, format: OutputFormat, at: str) -> None:
     How far back depends on the server: `dray up --history 24h` keeps a day, other clusters some
     minutes.
     """
+    past, held = periods_of(target, device, at)
+    if format.is_table:
+        _show(device, held, past, at)
+    else:
+        formats.show_document(document(past, held), format)
+
+
+def periods_of(target: Target, device: str, at: str = "") -> tuple[ClaimHistory, list[Period]]:
+    """Return the history of claims, and the periods of one device, at one time if that is given."""
     instant = moment(at)
     with progress.shown("Reading past revisions"):
         past, held = connection.run(target, lambda session: _read(session, device))
     if instant:
         require_visible(past, instant, at)
         held = [period for period in held if period.since <= instant < (period.until or NEVER)]
-    if format.is_table:
-        _show(device, held, past, at)
-    else:
-        document = {"reachesBackTo": past.reaches_back_to, "revision": past.oldest}
-        formats.show_document({**document, "items": held}, format)
+    return past, held
+
+
+def document(past: ClaimHistory, held: Sequence[Period]) -> dict[str, Any]:
+    return {"reachesBackTo": past.reaches_back_to, "revision": past.oldest, "items": list(held)}
 
 
 async def _read(session: Session, device: str) -> tuple[ClaimHistory, list[Period]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -177,7 +178,7 @@ def snapshot(target: Target, anonymise: bool) -> None:
 
     Every command with --against reads it: dray snapshot > fleet.json
     """
-    everywhere = Target(target.kubeconfig, target.context, target.namespace, all_namespaces=True)
+    everywhere = dataclasses.replace(target, all_namespaces=True)
     with progress.shown("Reading the cluster"):
         documents, version, unread = connection.run(everywhere, _collect)
     documents = [without_private(item) for item in documents]

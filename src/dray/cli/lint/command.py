@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections.abc import Collection
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ import click
 from dray.api import features as gates
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.inputs import cluster_objects, manifests
+from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.lint import reports, rules
 from dray.cli.lint.linter import Linter, Texts
 from dray.cli.lint.reports import Report
@@ -81,11 +83,7 @@ def lint(
     for name in ignored:
         rules.named(name)
     objects = cluster_objects.load(against, target) if against else None
-    base = objects.features if objects else gates.DEFAULT
-    features = gates.parse(feature_gates, base) if feature_gates else base
-    if objects is not None:
-        objects.stated = features
-    linter = Linter(features, objects, ignored, target.namespace or DEFAULT_NAMESPACE)
+    linter = linter_for(target, objects, ignored, feature_gates)
     texts: Texts = list(manifests.texts(files, recursive=True))
     if fix:
         texts = _fixed(linter, texts, also_unsafe=unsafe_fixes)
@@ -94,6 +92,20 @@ def lint(
     reports.show(report, form, aside=fix and manifests.STANDARD_INPUT in files)
     reports.write(report, report_files)
     _conclude(report, result.objects, form)
+
+
+def linter_for(
+    target: Target,
+    objects: ClusterObjects | None,
+    ignored: Collection[str] = (),
+    feature_gates: str = "",
+) -> Linter:
+    """Return what checks files, alone or against the objects of a cluster."""
+    base = objects.features if objects else gates.DEFAULT
+    features = gates.parse(feature_gates, base) if feature_gates else base
+    if objects is not None:
+        objects.stated = features
+    return Linter(features, objects, ignored, target.namespace or DEFAULT_NAMESPACE)
 
 
 def _show_rules(name: str) -> None:

@@ -14,6 +14,7 @@ from dray.api.kinds import Kind
 from dray.cli import cluster_options
 from dray.cli.session import cluster_choice
 from dray.cli.session.cluster_choice import ClusterChoice
+from dray.cli.session.read_only import ReadOnlyTransport
 from dray.cli.session.resource_types import ObjectArgument, Resources
 from dray.client import kubeconfig as kubeconfigs
 from dray.client.api_client import Client
@@ -34,6 +35,8 @@ class Target:
     context: str = ""
     namespace: str = ""
     all_namespaces: bool = False
+    read_only: bool = False
+    """Whether requests that could change something are refused before they are sent."""
 
     def connect(self) -> kubeconfigs.ClusterConnection:
         return self.choose().connection
@@ -97,7 +100,8 @@ async def _with_session(target: Target, body: Callable[[Session], Awaitable[Answ
     async with RestTransport(
         connection, patience=PATIENCE_SECONDS, on_warning=_warning_once()
     ) as transport:
-        client = Client(chosen.announcing(transport), field_manager=FIELD_MANAGER)
+        sender = ReadOnlyTransport(transport) if target.read_only else chosen.announcing(transport)
+        client = Client(sender, field_manager=FIELD_MANAGER)
         namespace = "" if target.all_namespaces else target.namespace or connection.namespace
         try:
             return await body(Session(client, namespace, connection.server, Resources(client)))

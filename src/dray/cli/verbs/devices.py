@@ -41,12 +41,23 @@ async def show(session: Session, request: GetRequest) -> None:
         found, objects = await published_devices.read(session)
     for line in published_devices.limits(objects):
         click.echo(line, err=True)
-    _require_named(found, request)
-    selected = _sorted(filter(select, found), request)
-    _print(selected, request, headers=request.headers)
+    _print(chosen(found, request), request, headers=request.headers)
     if request.watch:
         async for changed in device_watch.changes(session, found):
             _print(_sorted(filter(select, changed), request), request, headers=False)
+
+
+def chosen(found: Sequence[PublishedDevice], request: GetRequest) -> list[PublishedDevice]:
+    """Return the devices that a request names and selects, in its order.
+
+    Raises ObjectNotFound for a name without a device.
+    """
+    _require_named(found, request)
+    return _sorted(filter(_Selector(request), found), request)
+
+
+def document(selected: Sequence[PublishedDevice]) -> dict[str, Any]:
+    return {"kind": "DeviceList", "items": list(selected)}
 
 
 def _refuse_others(request: GetRequest) -> None:
@@ -149,9 +160,7 @@ def _print(selected: Sequence[PublishedDevice], request: GetRequest, *, headers:
         if not selected and headers:
             click.echo("No devices found", err=True)
     elif selected or headers:
-        formats.show_document(
-            {"kind": "DeviceList", "items": list(selected)}, request.format, headers=headers
-        )
+        formats.show_document(document(selected), request.format, headers=headers)
 
 
 def _header(request: GetRequest) -> list[str]:

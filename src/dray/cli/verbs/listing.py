@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -35,17 +35,17 @@ class GetRequest:
     """The objects to get, and how to show them."""
 
     words: tuple[str, ...]
-    files: tuple[str, ...]
-    format: OutputFormat
-    label_selector: str
-    field_selector: str
-    sort_by: str
-    watch: bool
-    headers: bool
-    show_labels: bool
-    show_managed_fields: bool
-    ignore_not_found: bool
-    all_namespaces: bool
+    files: tuple[str, ...] = ()
+    format: OutputFormat = field(default_factory=OutputFormat)
+    label_selector: str = ""
+    field_selector: str = ""
+    sort_by: str = ""
+    watch: bool = False
+    headers: bool = True
+    show_labels: bool = False
+    show_managed_fields: bool = False
+    ignore_not_found: bool = False
+    all_namespaces: bool = False
     label_columns: tuple[str, ...] = ()
     show_kind: bool = False
     subresource: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from textwrap import dedent
 
@@ -138,6 +139,11 @@ def test_what_the_server_would_reject_is_said_first(name: str, tmp_path: Path) -
     assert told.exit_code == 1
     assert told.stdout.startswith("The API server would reject this:\n")
     assert words in told.stdout
+    printed = run("explain", "-f", file, "--against", "quickstart", "-o", "json")
+    assert printed.exit_code == 1
+    linted = json.loads(run("lint", file, "-o", "json").stdout)
+    assert json.loads(printed.stdout)
+    assert all(finding in linted for finding in json.loads(printed.stdout))
 
 
 def test_workloads_of_files_are_fixed_in_their_template(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""`dray conformance`."""

@@ -1,0 +1,1 @@
+"""`dray driver new`: makes a project for a new driver."""

@@ -1,0 +1,1 @@
+"""`dray mcp`: read-only tools for assistants, over the Model Context Protocol."""

@@ -1,0 +1,119 @@
+"""Checks of a rolling update: two processes of the driver on one node for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from dray.conformance.check import CheckFailed, Group, NotApplicable
+from dray.conformance.checks.prepare import in_any_order
+from dray.conformance.claims import ClaimPlan
+from dray.conformance.driver_process import DriverProcess
+from dray.conformance.site import Registration, Site, until
+
+GROUP = Group(
+    "upgrade",
+    "dynamic-resource-allocation/kubeletplugin: draplugin.go, RollingUpdate",
+    ends_driver=True,
+)
+PLAIN: Final = ClaimPlan()
+NO_SUPPORT: Final = (
+    "the driver has one socket for all its processes, so a rolling update is not possible"
+)
+
+
+@contextlib.asynccontextmanager
+async def _second(site: Site) -> AsyncIterator[tuple[DriverProcess, Registration]]:
+    """Run a second process beside the first. Raises NotApplicable where that is not supported."""
+    launcher, _ = site.need_process()
+    first = await site.registration()
+    stamp = _stamp(first.socket)
+    started = await launcher.start(str(uuid.uuid4()))
+    try:
+        yield started, await _registered(site, started, first, stamp)
+    finally:
+        await started.terminate(site.patience.end_seconds)
+        site.forget()
+
+
+async def _registered(
+    site: Site, started: DriverProcess, first: Registration, stamp: int
+) -> Registration:
+    async def look() -> Registration | None:
+        if _stamp(first.socket) != stamp:
+            raise NotApplicable(NO_SUPPORT)
+        found = await site.registrations()
+        return next((one for one in found if one.socket != first.socket), None)
+
+    try:
+        wait = site.patience.register_seconds
+        return await until(look, wait, lambda: not started.is_running)
+    except TimeoutError:
+        raise CheckFailed(f"the second process did not register; {started.state}") from None
+
+
+def _stamp(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+@GROUP.check(
+    "beside",
+    "A second process with another pod uid registers beside the first, under the same name.",
+    "Put the pod's uid ($POD_UID or {instance}) into the names of both sockets.",
+)
+async def beside(site: Site) -> None:
+    first = await site.registration()
+    async with _second(site) as (_, second):
+        if second.name != first.name or second.endpoint == first.endpoint:
+            raise CheckFailed(f"the first is {first}, the second {second}")
+        if first not in await site.registrations():
+            raise CheckFailed("the first process does not answer any more")
+
+
+@GROUP.check(
+    "claims",
+    "Each process prepares and unprepares the claims of the other.",
+    "Share the state on disk between the processes, under a lock.",
+)
+async def claims(site: Site) -> None:
+    first = await site.registration()
+    async with site.made(PLAIN) as [claim], _second(site) as (_, second):
+        before = in_any_order(await site.devices_of(claim))
+        site.use(second)
+        if in_any_order(await site.devices_of(claim)) != before:
+            raise CheckFailed("the second process prepares a claim of the first differently")
+        await site.released(claim)
+        site.use(first)
+        await site.devices_of(claim)
+
+
+@GROUP.check(
+    "handover",
+    "The second process goes on when the first ends: its sockets and the slices stay.",
+    "Remove only your own sockets at the end, and leave slices alone.",
+)
+async def handover(site: Site) -> None:
+    _, old = site.need_process()
+    wanted = {device.name for one in await site.published() for device in one.spec.devices}
+    launcher, _ = site.need_process()
+    first = await site.registration()
+    stamp = _stamp(first.socket)
+    started = await launcher.start(str(uuid.uuid4()))
+    second = await _registered(site, started, first, stamp)
+    if not await old.terminate(site.patience.end_seconds):
+        raise NotApplicable("the driver does not end: see restart.ends")
+    site.process = started
+    site.use(second)
+    if second not in await site.registrations():
+        raise CheckFailed("the second process does not answer any more")
+    found = {device.name for one in await site.slices() for device in one.spec.devices}
+    if not wanted <= found:
+        raise CheckFailed(f"devices are not published any more: {sorted(wanted - found)}")
+    async with site.made(PLAIN) as [claim]:
+        await site.devices_of(claim)

@@ -1,0 +1,1 @@
+"""The projects of `dray driver new`."""

@@ -1,0 +1,1 @@
+"""`dray mcp` with the client of the official package."""

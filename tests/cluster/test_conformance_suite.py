@@ -1,0 +1,129 @@
+"""The conformance suite as users run it: on dray's drivers, and on some with a planted fault."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from dray.api import kinds
+from dray.conformance import suite
+from dray.conformance.check import CheckResult, Outcome
+from dray.conformance.checks import catalogue
+from dray.conformance.site import Patience
+from tests import rounds
+from tests.conformance_drivers import faulty
+
+ROOT: Final = Path(__file__).parents[2]
+OPTIONS: Final = "--kubeconfig {kubeconfig} --node {node} --folder {folder}"
+DRIVERS: Final = {
+    "hello": f"{ROOT}/examples/drivers/hello.py",
+    "simulated": "-m tests.conformance_drivers.simulated a100-mig",
+    "shared": f"{ROOT}/examples/drivers/shared_gpu.py",
+    "nvidia": "-m tests.conformance_drivers.nvidia",
+}
+IMPATIENT: Final = Patience(restore_seconds=5.0, end_seconds=3.0)
+"""A fault that is found only by waiting is found sooner."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.random]
+
+
+def command(program: str) -> str:
+    return f"{sys.executable} {program} {OPTIONS}"
+
+
+def checked(program: str, patience: Patience | None = None) -> list[CheckResult]:
+    async def run() -> list[CheckResult]:
+        async with suite.site_of_command(command(program), patience) as site:
+            return [result async for result in suite.results(site, catalogue.CHECKS)]
+
+    return asyncio.run(run())
+
+
+def failures(results: list[CheckResult]) -> dict[str, str]:
+    return {result.check.id: result.seen for result in results if result.outcome is Outcome.FAILED}
+
+
+@pytest.mark.parametrize("driver", DRIVERS if rounds.CHOSEN.is_long else ("simulated",))
+def test_drivers_of_dray_pass(driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    results = checked(DRIVERS[driver])
+    assert failures(results) == {}
+    assert {result.check.id for result in results} == {check.id for check in catalogue.CHECKS}
+
+
+def planted() -> list[str]:
+    """Every fault, or one of them for a short run."""
+    names = list(faulty.FAULTS)
+    chosen = random.Random(rounds.CHOSEN.seed).sample(names, rounds.count(1, long=len(names)))
+    return sorted(chosen)
+
+
+@pytest.mark.parametrize("fault", planted())
+def test_a_fault_fails_its_check_and_no_other(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    found = failures(checked(f"-m tests.conformance_drivers.faulty {fault}", IMPATIENT))
+    assert list(found) == [fault], found
+
+
+def test_there_are_enough_faults() -> None:
+    assert len(faulty.FAULTS) >= 15
+    assert set(faulty.FAULTS) <= {check.id for check in catalogue.CHECKS}
+
+
+def test_a_driver_that_runs_already_is_checked_by_its_socket() -> None:
+    skipped_groups = {"restart", "upgrade"}
+
+    async def run() -> list[CheckResult]:
+        async with suite.site_of_command(command(DRIVERS["hello"])) as running:
+            registered = await running.wait_for_registration()
+            client, node, cdi = running.client, running.node, running.places.cdi
+            async with suite.site_of_socket(client, registered.socket, node, cdi) as site:
+                results = [result async for result in suite.results(site, catalogue.CHECKS)]
+            assert (await client.list(kinds.RESOURCE_CLAIM)).items == []
+            return results
+
+    results = asyncio.run(run())
+    assert failures(results) == {}
+    needed = {result.check.group for result in results if result.seen.startswith("needs --command")}
+    assert needed == {*skipped_groups, "cleanup"}
+
+
+def test_pytest_has_a_test_for_each_check(tmp_path: Path) -> None:
+    options = ["-q", "-p", "no:cacheprovider", "-k", "registration or counters", "-rs"]
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *options,
+            "--dray-driver-command",
+            command(DRIVERS["hello"]),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "8 passed, 1 skipped" in ran.stdout, ran.stdout + ran.stderr
+    assert "the driver publishes no shared counters" in ran.stdout
+    assert ran.returncode == 0
+
+
+def test_pytest_tells_what_was_seen(tmp_path: Path) -> None:
+    options = ["-q", "-p", "no:cacheprovider", "-k", "registration.socket"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--dray-driver-command", "false"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 failed" in ran.stdout, ran.stdout + ran.stderr
+    assert "Seen: no socket answers; the registry has no files; the driver ended with" in ran.stdout
+    assert "To do: Put the registration socket into" in ran.stdout
