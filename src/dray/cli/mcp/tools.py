@@ -21,8 +21,8 @@ from dray.cli.inputs import cluster_objects, published_devices
 from dray.cli.insight import cel as cel_command
 from dray.cli.insight import history as history_command
 from dray.cli.lint import command as lint_command
-from dray.cli.lint.reports import Report
 from dray.cli.lint import reports
+from dray.cli.lint.reports import Report
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 from dray.cli.verbs import devices as devices_command
