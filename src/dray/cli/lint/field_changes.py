@@ -124,19 +124,21 @@ class LiftField(NamedTuple):
 
 
 class UnwrapField(NamedTuple):
-    """Writes the fields of an object in place of the object."""
+    """Writes the fields of an object, or of one in it, in place of the object."""
 
     path: str
+    below: tuple[str, ...] = ()
 
     def on_value(self, root: Any) -> None:
         parent, last = _parent(root, self.path)
-        parent.update(parent.pop(last))
+        parent.update(_at_steps(parent.pop(last), self.below))
 
     def on_text(self, text: _Text) -> Iterator[TextEdit]:
         *above, last = steps(self.path)
         pair = child(text.at(above), last)
-        if pair is not None:
-            yield text.unwrapping(*pair)
+        inner = text.at([*above, last, *self.below])
+        if pair is not None and inner is not None:
+            yield text.unwrapping(pair[0], inner)
 
 
 class WrapField(NamedTuple):

@@ -268,19 +268,14 @@ def _unwrapped(
     path: str, value: Any, parent: dict[str, Any], beside: Mapping[str, object]
 ) -> Iterator[Suggestion]:
     """Suggest to write the fields of an object in its place, where they are known."""
-    inner, where = value, [path]
+    inner, below = value, []
     while isinstance(inner, dict) and len(inner) == 1 and not inner.keys() & beside.keys():
         ((name, inner),) = inner.items()
-        where.append(f"{where[-1]}.{name}")
+        below.append(name)
     if isinstance(inner, dict) and inner and inner.keys() <= beside.keys() - parent.keys():
         name = source_documents.steps(path)[-1]
-        words = f"Write the fields of {name} one level up, without {name}."
-        if len(where) == 1:
-            yield Suggestion(words, (UnwrapField(path),))
-            return
-        outer = source_documents.steps(path)[:-1]
-        moved = [SetField(source_documents.joined([*outer, key]), inner[key]) for key in inner]
-        yield Suggestion(words, (RemoveField(path), *moved))
+        words = f"There is no {name} here: write the fields below it in its place."
+        yield Suggestion(words, (UnwrapField(path, tuple(below)),))
 
 
 def _into_map(
