@@ -136,14 +136,14 @@ def _resources(error: FieldError, document: Document) -> Iterator[Suggestion]:
     elif "non overcommitable" in error.detail and isinstance(requests, dict):
         same = {key: amount for key, amount in requests.items() if "/" in key}
         words = f"Write the same in limits: {field_changes.flow(same)}"
-        yield Suggestion(words, tuple(_each(f"{root}.limits", same)))
+        yield Suggestion(words, tuple(_set_all(f"{root}.limits", same)))
     elif "must be equal to" in error.detail and isinstance(limits, dict):
         same = {key: amount for key, amount in limits.items() if "/" in key and key in requests}
         words = f"Write the same in requests: {field_changes.flow(same)}"
-        yield Suggestion(words, tuple(_each(f"{root}.requests", same)), is_correction=False)
+        yield Suggestion(words, tuple(_set_all(f"{root}.requests", same)), is_correction=False)
 
 
-def _each(path: str, values: dict[str, Any]) -> Iterator[SetField]:
+def _set_all(path: str, values: dict[str, Any]) -> Iterator[SetField]:
     for name, value in values.items():
         yield SetField(f"{path}[{name}]", value)
 
@@ -165,9 +165,9 @@ def _is_repeated(field: str, value: Any, document: Document) -> bool:
 
 def _missing_name(field: str, document: Document) -> Iterator[Suggestion]:
     """Suggest a name for a request, a subrequest or a claim of a pod."""
-    around = document.value_at(field.removesuffix(".name"))
+    owner = document.value_at(field.removesuffix(".name"))
     found = re.search(r"(resourceClaims|requests|firstAvailable)\[(\d+)\]\.name$", field)
-    if not isinstance(around, dict) or found is None:
+    if not isinstance(owner, dict) or found is None:
         yield Suggestion(f"Add {field}.")
         return
     number = int(found[2])
@@ -177,8 +177,8 @@ def _missing_name(field: str, document: Document) -> Iterator[Suggestion]:
     elif found[1] == "firstAvailable":
         name = f"alternative-{number + 1}"
     else:
-        exact = around.get("exactly")
-        device_class = str((exact if isinstance(exact, dict) else around).get("deviceClassName"))
+        exact = owner.get("exactly")
+        device_class = str((exact if isinstance(exact, dict) else owner).get("deviceClassName"))
         name = re.sub(r"[^a-z0-9-]", "-", device_class.partition(".")[0]) or "device"
         name += f"-{number + 1}" if number else ""
     yield Suggestion(f"Add name: {name}", (SetField(field, name),))

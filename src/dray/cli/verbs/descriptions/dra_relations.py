@@ -1,4 +1,4 @@
-"""What belongs to claims, templates, classes and slices, below the fields that kubectl shows.
+"""Users and devices of claims, templates, classes and slices, below the fields of kubectl.
 
 Tabs separate columns; `describe` aligns them.
 """
