@@ -300,7 +300,10 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
 
 
 def _runtime_config(
-    settings: Settings, runtime: Runtime, starter: Starter, api_server: tuple[str, int]
+    settings: Settings,
+    runtime: Runtime,
+    starter: Starter,
+    api_server: tuple[str, int] | None,
 ) -> RuntimeConfig:
     """Return how pods run, with their network prepared."""
     network = PodNetwork(settings.pod_network, api_server=api_server)

@@ -131,8 +131,8 @@ def _resources(error: FieldError, document: Document) -> Iterator[Suggestion]:
         yield Suggestion(f"{words}\nWrite 1", (change,), is_correction=False)
     elif "must be a standard resource" in error.detail and name:
         words = f"Extended resources have a domain. Did you mean nvidia.com/{name}?"
-        change = RenameField(error.field, f"nvidia.com/{name}")
-        yield Suggestion(words, (change,), is_correction=False)
+        renaming = RenameField(error.field, f"nvidia.com/{name}")
+        yield Suggestion(words, (renaming,), is_correction=False)
     elif "non overcommitable" in error.detail and isinstance(requests, dict):
         same = {key: amount for key, amount in requests.items() if "/" in key}
         words = f"Write the same in limits: {field_changes.flow(same)}"

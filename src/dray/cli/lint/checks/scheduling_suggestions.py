@@ -65,12 +65,10 @@ def _plain(devices: dra.DeviceClaim) -> Any:
 def _differences(old: Any, new: Any, path: str) -> Iterator[FieldChange]:
     """Yield the changes that make one value of another, as few as possible."""
     if isinstance(old, dict) and isinstance(new, dict):
-        removed, added = old.keys() - new.keys(), new.keys() - old.keys()
-        if len(removed) == len(added) == 1:
-            (before,), (after,) = removed, added
-            if old[before] == new[after]:
-                yield RenameField(f"{path}[{before}]", after)
-                return
+        lost, gained = [*old.keys() - new.keys()], [*new.keys() - old.keys()]
+        if len(lost) == len(gained) == 1 and old[lost[0]] == new[gained[0]]:
+            yield RenameField(f"{path}[{lost[0]}]", gained[0])
+            return
         for name in old.keys() | new.keys():
             below = f"{path}.{name}" if name.isalnum() else f"{path}[{name}]"
             if name not in new or new[name] in ([], None):

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dray.api import features
 from dray.api.conversion import versions
 from dray.api.ids import PoolId
 from dray.api.semantics import pools
@@ -45,11 +46,10 @@ def of_template(template: Object, running: Sequence[Object]) -> Iterator[str]:
 
 def of_class(device_class: Object, slices: Sequence[Object]) -> Iterator[str]:
     """Yield how many devices a class has, on each node."""
-    features = cluster_objects.gates.DEFAULT
     found = cluster_objects.decode(dict(device_class), "")
     assert isinstance(found, dra.DeviceClass)
     selectors = [
-        expressions.compiled(selector.cel.expression, features)
+        expressions.compiled(selector.cel.expression, features.DEFAULT)
         for selector in found.spec.selectors
         if selector.cel is not None
     ]
