@@ -247,6 +247,12 @@ def protobuf_bodies() -> Bodies:
         **values,
         **names,
         **lengths,
+        **_wrong_protobuf(),
+    }
+
+
+def _wrong_protobuf() -> Bodies:
+    return {
         "nothing": b"",
         "no magic bytes": b"k9s\0",
         "JSON": b"{}",
@@ -310,8 +316,15 @@ def json_patch_bodies() -> Bodies:
         ]
         for name, part in WRONG_PARTS.items()
     }
-    patches: dict[str, Any] = {
-        **added,
+    patches: dict[str, Any] = {**added, **_large_json_patches(), **_wrong_json_patches()}
+    return {
+        **{name: json.dumps(patch).encode() for name, patch in patches.items()},
+        **_no_patches(),
+    }
+
+
+def _large_json_patches() -> dict[str, Any]:
+    return {
         "copies that double": [
             _operation("copy", f"/data/c{i}", **{"from": "/data"}) for i in range(100)
         ],
@@ -344,6 +357,11 @@ def json_patch_bodies() -> Bodies:
         ],
         "a long path": [_operation(path="/a" * 500_000, value=1)],
         "a path of escapes": [_operation(path="/" + "~1~0" * 200_000 + "/x", value=1)],
+    }
+
+
+def _wrong_json_patches() -> dict[str, Any]:
+    return {
         "a path without a slash": [_operation(path="data", value=1)],
         "a path that is a number": [_operation(path=1, value=1)],
         "an index of 5,000 digits": [_operation(path=f"/metadata/managedFields/{DIGITS}", value=1)],
@@ -369,10 +387,6 @@ def json_patch_bodies() -> Bodies:
         "metadata becomes a list": [_operation("replace", "/metadata", value=[])],
         "a failing test": [_operation("test", "/kind", value=True)],
         "a test of a deep value": [_operation("test", "/kind", value=_lists(150))],
-    }
-    return {
-        **{name: json.dumps(patch).encode() for name, patch in patches.items()},
-        **_no_patches(),
     }
 
 

@@ -36,6 +36,7 @@ from dray.apiserver.kubernetes_service import KubernetesService
 from dray.apiserver.node_agents import MakeIdentity, NodeAgents
 from dray.apiserver.serving.limits import DEFAULT_LIMITS, ServerLimits
 from dray.apiserver.storage.device_usage import DeviceUsage
+from dray.apiserver.storage.follower import StoreFollower
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.verbs.deletion import Deleter
 from dray.apiserver.verbs.writes import Writer
@@ -73,6 +74,48 @@ class RunningServer:
     signer: TokenSigner
 
 
+@dataclass(frozen=True, slots=True)
+class _FollowedObjects:
+    """Objects of the store that the server has in memory, and what keeps them current."""
+
+    published: PublishedSlices
+    usage: DeviceUsage
+    revoked: Revocations
+    policies: StoredPolicies
+    followers: tuple[StoreFollower, ...]
+
+    @classmethod
+    async def open(cls, store: Store) -> _FollowedObjects:
+        published, usage = PublishedSlices(), DeviceUsage(store)
+        revoked, policies = Revocations(), StoredPolicies()
+        followers = (
+            published.follow(store),
+            usage.follower,
+            revoked.follow(store),
+            *policies.followers(store),
+        )
+        for follower in followers:
+            await follower.load()
+        await usage.remove_unused()
+        return cls(published, usage, revoked, policies, followers)
+
+    def dependencies(
+        self, store: Store, settings: Settings, authorizer: Authorizer
+    ) -> RuleDependencies:
+        """Return what the rules of admission need."""
+        return RuleDependencies(
+            store,
+            settings.features,
+            authorizer,
+            self.published,
+            self.policies,
+            self.usage,
+            utc_now,
+            new_suffix,
+            settings.mounts_tokens,
+        )
+
+
 @contextlib.asynccontextmanager
 async def open_server(
     store: Store,
@@ -87,42 +130,18 @@ async def open_server(
     `identity` makes the client certificate for requests to node agents.
     """
     settings = settings or Settings()
-    features = settings.features
     await bootstrap(store, utc_now(), new_uid)
     service = KubernetesService(store, utc_now, new_uid)
     await service.create()
     authorizer = await Authorizer.open(store)
-    published = PublishedSlices()
-    usage = DeviceUsage(store)
-    revoked = Revocations()
-    policies = StoredPolicies()
-    followers = [
-        published.follow(store),
-        usage.follower,
-        revoked.follow(store),
-        *policies.followers(store),
-    ]
-    for follower in followers:
-        await follower.load()
-    await usage.remove_unused()
+    followed = await _FollowedObjects.open(store)
     authenticator = Authenticator(
-        signer, BoundObjects(store), time.time, settings.static_tokens, revoked
+        signer, BoundObjects(store), time.time, settings.static_tokens, followed.revoked
     )
     agents = NodeAgents(store, identity)
-    dependencies = RuleDependencies(
-        store,
-        features,
-        authorizer,
-        published,
-        policies,
-        usage,
-        utc_now,
-        new_suffix,
-        settings.mounts_tokens,
-    )
-    chain = composition.build_admission_chain(dependencies)
-    hooks = composition.body_hooks(features)
-    writer = Writer(store, features, chain, authorizer.refusal, new_uid, new_suffix, hooks)
+    chain = composition.build_admission_chain(followed.dependencies(store, settings, authorizer))
+    hooks = composition.body_hooks(settings.features)
+    writer = Writer(store, settings.features, chain, authorizer.refusal, new_uid, new_suffix, hooks)
     deleter = Deleter(store, chain)
     handlers = SubresourceHandlers(
         store, chain, writer, deleter, authorizer, authenticator, signer, new_uid, agents
@@ -141,8 +160,8 @@ async def open_server(
         server = Server(app, authenticator, settings.limits)
         server.on_listening = service.listens_at
         expiry = EventExpiry(store, settings.event_seconds, time.time)
-        followed = (follower.run for follower in followers)
-        background = [authorizer.run, expiry.run, service.run, *followed]
+        follow = (follower.run for follower in followed.followers)
+        background = [authorizer.run, expiry.run, service.run, *follow]
         async with agents, _running(background):
             yield RunningServer(app, server, authorizer, signer)
 

@@ -34,6 +34,8 @@ class Mistake(NamedTuple):
     explain_fixes: bool = False
     """Whether `explain --fix` prints the corrected objects."""
     fleet: str = "h100"
+    is_explained: bool = True
+    """Whether explain has something to say: not if the pod runs nevertheless."""
 
     @property
     def text(self) -> str:
@@ -300,20 +302,230 @@ FURTHER = (
                            "Request at most 192 of cpu")),
 )  # fmt: skip
 
+TRIED = (
+    Mistake("affinity-operator", "`in` as operator of an affinity", "invalid",
+            Answer("not a valid selector operator", "Did you mean In?")),
+    Mistake("alpha3", "apiVersion v1alpha3", "unknown-version",
+            Answer("not served as resource.k8s.io/v1alpha3",
+                   "Write apiVersion: resource.k8s.io/v1")),
+    Mistake("old-alpha", "resourceClassName of v1alpha2", "unknown-version",
+            Answer("not served as resource.k8s.io/v1alpha2",
+                   "Write apiVersion: resource.k8s.io/v1")),
+    Mistake("class-old-kind", "ResourceClass", "unknown-kind",
+            Answer("has no kind ResourceClass", "Write kind: DeviceClass")),
+    Mistake("old-source", "`source` in resourceClaims", "unknown-field",
+            Answer("resourceClaims[0].source", "write the fields below it in its place")),
+    Mistake("capacity-name", "a capacity that devices do not have", "does-not-fit",
+            Answer("`gpuMemory` exists on 0 of 1 device", "request 10Gi of `memory`"), UNSAFE,
+            explain=Answer("`gpuMemory` exists on 0 of 1 device",
+                           "fix: request 10Gi of `memory` instead of `gpuMemory`"),
+            explain_fixes=True, fleet="shared"),
+    Mistake("capacity-no-requests", "capacity without `requests`", "unknown-field",
+            Answer("capacity.memory", _down(f"{_REQUEST}.exactly.capacity.requests.memory")),
+            fleet="shared"),
+    Mistake("capacity-limits", "`resources` in a request", "unknown-field",
+            Answer("exactly.resources", "Did you mean capacity?"), fleet="shared"),
+    Mistake("claim-used-twice", "one claim twice in a container", "invalid",
+            Answer('Duplicate value: "gpu"', "Remove it: it says the same")),
+    Mistake("claim-with-template-spec", "a claim with the inner spec of a template",
+            "unknown-field",
+            Answer("spec.spec", "There is no spec here: write the fields below it")),
+    Mistake("claims-as-text", "names as claims of a container", "mistyped-field",
+            Answer('"gpu" is text, not an object', "Write an object: name: gpu")),
+    Mistake("claims-in-limits", "claims below limits", "malformed-field",
+            Answer("resources.limits.claims", "It belongs one level up, beside limits"),
+            apply=Answer("quantities must match", "It belongs one level up, beside limits")),
+    Mistake("claims-requests-plural", "`requests` of a container's claim", "unknown-field",
+            Answer("claims[0].requests", "Did you mean request?")),
+    Mistake("class-expression", "text as `cel`", "mistyped-field",
+            Answer("is text, not an object", "Write an object: expression: ")),
+    Mistake("class-selector-text", "text as a selector", "mistyped-field",
+            Answer("is text, not an object", "Write an object: cel: ")),
+    Mistake("class-kind", "a class with its kind", "invalid",
+            Answer('Invalid value: "DeviceClass/gpu.nvidia.com"',
+                   "Did you mean gpu.nvidia.com?")),
+    Mistake("class-short", "half the name of a class", "missing-class",
+            Answer("there is no DeviceClass gpu in", "Did you mean gpu.nvidia.com?"),
+            explain=Answer("device class gpu does not exist",
+                           "fix: use class gpu.nvidia.com instead of gpu"),
+            explain_fixes=True),
+    Mistake("class-matches-nothing", "a class of a driver that does not exist",
+            "matches-nothing",
+            Answer("spec.selectors[0].cel.expression: matches none of",
+                   "The driver is gpu.nvidia.com."),
+            explain=Answer("no device is of class class-matches-nothing",
+                           "fix: write `gpu.nvidia.com` instead of `nvidia.com`"),
+            explain_fixes=True),
+    Mistake("driver-name", "the driver in a selector", "matches-nothing",
+            Answer("matches none of the 16 devices", "The driver is gpu.nvidia.com."),
+            explain=Answer("no device matches selector 0",
+                           "fix: write `gpu.nvidia.com` instead of `nvidia.com`"),
+            explain_fixes=True),
+    Mistake("config-text", "parameters as text", "invalid",
+            Answer("must be a valid JSON object", "Write an object, not text.")),
+    Mistake("constraint-subrequest", "a constraint with a misspelt alternative", "invalid",
+            Answer('Invalid value: "gpu/larg"', "Did you mean gpu/large?")),
+    Mistake("contains-case", "`contains` in another case", "matches-nothing",
+            Answer('productName is "NVIDIA H100 80GB HBM3".', 'contains("H100")'),
+            explain=Answer("no device matches selector 0", "fix: write `H100` instead of `h100`"),
+            explain_fixes=True),
+    Mistake("count-fraction", "`count: 1.5`", "mistyped-field",
+            Answer("1.5 is a number, not a whole number", "Write count: 1"), UNSAFE),
+    Mistake("count-negative", "`count: -1`", "invalid",
+            Answer("must be greater than zero", "Write count: 1, or allocationMode: All"), UNSAFE),
+    Mistake("count-word", "`count: All`", "mistyped-field",
+            Answer('"All" is text, not a whole number', "Write allocationMode: All")),
+    Mistake("deployment-version", "a Deployment of extensions/v1beta1", "unknown-kind",
+            Answer("extensions has no kind Deployment", "Did you mean apiVersion: apps/v1?")),
+    Mistake("devices-plural", "`devices.` in CEL", "invalid-selector",
+            Answer("undeclared reference to 'devices'", "A selector reads `device`."),
+            explain=Answer("request gpu: selector 0 does not compile",
+                           'write `device.attributes["gpu.nvidia.com"].type == "gpu"`'),
+            explain_fixes=True),
+    Mistake("dot-domain", "a domain without brackets", "matches-nothing",
+            Answer("none has nvidia", "A domain is a key in brackets."),
+            explain=Answer("nothing is published of domain gpu",
+                           'write `device.attributes["gpu.nvidia.com"].type == "gpu"`'),
+            explain_fixes=True),
+    Mistake("no-domain", "an attribute without domain", "invalid-selector",
+            Answer("found no matching overload for '_==_'",
+                   "An attribute is named with its domain."),
+            explain=Answer("request gpu: selector 0 does not compile",
+                           'write `device.attributes["gpu.nvidia.com"].productName == '),
+            explain_fixes=True),
+    Mistake("trailing-and", "`&&` at the end", "invalid-selector",
+            Answer("mismatched input '<EOF>'", "Nothing follows the last operator."),
+            explain=Answer("request gpu: selector 0 does not compile",
+                           'write `device.attributes["gpu.nvidia.com"].type == "gpu"`'),
+            explain_fixes=True),
+    Mistake("pattern", "`*` in a regular expression", "invalid-selector",
+            Answer("invalid matches argument", "a part of a text is found with contains()"),
+            explain=Answer("request gpu: selector 0 does not compile",
+                           'productName.contains("H100")` in selector 0'),
+            explain_fixes=True),
+    Mistake("semver-operator", "`>=` on versions", "invalid-selector",
+            Answer("found no matching overload for '_>=_'", "are compared with compareTo()"),
+            explain=Answer("request gpu: selector 0 does not compile",
+                           'compareTo(semver("550.0.0")) >= 0` in selector 0'),
+            explain_fixes=True),
+    Mistake("list-as-text", "`in` with one text", "invalid-selector",
+            Answer("found no matching overload for '@in'",
+                   "one text is compared with `==`"),
+            explain=Answer("request gpu: selector 0 does not compile",
+                           'productName == "NVIDIA H100 80GB HBM3"` in selector 0'),
+            explain_fixes=True),
+    Mistake("80gi", "80Gi of an 80 GB GPU", "matches-nothing",
+            Answer("The largest memory is 81559Mi.", 'quantity("81559Mi")'), UNSAFE,
+            explain=Answer("`memory`: the largest is 81559Mi",
+                           "fix: write `81559Mi` instead of `80Gi`"),
+            explain_fixes=True),
+    Mistake("env-map", "environment variables as a map", "mistyped-field",
+            Answer("is an object, not a list", "objects with name and value")),
+    Mistake("first-available-exactly", "`exactly` in firstAvailable", "unknown-field",
+            Answer("firstAvailable[0].exactly", "There is no exactly here")),
+    Mistake("first-available-admin", "adminAccess in firstAvailable", "unknown-field",
+            Answer("firstAvailable[0].adminAccess", "Alternatives cannot have adminAccess"),
+            UNSAFE),
+    Mistake("first-available-no-name", "alternatives without names", "invalid",
+            Answer("firstAvailable[0].name: Invalid value", "Add name: alternative-1")),
+    Mistake("subrequest-name", "an alternative in a container's claim", "invalid",
+            Answer('Invalid value: "gpu/larg"', "A container names the request")),
+    Mistake("gpu-fraction", "half a GPU as extended resource", "invalid",
+            Answer("must be an integer", "use a claim with capacity.requests"), UNSAFE),
+    Mistake("gpu-no-domain", "`gpu` as extended resource", "invalid",
+            Answer("must be a standard resource", "Did you mean nvidia.com/gpu?"), UNSAFE),
+    Mistake("gpu-requests-only", "a GPU without limits", "invalid",
+            Answer("Limit must be set", "Write the same in limits: {nvidia.com/gpu: 1}")),
+    Mistake("helm", "a template that is not rendered", "not-yaml",
+            Answer("not YAML", "render it first, and check the result"), BY_HAND),
+    Mistake("job-restart", "a Job without restartPolicy", "invalid",
+            Answer("restartPolicy: Required value", "Add restartPolicy: Never"), UNSAFE),
+    Mistake("nbsp", "a no-break space", "unknown-field",
+            Answer("unknown field", "indented with a no-break space")),
+    Mistake("no-separator", "two objects without `---`", "repeated-field",
+            Answer('duplicate field "apiVersion"', "write --- before line 12")),
+    Mistake("short-separator", "`--` between objects", "not-yaml",
+            Answer("could not find expected ':'", "a line of three hyphens")),
+    Mistake("node-name", "nodeName beside claims", "node-name",
+            Answer("the scheduler is bypassed",
+                   "Write nodeSelector: {kubernetes.io/hostname: h100-0}"),
+            explain=Answer("nodeName: h100-0 bypasses the scheduler",
+                           "Create the pod without nodeName")),
+    Mistake("pod-claim-no-name", "a pod's claim without name", "invalid",
+            Answer("resourceClaims[0].name: Required value", "Add name: gpu")),
+    Mistake("pod-with-template", "a pod with a template", "unknown-field",
+            Answer("spec.template", "There is no template here")),
+    Mistake("request-no-name", "a request without name", "invalid",
+            Answer("requests[0].name: Invalid value", "Add name: gpu")),
+    Mistake("root-domain", "pcieRoot in the driver's domain", "does-not-fit",
+            Answer("in resource.kubernetes.io on all",
+                   "write `resource.kubernetes.io/pcieRoot`"), UNSAFE,
+            explain=Answer("in resource.kubernetes.io on all",
+                           "fix: write `resource.kubernetes.io/pcieRoot`"),
+            explain_fixes=True),
+    Mistake("template-kind-prefix", "a template with its namespace", "invalid",
+            Answer('Invalid value: "default/template-kind-prefix"',
+                   "Did you mean template-kind-prefix?")),
+    Mistake("template-ref", "a reference to a template", "unknown-field",
+            Answer("resourceClaimTemplateRef",
+                   "Did you mean resourceClaimTemplateName: template-ref?")),
+    Mistake("toleration-exists-value", "Exists with a value", "invalid",
+            Answer("must be empty for operator `Exists`", "Write operator: Equal"),
+            fleet=TAINTED),
+    Mistake("toleration-of-pod", "a device's taint tolerated by the pod", "does-not-fit",
+            Answer("example.com/maintenance=planned:NoSchedule is not tolerated",
+                   "exactly.tolerations: [{key: example.com/maintenance"), UNSAFE,
+            explain=Answer("taint example.com/maintenance=planned:NoSchedule is not tolerated",
+                           "fix: tolerate taint example.com/maintenance=planned:NoSchedule"),
+            explain_fixes=True, fleet=TAINTED),
+    Mistake("exported", "an object with uid and resourceVersion", "exported-object",
+            Answer("was set by a server", "Remove metadata.resourceVersion and metadata.uid."),
+            apply=Answer("resourceVersion should not be set",
+                         "Remove metadata.resourceVersion and metadata.uid.")),
+    Mistake("count-zero", "`count: 0`", "zero-count",
+            Answer("0 is read as 1", "Write count: 1, or remove the request."),
+            is_explained=False),
+    Mistake("config-driver", "configuration for another driver", "unused-config",
+            Answer("nvidia.com publishes no device of the claim's classes",
+                   "Did you mean gpu.nvidia.com?"), is_explained=False),
+)  # fmt: skip
 
-def page() -> str:
-    """Return the table of answers. The tests beside it see that each of them is given."""
-    lines = [
-        "# Mistakes in manifests, and how they are answered",
-        "",
-        "Written by the tests: 2/2 means that the words for the cause and for the correction are",
-        "there, and that the corrected pod runs (except where the correction is left to you).",
-        "",
-        "| # | mistake | rule | lint | apply | explain | corrected by | and by |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for number, row in enumerate((*KNOWN, *FURTHER), 1):
-        also = "`dray explain --fix`" if row.explain_fixes else ""
-        by = " ".join(("`dray lint", *row.options)) + "`" if row.options else "you"
-        lines.append(f"| {number} | {row.what} | {row.rule} | 2/2 | 2/2 | 2/2 | {by} | {also} |")
-    return "\n".join(lines) + "\n"
+ALL = (*KNOWN, *FURTHER, *TRIED)
+
+
+class Score(NamedTuple):
+    """How a command answers: 0 to 2 for the cause, and for the correction."""
+
+    cause: int
+    fix: int
+
+    def __str__(self) -> str:
+        return f"{self.cause}/{self.fix}"
+
+
+class Scores(NamedTuple):
+    """The scores of one mistake; None where a command has nothing to say."""
+
+    lint: Score
+    apply: Score
+    explain: Score | None
+
+
+HEAD = """# Mistakes in manifests, and how they are answered
+
+Written by `python -m tests.cli.mistakes.make_table` from what the tests see. The first number is
+2 if the command names the cause. The second is 2 if it prints the correction and the pod runs
+after it, and 1 if the correction is in words that are left to you.
+
+| # | mistake | rule | lint | apply | explain | corrected by | and by |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def row(mistake: Mistake, scores: Scores) -> str:
+    """Return the line of a mistake in the table."""
+    also = "`dray explain --fix`" if mistake.explain_fixes else ""
+    by = " ".join(("`dray lint", *mistake.options)) + "`" if mistake.options else "you"
+    cells = (ALL.index(mistake) + 1, mistake.what, mistake.rule, scores.lint, scores.apply)
+    shown = " | ".join(map(str, (*cells, scores.explain or "–", by, also)))
+    return f"| {shown} |"

@@ -77,23 +77,32 @@ def parse(
             raise refused(result, f"kind and apiVersion of a {call.gvk.kind} cannot be changed")
         result.update(type_meta)
         hooks.transform(result)
-        # What the patch did not change was checked when it was stored.
-        touched = {
-            key: value for key, value in result.items() if value is not (document or {}).get(key)
-        }
         try:
-            body = bodies.decode_strict(touched, call.gvk, options.field_validation)
+            return _decoded(call, document or {}, result, options, warnings)
         except bodies.TypeMismatch as error:
             raise refused(result, error) from error
-        warnings.extend(body.warnings)
-        checked = body.document
-        return {
-            key: checked.get(key, value)
-            for key, value in result.items()
-            if key in checked or key not in touched
-        }
 
     return Patch(patched, owns_fields=False)
+
+
+def _decoded(
+    call: Call,
+    before: JsonObject,
+    result: JsonObject,
+    options: WriteOptions,
+    warnings: list[str],
+) -> JsonObject:
+    """Return the result of a patch after the checks of a body. Raises TypeMismatch."""
+    # What the patch did not change was checked when it was stored.
+    touched = {key: value for key, value in result.items() if value is not before.get(key)}
+    body = bodies.decode_strict(touched, call.gvk, options.field_validation)
+    warnings.extend(body.warnings)
+    checked = body.document
+    return {
+        key: checked.get(key, value)
+        for key, value in result.items()
+        if key in checked or key not in touched
+    }
 
 
 def _json(call: Call) -> Any:

@@ -258,6 +258,8 @@ class Writer:
         async def apply(old: JsonObject) -> JsonObject:
             shown = versions.from_storage(old, call.gvk.api_version)
             patched = await offloading.call(is_large, patch, shown)
+            if patched.get("metadata"):
+                write_checks.check_namespace(call, patched)
             write_checks.check_identity(call, patched, old)
             return in_storage_version(patched)
 

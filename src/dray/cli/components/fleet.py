@@ -38,7 +38,7 @@ _COMMANDS = {
     "fail": ("components.fleet:fail", "Break devices of a node."),
     "slow": ("components.fleet:slow", "Make a node prepare claims slowly."),
     "crash": ("components.fleet:crash", "Let a node's driver crash while it prepares."),
-    "heal": ("components.fleet:heal", "Mend devices, or all that was done to a node."),
+    "heal": ("components.fleet:heal", "Repair devices, or everything that was done to a node."),
     "scale": ("components.fleet:scale", "Change the number of machines."),
 }
 
@@ -77,7 +77,7 @@ def _summary(described: Fleet) -> dict[str, Any]:
 
 @click.command("show", cls=DrayCommand)
 @click.argument("name", shell_complete=completer("fleets"))
-@click.option("--nodes", type=int, help="With so many machines of each kind.")
+@click.option("--nodes", type=int, help="How many machines of each kind.")
 @formats.option
 def show(name: str, nodes: int | None, format: OutputFormat) -> None:
     """Show the machines of a fleet, by name or file, and one device of each model.
@@ -196,7 +196,7 @@ def crash(target: Target, node: str) -> None:
 @click.argument("names", metavar="[DEVICE…]", nargs=-1)
 @connection.options
 def heal(target: Target, node: str, names: tuple[str, ...]) -> None:
-    """Mend devices of a node; without names, everything that was done to the node."""
+    """Repair devices of a node; without names, everything that was done to the node."""
 
     def edit(annotations: Annotations) -> Changes:
         if not names:

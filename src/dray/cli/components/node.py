@@ -264,17 +264,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         client = await stack.enter_async_context(foreground.client_of(target, FIELD_MANAGER))
         starter = await stack.enter_async_context(Starter())
         api_server = foreground.host_and_port(target.connect().server)
-        network = PodNetwork(settings.pod_network, api_server=api_server)
-        network.prepare()
-        runtime_config = RuntimeConfig(
-            runtime=runtime,
-            starter=starter,
-            allows_host=settings.allows_host,
-            allows_privileged=settings.allows_privileged,
-            images=settings.images,
-            network=network,
-            pod_max_pids=settings.pod_max_pids,
-        )
+        runtime_config = _runtime_config(settings, runtime, starter, api_server)
         registry = telemetry.Registry()
         agent = Agent(
             client, name, settings.address, folders, runtime_config, now=utc_now, registry=registry
@@ -307,3 +297,23 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
             group.create_task(served.run(agent_address.publish))
             for part in (registration.run, status_updater.run, agent.run):
                 group.create_task(part())
+
+
+def _runtime_config(
+    settings: Settings,
+    runtime: Runtime,
+    starter: Starter,
+    api_server: tuple[str, int] | None,
+) -> RuntimeConfig:
+    """Return how pods run, with their network prepared."""
+    network = PodNetwork(settings.pod_network, api_server=api_server)
+    network.prepare()
+    return RuntimeConfig(
+        runtime=runtime,
+        starter=starter,
+        allows_host=settings.allows_host,
+        allows_privileged=settings.allows_privileged,
+        images=settings.images,
+        network=network,
+        pod_max_pids=settings.pod_max_pids,
+    )

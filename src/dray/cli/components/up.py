@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 
@@ -42,6 +43,28 @@ from dray.store import compaction
 
 QUICKSTART = "quickstart"
 RUNTIME_ADVICE = "Without --runtime the first that works is taken; none simulates pods."
+
+
+class UpOptions(NamedTuple):
+    """The options of the command."""
+
+    fleet: str
+    nodes: int | None
+    store: StoreChoice
+    listen: str
+    data: str
+    feature_gates: str
+    history_seconds: float
+    runtime: str
+    allow_host_access: bool
+    pod_max_pids: int
+    pod_network: str
+    keep_pods: bool
+    merge_kubeconfig: bool
+    key_files: KeyFiles
+    audit_log: Path | None
+    event_ttl: float
+    verbose: bool
 
 
 @click.command("up", cls=DrayCommand)
@@ -91,25 +114,7 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none simulate
 @apiserver.audit_log_option
 @apiserver.event_ttl_option
 @click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
-def up(
-    fleet: str,
-    nodes: int | None,
-    store: StoreChoice,
-    listen: str,
-    data: str,
-    feature_gates: str,
-    history_seconds: float,
-    runtime: str,
-    allow_host_access: bool,
-    pod_max_pids: int,
-    pod_network: str,
-    keep_pods: bool,
-    merge_kubeconfig: bool,
-    key_files: KeyFiles,
-    audit_log: Path | None,
-    event_ttl: float,
-    verbose: bool,
-) -> None:
+def up(**options: Any) -> None:
     """Run a local cluster until stopped: API server, scheduler, controllers and nodes.
 
     A computer with an NVIDIA GPU is a node itself. Otherwise, and with --fleet, they are simulated.
@@ -117,60 +122,81 @@ def up(
     with --runtime none, pods are simulated: they are placed, get their devices, and are reported as
     running. Containers are stopped at the end, unless it comes by SIGUSR1 or with --keep-pods.
     Of several on one etcd, each serves the API; one runs the scheduler, the controllers and the
-    nodes, and the others stand by. They need the same keys: give all of them the same files.
+    nodes, and the others wait. They need the same keys: give all of them the same files.
     """
     started = time.perf_counter()
-    has_local_node = not fleet and runtime != simulated.NAME and nvml.is_here()
-    address = foreground.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
-    plan = ClusterPlan(
-        Settings(
-            features=features.parse(feature_gates),
-            mounts_tokens=True,
-            audit_log=audit_log,
-            event_seconds=event_ttl,
-        ),
-        exports=True,
-        fleet=None if has_local_node else _loaded(fleet or QUICKSTART, nodes),
-        has_local_node=has_local_node,
-        runtime=runtime,
-        allows_host=allow_host_access,
-        pod_max_pids=pod_max_pids,
-        pod_network=pod_network,
-        api_server=_reachable(*address),
-        keeps_pods=keep_pods,
-        identity=foreground.identity() if store.is_shared else "",
-    )
-    directory = foreground.private_directory(data)
-    keys = key_options.load(directory, key_files)
+    given = UpOptions(**options)
+    address = foreground.parse_listen(given.listen, "--listen", apiserver.DEFAULT_LISTEN)
+    plan = _plan(given, address)
+    directory = foreground.private_directory(given.data)
+    keys = key_options.load(directory, given.key_files)
 
     def announce(url: str, cluster: RunningCluster) -> None:
+        _register(given, directory, plan, keys, url, cluster)
         seconds = time.perf_counter() - started
-        described = UpInstance(
-            pid=os.getpid(),
-            since=gotime.write(utc_now()),
-            url=url,
-            fleet=plan.fleet.name if plan.fleet else "",
-            store=store.text or f"{store_option.SQLITE}{store_option.sqlite_path('', directory)}",
-            runtime=cluster.choice.name,
-            components=("apiserver", *assembly.component_names(plan)),
-        )
-        up_instance.write(directory, described)
-        admin = keys.connection(url, "admin", standalone.ADMIN_GROUP)
-        kubeconfig.write(directory / "kubeconfig", admin)
-        if merge_kubeconfig:
-            merged = kubeconfig.merge(admin)
-            click.echo(f"{merged}: the current context is now {kubeconfig.NAME}")
-        click.echo(f"dray is up after {seconds:.2f} s at {admin.server}")
-        _announce(directory, plan, cluster.choice, has_default_nodes=nodes is None)
+        click.echo(f"dray is up after {seconds:.2f} s at {url}")
+        _announce(directory, plan, cluster.choice, has_default_nodes=given.nodes is None)
 
     with up_instance.locked(directory):
         foreground.run(
             foreground.until_signalled(
-                lambda: _run(directory, store, address, plan, keys, history_seconds, announce)
+                lambda: _run(
+                    directory, given.store, address, plan, keys, given.history_seconds, announce
+                )
             ),
-            logging.INFO if verbose else logging.WARNING,
+            logging.INFO if given.verbose else logging.WARNING,
         )
-    click.echo(_farewell(store, directory, data))
+    click.echo(_farewell(given.store, directory, given.data))
+
+
+def _plan(given: UpOptions, address: tuple[str, int]) -> ClusterPlan:
+    """Return what is to run: the node of this computer, or a simulated fleet."""
+    has_local_node = not given.fleet and given.runtime != simulated.NAME and nvml.is_here()
+    return ClusterPlan(
+        Settings(
+            features=features.parse(given.feature_gates),
+            mounts_tokens=True,
+            audit_log=given.audit_log,
+            event_seconds=given.event_ttl,
+        ),
+        exports=True,
+        fleet=None if has_local_node else _loaded(given.fleet or QUICKSTART, given.nodes),
+        has_local_node=has_local_node,
+        runtime=given.runtime,
+        allows_host=given.allow_host_access,
+        pod_max_pids=given.pod_max_pids,
+        pod_network=given.pod_network,
+        api_server=_reachable(*address),
+        keeps_pods=given.keep_pods,
+        identity=foreground.identity() if given.store.is_shared else "",
+    )
+
+
+def _register(
+    given: UpOptions,
+    directory: Path,
+    plan: ClusterPlan,
+    keys: ServerKeys,
+    url: str,
+    cluster: RunningCluster,
+) -> None:
+    """Write what runs and how to reach it, for other commands."""
+    sqlite = f"{store_option.SQLITE}{store_option.sqlite_path('', directory)}"
+    described = UpInstance(
+        pid=os.getpid(),
+        since=gotime.write(utc_now()),
+        url=url,
+        fleet=plan.fleet.name if plan.fleet else "",
+        store=given.store.text or sqlite,
+        runtime=cluster.choice.name,
+        components=("apiserver", *assembly.component_names(plan)),
+    )
+    up_instance.write(directory, described)
+    admin = keys.connection(url, "admin", standalone.ADMIN_GROUP)
+    kubeconfig.write(directory / "kubeconfig", admin)
+    if given.merge_kubeconfig:
+        merged = kubeconfig.merge(admin)
+        click.echo(f"{merged}: the current context is now {kubeconfig.NAME}")
 
 
 def _loaded(name: str, nodes: int | None) -> fleets.Fleet:

@@ -27,7 +27,7 @@ def find(connection: ClusterConnection, now: datetime.datetime) -> Iterator[Clus
             verb = "expired" if ends <= now else "expires"
             advice = (
                 "`dray up` writes a new kubeconfig when it starts: dray down, then dray up. For "
-                "other clusters, get a new kubeconfig from whoever runs them."
+                "other clusters, get a new kubeconfig from their administrator."
             )
             about = f"the kubeconfig's {name}"
             message = f"{verb} at {ends:%Y-%m-%dT%H:%M:%SZ}"

@@ -28,7 +28,7 @@ INCOMPLETE = 6
 @connection.options
 @cluster_objects.option
 @formats.option
-@click.option("--fix", is_flag=True, help="Mend what can be mended; asks before each repair.")
+@click.option("--fix", is_flag=True, help="Repair what can be repaired; asks before each repair.")
 @click.option("--yes", is_flag=True, help="With --fix: do not ask.")
 def doctor(target: Target, against: str, format: OutputFormat, fix: bool, yes: bool) -> None:
     """Find what is wrong with a cluster's nodes, devices, drivers and claims, and how to fix it.
@@ -104,11 +104,11 @@ def _repaired(target: Target, problems_found: list[ClusterProblem], yes: bool) -
     chosen = [
         item
         for item in repairable
-        if yes or click.confirm(f"Mend {item.about} ({item.fault})?", err=True)
+        if yes or click.confirm(f"Repair {item.about} ({item.fault})?", err=True)
     ]
     if chosen:
         connection.run(target, lambda session: _apply(session, chosen))
-        click.echo(f"Mended {len(chosen)} of {len(problems_found)}.", err=True)
+        click.echo(f"Repaired {len(chosen)} of {len(problems_found)}.", err=True)
     return len(chosen)
 
 

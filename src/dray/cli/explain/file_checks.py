@@ -10,8 +10,8 @@ from dray.cli.lint.linter import Linter
 from dray.cli.lint.rules import RULES, CheckStage, Severity
 
 _DUPLICATE = "duplicate-object"
-_REFERENCES = frozenset({"admin-access", _DUPLICATE, "undeclared-claim"})
-"""The rules about several objects that have to be kept first; the rest is explained."""
+_REFERENCES = frozenset({"admin-access", _DUPLICATE, "exported-object", "undeclared-claim"})
+"""Further rules that have to be kept first; the rest is explained."""
 _SELECTOR = ".cel.expression"
 """Part of the path of selectors: these are explained together with the devices."""
 

@@ -103,7 +103,9 @@ class Advice:
 
 def _is_serious(finding: Finding) -> bool:
     rule = rules.RULES[finding.rule]
-    return rule.stage >= CheckStage.REFERENCES and not rule.is_optional
+    # Of a repeated field the server sees one value only.
+    is_late = rule.stage >= CheckStage.REFERENCES or rule.name == "repeated-field"
+    return is_late and not rule.is_optional
 
 
 def _text(finding: Finding, message: str) -> str:

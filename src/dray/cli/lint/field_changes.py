@@ -123,6 +123,24 @@ class LiftField(NamedTuple):
             yield text.moved(*pair, outer)
 
 
+class UnwrapField(NamedTuple):
+    """Writes the fields of an object, or of one in it, in place of the object."""
+
+    path: str
+    below: tuple[str, ...] = ()
+
+    def on_value(self, root: Any) -> None:
+        parent, last = _parent(root, self.path)
+        parent.update(_at_steps(parent.pop(last), self.below))
+
+    def on_text(self, text: _Text) -> Iterator[TextEdit]:
+        *above, last = steps(self.path)
+        pair = child(text.at(above), last)
+        inner = text.at([*above, last, *self.below])
+        if pair is not None and inner is not None:
+            yield text.unwrapping(pair[0], inner)
+
+
 class WrapField(NamedTuple):
     """Makes a list of an object, with the object as its only item."""
 
@@ -138,7 +156,9 @@ class WrapField(NamedTuple):
             yield text.wrapping(node)
 
 
-FieldChange = SetField | RemoveField | RenameField | NestFields | LiftField | WrapField
+FieldChange = (
+    SetField | RemoveField | RenameField | NestFields | LiftField | UnwrapField | WrapField
+)
 
 
 def edited(document: Document, changes: Sequence[FieldChange]) -> str | None:
@@ -355,6 +375,16 @@ class _Text:
         own = textwrap.dedent(indent + self._text[start : self._line_end(end)])
         close = self._line_end(self._end(outer))
         return TextEdit(close, close, "\n" + textwrap.indent(own, " " * outer.start_mark.column))
+
+    def unwrapping(self, key: yaml.Node, value: yaml.Node) -> TextEdit:
+        """Return the edit that writes the fields of an object in its place."""
+        start, end = self._offset(value.start_mark), self._end(value)
+        if _is_flow(value):
+            return TextEdit(self._offset(key.start_mark), end, self._text[start + 1 : end - 1])
+        end = self._line_end(end)
+        own = textwrap.dedent(" " * value.start_mark.column + self._text[start:end])
+        written = textwrap.indent(own, " " * key.start_mark.column).lstrip(" ")
+        return TextEdit(self._offset(key.start_mark), end, written)
 
     def wrapping(self, node: yaml.Node) -> TextEdit:
         """Return the edit that makes a list of an object."""

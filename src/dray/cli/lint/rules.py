@@ -119,6 +119,14 @@ _ALL = (
         "Write the newest version; `dray lint --fix` rewrites the object.",
     ),
     Rule(
+        "exported-object",
+        _W,
+        CheckStage.VALUES,
+        "The object was written by a server and cannot be created.",
+        "metadata.resourceVersion and metadata.uid belong to one object of one server.",
+        "Remove both; `dray lint --fix` does.",
+    ),
+    Rule(
         "fleet",
         _E,
         CheckStage.TYPE,
@@ -249,6 +257,32 @@ _ALL = (
         "A claim requests more devices than a claim can hold.",
         "The claim can be created, but never allocated.",
         "Use several claims.",
+    ),
+    Rule(
+        "zero-count",
+        _W,
+        CheckStage.REFERENCES,
+        "A request for 0 devices gets one.",
+        "The API server reads count 0 as a count that is not given, which is 1.",
+        "Write count: 1, or remove the request.",
+    ),
+    Rule(
+        "node-name",
+        _W,
+        CheckStage.REFERENCES,
+        "A pod with claims names its node.",
+        "nodeName bypasses the scheduler, which allocates the devices: the claims stay without "
+        "any, and the pod never starts.",
+        "Select the node with nodeSelector and its label kubernetes.io/hostname.",
+    ),
+    Rule(
+        "unused-config",
+        _W,
+        CheckStage.REFERENCES,
+        "The configuration is for a driver that has none of the devices.",
+        "A driver reads only the configuration that names it; this one is ignored. "
+        "Needs --against.",
+        "Correct the name of the driver.",
     ),
     Rule(
         "toleration-without-effect",

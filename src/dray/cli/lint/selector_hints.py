@@ -6,9 +6,7 @@ of them until the selector compiles and, where devices are known, matches one of
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from dray.api.features import Features
 from dray.api.formats import quantity
@@ -18,7 +16,7 @@ from dray.cli.inputs import selector_report
 from dray.cli.inputs.selector_report import Report
 from dray.cli.lint.field_changes import SetField
 from dray.cli.lint.findings import Suggestion
-from dray.explain.selectors import expressions, spelling
+from dray.explain.selectors import expressions, spelling, text_corrections
 from dray.explain.selectors.expressions import (
     ATTRIBUTES,
     CAPACITY,
@@ -26,30 +24,26 @@ from dray.explain.selectors.expressions import (
     SEMVER,
     SelectorSubject,
 )
+from dray.explain.selectors.text_corrections import Correction
 
 Devices = Sequence[tuple[PoolId, Device]]
 
 _ROUNDS = 3
 _TRIES = 120
-_STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
-_FUNCTIONS = (
-    *("startsWith", "endsWith", "contains", "matches", "compareTo", "isGreaterThan", "isLessThan"),
-    *("quantity", "semver", "has", "size", "exists", "all", "lowerAscii", "upperAscii", "orValue"),
-)
-_WORDS = {"and": "&&", "or": "||", "not": "!", "AND": "&&", "OR": "||", "NOT": "!"}
-_CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
-class Correction(NamedTuple):
-    """A corrected selector, and what was wrong."""
+def suggestions(
+    field: str, expression: str, features: Features, domains: Sequence[str] = ()
+) -> Iterator[Suggestion]:
+    """Yield the correction of a selector that does not compile.
 
-    text: str
-    reason: str
-
-
-def suggestions(field: str, expression: str, features: Features) -> Iterator[Suggestion]:
-    """Yield the correction of a selector that does not compile."""
+    `domains` are those that its object names elsewhere, for attributes without one.
+    """
     found = corrected(expression, features)
+    for domain in domains[:1] if found is None else ():
+        for candidate in text_corrections.with_domain(expression, domain):
+            if not selector_report.make(candidate.text, features, ()).error:
+                found = candidate
     if found is not None:
         yield _suggestion(field, found)
 
@@ -122,151 +116,10 @@ def _is_good(report: Report) -> bool:
 
 def candidates(text: str, report: Report, devices: Devices) -> Iterator[Correction]:
     """Yield small corrections of a selector, the likeliest first."""
-    for correction in _TEXT_CORRECTIONS:
-        yield from correction(text)
+    yield from text_corrections.corrections(text)
     if not report.error:
         yield from _by_devices(text, report, devices)
     yield from _quantities(text)
-
-
-def _outside_strings(text: str, pattern: str, replacement: str) -> str:
-    """Return the text with a pattern replaced, except in string literals."""
-    parts: list[str] = []
-    end = 0
-    for match in _STRING.finditer(text):
-        parts += [re.sub(pattern, replacement, text[end : match.start()]), match[0]]
-        end = match.end()
-    return "".join([*parts, re.sub(pattern, replacement, text[end:])])
-
-
-def _quotes(text: str) -> Iterator[Correction]:
-    plain = text.translate({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
-    if plain != text:
-        yield Correction(plain, "Typographic quotation marks are not CEL.")
-    inner = text.strip()
-    if len(inner) > 1 and inner[0] == inner[-1] and inner[0] in "\"'" and "device" in inner:
-        yield Correction(inner[1:-1], "The expression is in quotation marks twice.")
-
-
-def _equals_sign(text: str) -> Iterator[Correction]:
-    yield from _changed(text, r"(?<![=!<>])=(?![=~])", "==", "Equality is `==` in CEL.")
-    yield from _changed(text, r"===", "==", "Equality is `==` in CEL.")
-    yield from _changed(text, r"<>", "!=", "Inequality is `!=` in CEL.")
-    match = re.search(r"([^\s&|]+)\s*=~\s*((?:\"[^\"]*\")|(?:'[^']*'))", text)
-    if match:
-        new = f"{text[: match.start()]}{match[1]}.matches({match[2]}){text[match.end() :]}"
-        yield Correction(new, "A regular expression is tested with matches().")
-
-
-def _operators(text: str) -> Iterator[Correction]:
-    joined = text
-    for word, operator in _WORDS.items():
-        joined = _outside_strings(
-            joined, rf"\b{word}\b ?", f"{operator} " if operator != "!" else "!"
-        )
-    if joined != text:
-        yield Correction(joined, "And, or and not are `&&`, `||` and `!` in CEL.")
-    yield from _changed(text, r"(?<!&)&(?!&)", "&&", "And is `&&` in CEL.")
-    yield from _changed(text, r"(?<!\|)\|(?!\|)", "||", "Or is `||` in CEL.")
-    yield from _changed(text, r"\bTrue\b", "true", "CEL writes true and false in lower case.")
-    yield from _changed(text, r"\bFalse\b", "false", "CEL writes true and false in lower case.")
-
-
-def _changed(text: str, pattern: str, new: str, reason: str) -> Iterator[Correction]:
-    changed = _outside_strings(text, pattern, new)
-    if changed != text:
-        yield Correction(changed, reason)
-
-
-def _device(text: str) -> Iterator[Correction]:
-    """Correct what is read of the device."""
-    reason = "A selector reads `device`."
-    yield from _changed(
-        text, r"(?<![\w.])(attributes|capacity|driver)(?=[.\[ =])", r"device.\1", reason
-    )
-    yield from _changed(text, r"\bdevices\.", "device.", reason)
-    yield from _changed(
-        text, r"\bdevice\.attribute\b", "device.attributes", "The field is attributes."
-    )
-    yield from _changed(
-        text, r"\bdevice\.capacities\b", "device.capacity", "The field is capacity."
-    )
-    joined = re.sub(
-        r"device\.(attributes|capacity)\[(['\"])([\w.-]+)/(\w+)\2\]", r'device.\1["\3"].\4', text
-    )
-    if joined != text:
-        yield Correction(joined, "The domain is the key and the name a field of it.")
-    dotted = re.sub(
-        r"device\.(attributes|capacity)\.([a-z0-9-]+(?:\.[a-z0-9-]+)+)\.(\w+)(?=\W)",
-        r'device.\1["\2"].\3',
-        text,
-    )
-    if dotted != text:
-        yield Correction(dotted, "A domain is a key in brackets.")
-    unquoted = re.sub(
-        r"device\.(attributes|capacity)\[([a-z0-9-]+(?:\.[a-z0-9-]+)+)\]", r'device.\1["\2"]', text
-    )
-    if unquoted != text:
-        yield Correction(unquoted, "A domain is text in quotation marks.")
-
-
-def _functions(text: str) -> Iterator[Correction]:
-    """Correct the names of functions, and text and quantities without quotation marks."""
-    for match in re.finditer(r"\b([A-Za-z_]+)\(", _STRING.sub('""', text)):
-        close = spelling.similar(match[1], _FUNCTIONS) if match[1] not in _FUNCTIONS else []
-        if close:
-            new = re.sub(rf"\b{match[1]}\(", f"{close[0]}(", text)
-            yield Correction(new, f"The function is {close[0]}().")
-    unit = r"(?<![\w\"'.])(\d+(?:\.\d+)?(?:[KMGTPE]i?|k|m)[bB]?)\b"
-    yield from _changed(text, unit, r'"\1"', "A quantity is text in quotation marks.")
-    bare = r"(==|!=) *([A-Za-z][\w-]*)(?![\w.(\[\"'])"
-    for match in re.finditer(bare, _STRING.sub(lambda found: "_" * len(found[0]), text)):
-        if match[2] not in ("true", "false", "device", "null"):
-            new = f'{text[: match.start(2)]}"{match[2]}"{text[match.end(2) :]}'
-            yield Correction(new, "Text is written in quotation marks.")
-    units = re.sub(r"(quantity\(['\"])([\d.]+)\s*([KMGTPE])(i?)[bB](['\"]\))", r"\1\2\3i\5", text)
-    if units != text:
-        yield Correction(units, "Units of quantities have no B: Gi (powers of 1024) or G.")
-    versions = re.sub(
-        r"semver\((['\"])v?(\d+)(\.\d+)?(['\"])\)",
-        lambda found: f"semver({found[1]}{found[2]}{found[3] or '.0'}.0{found[4]})",
-        text,
-    )
-    if versions != text:
-        yield Correction(versions, "A semantic version has three numbers.")
-
-
-def _brackets(text: str) -> Iterator[Correction]:
-    """Close brackets and quotation marks that are open."""
-    plain = _STRING.sub(lambda found: "_" * len(found[0]), text)
-    open_brackets: list[str] = []
-    for number, character in enumerate(plain):
-        if character in _CLOSING:
-            open_brackets.append(character)
-        elif character in _CLOSING.values():
-            if open_brackets and _CLOSING[open_brackets[-1]] == character:
-                open_brackets.pop()
-            else:
-                reason = f"One `{character}` is too many."
-                yield Correction(text[:number] + text[number + 1 :], reason)
-    if not open_brackets:
-        return
-    closing = _CLOSING[open_brackets[-1]]
-    ends = [match.end() for match in _STRING.finditer(text)]
-    numbers = [match.end() for match in re.finditer(r"\w\b", plain)]
-    for position in dict.fromkeys([*ends, len(text.rstrip()), *numbers]):
-        fixed = text[:position] + closing + text[position:]
-        yield Correction(fixed, f"A `{open_brackets[-1]}` is not closed.")
-
-
-_TEXT_CORRECTIONS: tuple[Callable[[str], Iterable[Correction]], ...] = (
-    _quotes,
-    _equals_sign,
-    _operators,
-    _device,
-    _functions,
-    _brackets,
-)
 
 
 def _quantities(text: str) -> Iterator[Correction]:
@@ -297,6 +150,7 @@ def _by_devices(text: str, report: Report, devices: Devices) -> Iterator[Correct
             other = SelectorSubject(close.field, close.domain, close.name)
             new = expressions.renamed(text, subject, other)
             yield Correction(new, _rename_reason(subject, other))
+    yield from _of_drivers(text, devices)
     for compared in expressions.comparisons(text):
         published = _published(compared.subject, devices)
         yield from _typed(text, compared, published)
@@ -306,6 +160,14 @@ def _by_devices(text: str, report: Report, devices: Devices) -> Iterator[Correct
             subject = SelectorSubject(read.field, read.domain, read.name)
             reason = f"Not every device has {read.name}."
             yield Correction(expressions.guarded(text, subject), reason)
+
+
+def _of_drivers(text: str, devices: Devices) -> Iterator[Correction]:
+    """Replace the name of a driver by those that publish devices."""
+    drivers = {pool.driver for pool, _ in devices}
+    for driver in spelling.similar_domains(expressions.driver_of(text), drivers):
+        for new in expressions.with_driver(text, driver):
+            yield Correction(new, f"The driver is {driver}.")
 
 
 def _rename_reason(subject: SelectorSubject, other: SelectorSubject) -> str:
@@ -351,9 +213,14 @@ def _valued(
     text: str, compared: expressions.Comparison, published: dict[str, set[str]]
 ) -> Iterator[Correction]:
     """Replace a text by published ones that are spelt differently or contain it."""
-    if compared.relation not in ("==", "in") or not isinstance(compared.constant, str):
+    if not isinstance(compared.constant, str):
         return
     values = sorted(published.get("string", ()))
+    for part in spelling.parts_in_other_case(compared.constant, values):
+        new = expressions.replaced(text, compared.span, expressions.written(part))
+        yield Correction(new, f"{compared.subject.name} is {expressions.written(values[0])}.")
+    if compared.relation not in ("==", "in"):
+        return
     word = compared.constant.lower()
     close = [
         *spelling.same_but_spelling(compared.constant, values),

@@ -21,6 +21,7 @@ _NEAR = 6
 _CLOSING = {"[": "]", "{": "}"}
 _QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:''|[^'])*'")
 _PAIR = re.compile(r"^(\s*(?:- +)*[\w./-]+: +)(\S.*?)(\s+#.*|\s*)$")
+_TEMPLATE = re.compile(r"\{\{.*\}\}|\{%.*%\}")
 _KEY = re.compile(r"^\s*(?:- +)*[\w./-]+:(?:\s|$)|^\s*-\s")
 
 
@@ -43,6 +44,10 @@ def finding(file: str, text: str, error: NotYaml, features: Features) -> Finding
         problem = error.problem
         column = len(lines[line - 1]) - len(lines[line - 1].lstrip()) + 1
     advice = "Check indentation, brackets and quotation marks of this line and the one above."
+    suggestions = _suggestions(file, text, error.line, features)
+    if _TEMPLATE.search(text):
+        advice = "The file is a template: render it first, and check the result."
+        suggestions = iter(())
     return Finding(
         file,
         line,
@@ -51,7 +56,7 @@ def finding(file: str, text: str, error: NotYaml, features: Features) -> Finding
         "not-yaml",
         f"not YAML: {problem}",
         advice,
-        _suggestions(file, text, error.line, features),
+        suggestions,
     )
 
 
@@ -61,7 +66,7 @@ def _first_tab(lines: list[str]) -> int | None:
 
 def _suggestions(file: str, text: str, line: int, features: Features) -> Iterator[Suggestion]:
     ranked: list[tuple[int, int, _Candidate]] = []
-    for make in (_tabs, _brackets, _quotes, _colons, _indentation):
+    for make in (_separators, _tabs, _brackets, _quotes, _colons, _indentation):
         for candidate in make(text, line):
             faults = _faults(file, candidate.text, features)
             if faults is not None and candidate.text != text:
@@ -85,6 +90,13 @@ def _faults(file: str, text: str, features: Features) -> int | None:
 
 def _is_error(found: Finding) -> bool:
     return found.severity is Severity.ERROR
+
+
+def _separators(text: str, line: int) -> Iterator[_Candidate]:
+    """Separate objects by three hyphens."""
+    new = re.sub(r"(?m)^(?:-{1,2}|-{4,})[ \t]*$", "---", text)
+    if new != text:
+        yield _Candidate(new, "Separate objects with a line of three hyphens: ---", is_clear=True)
 
 
 def _tabs(text: str, line: int) -> Iterator[_Candidate]:

@@ -39,6 +39,12 @@ _dry_run = click.option(
     help="Write nothing: let the server check (server, also without a value), or only show what "
     "would be sent (client).",
 )
+_MISSING = {
+    r'namespaces "([a-z0-9-]+)" not found': "Namespace",
+    r"looking up service account ([a-z0-9-]+)/([a-z0-9.-]+): ": "ServiceAccount",
+    r"no PriorityClass with name (\S+) was found": "PriorityClass",
+}
+"""The server's words about an object that does not exist, and its kind."""
 _DEVICE_FIELDS = re.compile(r"resourceclaim|\bresources\b", re.IGNORECASE)
 _recursive = click.option("--recursive", "-R", is_flag=True, help="Also subdirectories.")
 _lint = click.option(
@@ -291,12 +297,28 @@ async def _show_refusal(
     failure = command_errors.of_status(error) if isinstance(error, errors.StatusError) else error
     assert isinstance(failure, CommandError)
     words = failure.advice
+    words = words or _creation_of_missing(failure.message)
     if isinstance(error, errors.Conflict) and not words:
         words = "To take over these fields: --force-conflicts"
     CommandError(f"{manifest.source}: {failure.message}", words).show()
     is_about_object = not isinstance(error, errors.Forbidden | errors.Conflict)
     advice = await given.advice(session) if is_about_object else None
     _echo(advice.on_error(manifest, failure.message) if advice else ())
+
+
+def _creation_of_missing(message: str) -> str:
+    """Return the command that creates the object which a message misses, or ""."""
+    for pattern, kind in _MISSING.items():
+        found = re.search(pattern, message)
+        if found is None:
+            continue
+        if kind == "PriorityClass":
+            return "Name one of: dray get priorityclasses; or remove priorityClassName."
+        *namespace, name = found.groups()
+        option = f" -n {namespace[0]}" if namespace else ""
+        written = f'{{"apiVersion": "v1", "kind": "{kind}", "metadata": {{"name": "{name}"}}}}'
+        return f"Create it: echo '{written}' | dray apply{option} -f -"
+    return ""
 
 
 async def _warn(session: Session, accepted: list[Manifest], given: _Input) -> None:

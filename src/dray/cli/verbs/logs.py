@@ -65,7 +65,7 @@ class Stream(NamedTuple):
 @click.option("--since", default="", metavar="DURATION", help="Only the last 5s, 2m or 3h.")
 @click.option("--since-time", default="", metavar="TIME", help="Only after 2026-01-02T03:04:05Z.")
 @click.option("--timestamps", is_flag=True, help="Begin lines with their time.")
-@click.option("--limit-bytes", type=click.IntRange(0), default=0, help="At most so many bytes.")
+@click.option("--limit-bytes", type=click.IntRange(0), default=0, help="The most bytes to print.")
 @click.option("--ignore-errors", is_flag=True, help="Go on if the log of one container fails.")
 @click.option("--max-log-requests", default=5, show_default=True, help="Logs to follow at once.")
 def logs(target: Target, pod: str, container_name: str, container: str, **how: Any) -> None:

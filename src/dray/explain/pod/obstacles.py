@@ -214,6 +214,13 @@ class BindingFailed(Obstacle, frozen=True, kw_only=True):
     message: str
 
 
+class SchedulerBypassed(Obstacle, frozen=True, kw_only=True):
+    """The pod names its node itself, so that no scheduler allocates devices to its claims."""
+
+    node: str
+    claims: tuple[str, ...]
+
+
 class NodeGone(Obstacle, frozen=True, kw_only=True):
     node: str
 

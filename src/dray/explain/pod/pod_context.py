@@ -24,6 +24,15 @@ OTHER_NAMESPACES = " of other namespaces"
 """Suffix of a kind that could be read only in the pod's own namespace."""
 
 
+class WaitingPod(msgspec.Struct, frozen=True):
+    """A pod that waits for devices, with the classes that it requests."""
+
+    order: tuple[int, str, str]
+    name: str
+    pod: Pod
+    classes: frozenset[str]
+
+
 class PodContext(msgspec.Struct, frozen=True):
     """Cluster objects needed to explain one pod. `unread`: kinds the user may not list."""
 
@@ -41,6 +50,8 @@ class PodContext(msgspec.Struct, frozen=True):
     unread: frozenset[str] = frozenset()
     partly_read: frozenset[str] = frozenset()
     """Kinds that could be read only in the pod's own namespace."""
+    line: list[WaitingPod] = []
+    """The waiting pods in order, made when first needed; contexts of one cluster share it."""
 
 
 def from_objects(

@@ -173,7 +173,12 @@ class _PodInspection:
             for stage in (PodStage.QUOTA, PodStage.GATES):
                 yield StageStatus(stage, StageState.PASSED)
             yield _with_warnings(PodStage.OBJECTS, claim_uses.problems(self._pod, self._requests()))
-            yield _with_warnings(PodStage.DEVICES, self._warnings())
+            bypassed = tuple(self._bypassed())
+            yield (
+                StageStatus(PodStage.DEVICES, StageState.BLOCKED, bypassed)
+                if bypassed
+                else _with_warnings(PodStage.DEVICES, self._warnings())
+            )
         else:
             yield self._step(PodStage.QUOTA, self._quota(), context.unread & {"ResourceQuota"})
             yield self._step(PodStage.GATES, self._gates())
@@ -311,6 +316,18 @@ class _PodInspection:
             if not self._excluded.are_all:
                 yield from queue_wait.behind_others(self._pod, self._explanation, self._context)
                 yield from self._excluded.obstacles
+
+    def _bypassed(self) -> Iterator[Obstacle]:
+        """Yield the claims without devices of a pod that has a node.
+
+        A scheduler allocates the devices before it binds the pod.
+        """
+        if self._has_started() or self._pod.metadata.deletion_timestamp is not None:
+            return
+        claims = claims_of(self._pod, self._context).values()
+        names = tuple(claim.metadata.name for claim in claims if claim.status.allocation is None)
+        if names:
+            yield obstacles.SchedulerBypassed(node=self._pod.spec.node_name, claims=names)
 
     def _warnings(self) -> Iterator[Obstacle]:
         context = self._context

@@ -256,6 +256,9 @@ _SENTENCES: dict[type[Obstacle], str] = {
     obstacles.ConditionFailed: (
         "device {device} of claim {claim} cannot be attached: {condition}: {message}"
     ),
+    obstacles.SchedulerBypassed: (
+        "nodeName: {node} bypasses the scheduler, which allocates the devices of its claims"
+    ),
     obstacles.NodeGone: "its node {node} does not exist",
     obstacles.NodeNotReady: "its node {node} is not ready: {message}",
     obstacles.DriverNotRegistered: "driver {driver} is not registered on node {node}",
@@ -383,6 +386,9 @@ _ADVICE: dict[type[Obstacle], str] = {
     ),
     obstacles.ConditionFailed: "The scheduler retries with other devices.",
     obstacles.BindingFailed: "The scheduler retries; see the driver's log.",
+    obstacles.SchedulerBypassed: (
+        "Create the pod without nodeName, with nodeSelector: {{kubernetes.io/hostname: {node}}}."
+    ),
     obstacles.NodeGone: _OTHER_NODE,
     obstacles.NodeNotReady: _OTHER_NODE,
     obstacles.DriverNotRegistered: (

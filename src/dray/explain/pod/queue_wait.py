@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +16,7 @@ from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Explanation
 from dray.explain.pod import node_eligibility, obstacles
 from dray.explain.pod.obstacles import Obstacle
-from dray.explain.pod.pod_context import PodContext, claims_of
+from dray.explain.pod.pod_context import PodContext, WaitingPod, claims_of
 from dray.explain.suggestions.changes import SuggestedChange, WaitForClaim, WaitForClaims
 
 _PODS_PLACED = 8
@@ -25,7 +26,7 @@ _HOLDERS_TRIED = 32
 def behind_others(pod: Pod, explanation: Explanation, context: PodContext) -> Iterator[Obstacle]:
     """Yield the pods before one that waits until devices are free, as an obstacle."""
     if any(_is_waiting(change) for change in explanation.changes):
-        names = [str(other.metadata.key) for other in pods_before(pod, context)]
+        names = [other.name for other in _before(pod, context)] if pod.metadata.uid else []
         if names:
             yield obstacles.BehindOthers(pods=tuple(names))
 
@@ -38,16 +39,26 @@ def pods_before(pod: Pod, context: PodContext) -> list[Pod]:
     """
     if not pod.metadata.uid:
         return []
+    return [waiting.pod for waiting in _before(pod, context)]
+
+
+def _before(pod: Pod, context: PodContext) -> list[WaitingPod]:
+    if not context.line:
+        context.line.extend(_line(context))
     classes = _classes(pod, context)
-    before = [
-        other
-        for other in context.pods
-        if _waits(other)
-        and _order(other) < _order(pod)
-        and not classes.isdisjoint(_classes(other, context))
-        and _has_node(other, context)
+    end = bisect.bisect_left(context.line, _order(pod), key=lambda waiting: waiting.order)
+    return [item for item in context.line[:end] if not classes.isdisjoint(item.classes)]
+
+
+def _line(context: PodContext) -> list[WaitingPod]:
+    """Return the pods that wait for devices and that some node accepts, the first one first."""
+    bound = [pod for pod in context.pods if pod.spec.node_name]
+    line = [
+        WaitingPod(_order(pod), str(pod.metadata.key), pod, frozenset(_classes(pod, context)))
+        for pod in context.pods
+        if _waits(pod) and _has_node(pod, bound, context)
     ]
-    return sorted(before, key=_order)
+    return sorted(line, key=lambda waiting: waiting.order)
 
 
 def wait_in_line(pod: Pod, context: PodContext, cluster: ClusterInventory) -> WaitForClaims | None:
@@ -125,10 +136,10 @@ def _holders(change: SuggestedChange) -> tuple[ClaimKey, ...]:
     return ()
 
 
-def _has_node(pod: Pod, context: PodContext) -> bool:
+def _has_node(pod: Pod, bound: Sequence[Pod], context: PodContext) -> bool:
     return bool(
         node_eligibility.eligible_nodes(
-            pod, context.nodes.values(), context.pods, context.classes
+            pod, context.nodes.values(), bound, context.classes
         ).eligible
     )
 

@@ -38,6 +38,7 @@ _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _RELATIONS = {f"_{relation}_": relation for relation in _MIRRORED}
 _METHODS = {"isGreaterThan": ">", "isLessThan": "<"}
 _TEXT_METHODS = ("startsWith", "endsWith", "contains", "matches")
+_DRIVER = re.compile(r"(device\.driver\s*==\s*)(?:\"[^\"]*\"|'[^']*')")
 _TRANSPARENT = ("orValue", "value")
 _BYTES = re.compile(r"(?<=[0-9])([kmgtp])(i?)b$", re.IGNORECASE)
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
@@ -81,6 +82,18 @@ class Comparison(NamedTuple):
     """Compared with `compareTo` and the like, not with an operator."""
     after_subject: TextSpan | None = None
     """The text after the subject, if that is an operator and the constant."""
+
+
+def driver_of(text: str) -> str:
+    """Return the driver that a text compares `device.driver` with, or ""."""
+    found = _DRIVER.search(text)
+    return found[0][len(found[1]) + 1 : -1] if found else ""
+
+
+def with_driver(text: str, driver: str) -> list[str]:
+    """Return the text with another driver in `device.driver == "…"`, if it has that and differs."""
+    new = _DRIVER.sub(lambda found: f"{found[1]}{written(driver)}", text)
+    return [new] if new != text else []
 
 
 def subjects_read(text: str, compiled: device.Selector) -> list[SelectorSubject]:

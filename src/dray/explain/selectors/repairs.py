@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from dray.api.features import Features
-from dray.explain.selectors import expressions, spelling
+from dray.explain.selectors import expressions, spelling, text_corrections
 from dray.explain.selectors.expressions import ATTRIBUTES, CAPACITY, QUANTITY, SelectorSubject
 
 _STRINGS = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""")
@@ -41,10 +41,21 @@ def repaired(text: str, published: Iterable[SelectorSubject], features: Features
 
     `published` are the attributes and capacities of the devices.
     """
-    names = frozenset(published)
+    names, original = frozenset(published), text
     for repair in _REPAIRS:
         text = repair(text, names)
         for candidate in (_with_quantities(text), text):
+            if expressions.compiled(candidate, features).error is None:
+                return candidate
+    return _corrected(original, features)
+
+
+def _corrected(text: str, features: Features) -> str | None:
+    """Return the selector after up to two corrections of its text that make it compile."""
+    current = [text]
+    for _ in range(2):
+        current = [found.text for one in current for found in text_corrections.corrections(one)]
+        for candidate in current:
             if expressions.compiled(candidate, features).error is None:
                 return candidate
     return None

@@ -17,10 +17,36 @@ def similar(word: str, candidates: Iterable[str]) -> list[str]:
     return [candidate for distance, candidate in sorted(ranked) if distance <= 1 - _CLOSE]
 
 
+def by_distance(word: str, candidates: Iterable[str]) -> list[str]:
+    """Return all candidates, the most similar first."""
+    return sorted(candidates, key=lambda candidate: (_distance(word, candidate), candidate))
+
+
+def similar_domains(word: str, candidates: Iterable[str]) -> list[str]:
+    """Return the similar names of classes or drivers, then those with labels more or fewer."""
+    names = sorted(set(candidates) - {word})
+    nested = [name for name in names if _is_part(word, name) or _is_part(name, word)]
+    return list(dict.fromkeys([*similar(word, names), *nested]))
+
+
+def _is_part(domain: str, other: str) -> bool:
+    return f".{other}.".startswith(f".{domain}.") or f".{other}.".endswith(f".{domain}.")
+
+
 def same_but_spelling(word: str, candidates: Iterable[str]) -> list[str]:
     """Return the candidates that differ only in case, dashes, underscores, dots and blanks."""
     others = set(candidates) - {word}
     return sorted(candidate for candidate in others if _plain(candidate) == _plain(word))
+
+
+def parts_in_other_case(part: str, texts: Iterable[str]) -> list[str]:
+    """Return how a part of a text is written in the texts that have it in another case."""
+    found = (
+        text[position : position + len(part)]
+        for text in texts
+        if part not in text and (position := text.casefold().find(part.casefold())) >= 0
+    )
+    return list(dict.fromkeys(found))
 
 
 def similar_subjects(

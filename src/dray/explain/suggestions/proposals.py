@@ -94,12 +94,43 @@ def rewritten(rewrite: Callable[[Observation], Iterator[Rewrite]]) -> Propose:
     return propose
 
 
+def correct_drivers(context: ProposalContext) -> Iterator[Proposal]:
+    """Propose drivers that exist for selectors that name another one."""
+    drivers = {resource_slice.spec.driver for resource_slice in context.cluster.slices()}
+    for alternative in alternatives(context):
+        for located in alternative.selectors:
+            named = expressions.driver_of(located.text)
+            if not named or named in drivers:
+                continue
+            for driver in spelling.similar_domains(named, drivers)[:_VALUES_TRIED]:
+                (text,) = expressions.with_driver(located.text, driver)
+                rewrite: dict[str, Any] = {
+                    "index": located.number,
+                    "expression": located.text,
+                    "replacement": text,
+                    "how": changes.Rewriting.VALUE,
+                    "old": named,
+                    "new": driver,
+                }
+                yield _replaced(alternative, located.device_class, rewrite)
+
+
+def _replaced(
+    alternative: ResolvedAlternative, device_class: str | None, rewrite: dict[str, Any]
+) -> Proposal:
+    """Return the proposal of another selector in a request, or in its class."""
+    claim, request = alternative.key
+    if device_class is None:
+        own = changes.ReplaceSelector(claim=claim, request=request, **rewrite)
+        return Proposal(own, affecting(alternative))
+    return Proposal(changes.ReplaceClassSelector(device_class=device_class, **rewrite), None)
+
+
 def repair_selectors(context: ProposalContext) -> Iterator[Proposal]:
     """Propose repairs of selectors that do not compile."""
     cluster = context.cluster
     published: frozenset[SelectorSubject] | None = None
     for alternative in alternatives(context):
-        claim, request = alternative.key
         for located in alternative.selectors:
             if expressions.compiled(located.text, cluster.features).error is None:
                 continue
@@ -113,16 +144,7 @@ def repair_selectors(context: ProposalContext) -> Iterator[Proposal]:
                     "replacement": replacement,
                     "how": changes.Rewriting.SYNTAX,
                 }
-                if located.device_class is None:
-                    change: SuggestedChange = changes.ReplaceSelector(
-                        claim=claim, request=request, **rewrite
-                    )
-                    yield Proposal(change, affecting(alternative))
-                else:
-                    change = changes.ReplaceClassSelector(
-                        device_class=located.device_class, **rewrite
-                    )
-                    yield Proposal(change, None)
+                yield _replaced(alternative, located.device_class, rewrite)
 
 
 def _with_spellings(text: str, cluster: ClusterInventory) -> Iterator[str]:
@@ -166,7 +188,7 @@ def correct_names(context: ProposalContext) -> Iterator[Proposal]:
     for alternative in alternatives(context):
         requested = alternative.parsed.device_class
         if requested not in classes:
-            for close in spelling.similar(requested, classes)[:_CLASSES_TRIED]:
+            for close in spelling.similar_domains(requested, classes)[:_CLASSES_TRIED]:
                 yield Proposal(_other_class(alternative, close), affecting(alternative))
     for observed in context.observations:
         if observed.facts.filter.kind is FilterKind.CONSTRAINTS:
@@ -277,11 +299,8 @@ def _other_classes(context: ProposalContext, *, has_selectors: bool) -> Iterator
     for alternative in alternatives(context):
         if bool(alternative.parsed.selectors) is not has_selectors:
             continue
-        others = sorted(
-            device_class
-            for device_class in context.cluster.classes
-            if device_class != alternative.parsed.device_class
-        )
+        requested = alternative.parsed.device_class
+        others = spelling.by_distance(requested, set(context.cluster.classes) - {requested})
         for name in others[:_CLASSES_TRIED]:
             yield Proposal(_other_class(alternative, name), affecting(alternative))
 

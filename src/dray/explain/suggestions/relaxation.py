@@ -167,6 +167,7 @@ CORRECTIONS: Sequence[Propose] = (
     proposals.rewritten(selector_rewrites.corrections),
     proposals.repair_selectors,
     proposals.correct_names,
+    proposals.correct_drivers,
     proposals.rewritten(selector_rewrites.spellings),
 )
 """Proposals that correct obvious mistakes; several may be needed together."""

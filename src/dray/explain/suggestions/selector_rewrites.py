@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dray.explain.selectors import expressions, spelling, typed_values
+from dray.explain.selectors import expressions, spelling, text_corrections, typed_values
 from dray.explain.selectors.expressions import CAPACITY, Comparison, SelectorSubject
 from dray.explain.selectors.typed_values import QUANTITY, TypedValue
 from dray.explain.suggestions.changes import Rewriting
@@ -32,6 +32,8 @@ class Rewrite(NamedTuple):
 def corrections(observed: Observation) -> Iterator[Rewrite]:
     """Correct names, domains and types; guard attributes that not every device has."""
     text = observed.facts.filter.expression
+    for found in text_corrections.dotted_domain(text):
+        yield Rewrite(Rewriting.SYNTAX, found.text)
     for fact in observed.facts.subjects:
         if not fact.devices:
             yield from _renamings(text, fact)
@@ -52,6 +54,10 @@ def spellings(observed: Observation) -> Iterator[Rewrite]:
     for compared in _equalities(observed):
         values = [value.text for value in observed.values[compared.subject]]
         for close in spelling.same_but_spelling(str(compared.constant), values)[:_SUGGESTIONS]:
+            yield _with_value(observed, compared, close, Rewriting.SPELLING)
+    for compared in expressions.comparisons(observed.facts.filter.expression):
+        values = [value.text for value in observed.values.get(compared.subject, ())]
+        for close in spelling.parts_in_other_case(str(compared.constant), values):
             yield _with_value(observed, compared, close, Rewriting.SPELLING)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,3 +115,51 @@ def test_server_side_apply_has_managers_and_conflicts(cluster: Cluster, tmp_path
     assert "two" in managers
     refused = cluster.dray("apply", "--server-side=false", "-f", file)
     assert refused.exit_code == 2
+
+
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p"},
+    "spec": {"containers": [{"name": "c", "image": "x"}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec"),
+    [
+        pytest.param({"namespace": "not-yet"}, {}, id="namespace"),
+        pytest.param({"name": "q"}, {"serviceAccountName": "trainer"}, id="service-account"),
+    ],
+)
+def test_the_printed_command_creates_what_is_missing(
+    cluster: Cluster, tmp_path: Path, metadata: dict[str, str], spec: dict[str, str]
+) -> None:
+    file = tmp_path / "pod.yaml"
+    pod = {**POD, "metadata": {"name": "p", **metadata}, "spec": {**POD["spec"], **spec}}
+    file.write_text(json.dumps(pod), "utf-8")
+    refused = cluster.dray("apply", "-f", str(file))
+    assert refused.exit_code == 1
+    command = re.search(r"Create it: echo '(.*)' \| dray (.*)", refused.stderr)
+    assert command is not None, refused.stderr
+    created = cluster.dray(*command[2].split(), input=command[1])
+    assert created.exit_code == 0, created.output
+    again = cluster.dray("apply", "-f", str(file))
+    assert "Create it" not in again.stderr
+
+
+def test_a_namespace_of_a_cluster_scoped_object_is_dropped(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "class.yaml"
+    metadata = {"name": "placed", "namespace": "default"}
+    document = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": metadata,
+        "spec": {},
+    }
+    file.write_text(json.dumps(document), "utf-8")
+    for outcome in ("created", "unchanged"):
+        applied = cluster.dray("apply", "-f", str(file))
+        assert applied.output == f"deviceclass.resource.k8s.io/placed {outcome}\n"

@@ -38,3 +38,16 @@ def test_half_alike_names_of_other_domains_are_not_similar() -> None:
         spelling.similar_subjects(NAME, [SelectorSubject("attributes", "b.com", "productNam")])
         == []
     )
+
+
+def test_domains_with_labels_more_or_fewer_are_similar() -> None:
+    assert spelling.similar_domains("nvidia.com", ["gpu.nvidia.com", "dra.net"]) == [
+        "gpu.nvidia.com"
+    ]
+    assert spelling.similar_domains("gpu", ["gpu.nvidia.com", "dra.net"]) == ["gpu.nvidia.com"]
+    assert spelling.similar_domains("nic", ["gpu.example.com"]) == []
+
+
+def test_parts_in_another_case() -> None:
+    assert spelling.parts_in_other_case("h100", ["NVIDIA H100", "NVIDIA A100"]) == ["H100"]
+    assert spelling.parts_in_other_case("H100", ["NVIDIA H100"]) == []

@@ -45,14 +45,16 @@ def check(document: Document, by_object: Requests) -> Iterator[Finding]:
         str(entry.get("name")): _requests_of(document, entry, by_object)
         for entry in _objects(spec, "resourceClaims")
     }
-    used, undeclared = set(), False
+    # A claim without a name may be any that a container names.
+    used, undeclared = set(), "None" in offered
     for where, container in pod_specs.containers(spec):
         for number, entry in enumerate(_objects(container, "resources.claims")):
             used.add(str(entry.get("name")))
             place = f"{path}.{where}.resources.claims[{number}]"
             for finding in _declared(document, place, entry, offered, by_object):
-                undeclared = True
-                yield finding
+                if "None" not in offered:
+                    undeclared = True
+                    yield finding
             yield from _request(document, f"{place}.request", entry, offered)
     for number, name in enumerate(offered):
         # A claim that is misspelt in a container is not unused.

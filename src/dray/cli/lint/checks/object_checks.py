@@ -15,9 +15,9 @@ from dray.api.conversion.decoding import FieldProblem
 from dray.api.features import Features
 from dray.api.kinds import Kind
 from dray.api.strategies import kind_strategies
-from dray.cli.lint import hints, source_documents
+from dray.cli.lint import field_hints, hints, source_documents
 from dray.cli.lint.checks import pod_specs
-from dray.cli.lint.field_changes import FieldChange, SetField
+from dray.cli.lint.field_changes import FieldChange, RemoveField, SetField
 from dray.cli.lint.findings import Finding, Suggestion
 from dray.cli.lint.source_documents import Document
 from dray.drivers.simulated import fleet as fleets
@@ -25,12 +25,16 @@ from dray.drivers.simulated.fleet_file import FleetBlueprint, FleetError
 from dray.explain.selectors import spelling
 from dray.partitions import expansion
 from dray.validation import rules
-from dray.validation.fields import ErrorType
+from dray.validation.fields import ErrorType, FieldError
 
 _DRA = "resource.k8s.io"
 _UNDECLARED = re.compile(r"\.resources\.claims\[\d+\](\.name)?$")
 NO_TIME = "1970-01-01T00:00:00Z"
 _GENERATED = "xxxxx"
+_NO_BREAK_SPACE = "\u00a0"
+_OF_SERVER = ("resourceVersion", "uid")
+"""Fields of metadata with which an object cannot be created."""
+_FORMER_KINDS = {"ResourceClass": "DeviceClass", "ResourceClassParameters": "DeviceClass"}
 
 
 def check(document: Document, features: Features) -> Iterator[Finding]:
@@ -52,6 +56,7 @@ def check(document: Document, features: Features) -> Iterator[Finding]:
         yield document.error("apiVersion", "unknown-version", message, advice, (suggestion,))
         return
     yield from _outdated(document, kind, version)
+    yield from _exported(document)
     schema_type = kind.in_version(version).schema_type
     problems = decoding.check(schema_type, document.value)
     for problem in problems:
@@ -62,6 +67,16 @@ def check(document: Document, features: Features) -> Iterator[Finding]:
         yield from _invalid(document, kind, version, features, unknown)
 
 
+def _exported(document: Document) -> Iterator[Finding]:
+    """Find what a server has set in an object that was written to a file."""
+    fields = [f"metadata.{name}" for name in _OF_SERVER if document.metadata.get(name)]
+    if fields:
+        message = f"{fields[0]}: was set by a server; no server creates an object with it"
+        words = f"Remove {' and '.join(fields)}."
+        suggestion = Suggestion(words, tuple(map(RemoveField, fields)))
+        yield document.warning(fields[0], "exported-object", message, words, (suggestion,))
+
+
 def _field_finding(document: Document, schema_type: str, problem: FieldProblem) -> Finding:
     if problem.kind == "unknown" and problem.path.endswith(f".{expansion.FIELD}"):
         message = f"{problem.path}: only dray's API server understands this field"
@@ -69,10 +84,15 @@ def _field_finding(document: Document, schema_type: str, problem: FieldProblem) 
         return document.warning(problem.path, "partition-request", message, words)
     message = problem.message
     if problem.kind == "mistyped":
-        message = hints.mistyped_message(schema_type, problem, document)
+        message = field_hints.mistyped_message(schema_type, problem, document)
     if problem.path not in message:
         message = f"{problem.path}: {message}"
-    suggestions = hints.on_problem(schema_type, problem, document)
+    if _NO_BREAK_SPACE in problem.path:
+        words = "The line is indented with a no-break space: replace it with a space."
+        text = document.text.replace(_NO_BREAK_SPACE, " ")
+        suggestion = Suggestion(words, text=text)
+        return document.error(problem.path, "unknown-field", message, words, (suggestion,))
+    suggestions = field_hints.on_problem(schema_type, problem, document)
     return document.error(problem.path, f"{problem.kind}-field", message, "", suggestions)
 
 
@@ -100,6 +120,9 @@ def _unknown_kind(document: Document) -> Iterator[Finding]:
         return
     group, _ = kinds.parse_api_version(document.api_version)
     meant = list(_kinds_meant(group, document.kind))
+    if document.kind in _FORMER_KINDS and group == _DRA:
+        yield _former_kind(document)
+        return
     if not meant and group != _DRA:
         # A kind of somebody else, which a server may well have.
         return
@@ -109,6 +132,25 @@ def _unknown_kind(document: Document) -> Iterator[Finding]:
     suggestions = tuple(_type_suggestion(document, kind) for kind in meant)
     field = "kind" if not meant or meant[0].kind != document.kind else "apiVersion"
     yield document.error(field, "unknown-kind", message, advice, suggestions)
+
+
+def _former_kind(document: Document) -> Finding:
+    """Return the finding about a kind of v1alpha2, with the one that replaced it."""
+    new = _FORMER_KINDS[document.kind]
+    changes: list[FieldChange] = [
+        SetField("apiVersion", f"{_DRA}/v1"),
+        SetField("kind", new),
+    ]
+    driver = document.value_at("driverName") or document.value_at("spec.driverName")
+    path = "driverName" if document.value_at("driverName") else "spec.driverName"
+    if isinstance(driver, str):
+        selector = {"cel": {"expression": f'device.driver == "{driver}"'}}
+        changes += [RemoveField(path), SetField("spec.selectors", [selector])]
+    message = f"{_DRA} has no kind {document.kind} since v1alpha3"
+    words = f"Write kind: {new}, with selectors instead of driverName."
+    return document.error(
+        "kind", "unknown-kind", message, words, (Suggestion(words, tuple(changes)),)
+    )
 
 
 def _no_type(document: Document) -> Finding:
@@ -131,7 +173,8 @@ def _kinds_meant(group: str, name: str) -> Iterator[Kind]:
     groups = {kind.group for kind in kinds.KINDS}
     for kind in kinds.KINDS:
         is_named = name.lower() in (kind.kind.lower(), f"{kind.kind.lower()}s")
-        is_close = group in groups or spelling.similar(group, [kind.group])
+        # The groups of custom resources have dots; without one it is a group of Kubernetes.
+        is_close = group in groups or "." not in group or spelling.similar(group, [kind.group])
         if is_named and kind.group != group and (is_close or kind.group == _DRA):
             yield kind
 
@@ -162,7 +205,7 @@ def _outdated(document: Document, kind: Kind, version: str) -> Iterator[Finding]
 def _as_newest(document: Document, version: str) -> Iterator[FieldChange]:
     """Yield the changes that make an object one of the newest version, apart from its version."""
     if document.kind in pod_specs.DEVICES:
-        yield from hints.nestings(document) if version == "v1beta1" else ()
+        yield from field_hints.nestings(document) if version == "v1beta1" else ()
         return
     value = copy.deepcopy(dict(document.value))
     try:
@@ -186,7 +229,11 @@ def _invalid(
         kind_strategies.of(kind).prepare_create(stored)
     written = canonical.prune_nulls(canonical.write(kind.preferred.schema_type, stored))
     value = msgspec.convert(written, rules.struct_of(kind.kind))
-    for error in rules.validate_create(kind.kind, value, features, version):
+    found = list(rules.validate_create(kind.kind, value, features, version))
+    shown = {(error.field, error.detail) for error in found}
+    for error in found:
+        if _is_said_of_limits(error, document, shown):
+            continue
         is_undeclared = error.type is ErrorType.NOT_FOUND and _UNDECLARED.search(error.field)
         if is_undeclared and document.kind in pod_specs.POD_SPECS:
             # `container_claims` knows more about it.
@@ -200,6 +247,16 @@ def _invalid(
         yield document.error(error.field, rule, error.message, "", suggestions)
 
 
+def _is_said_of_limits(error: FieldError, document: Document, shown: set[tuple[str, str]]) -> bool:
+    """Return whether an error is about a default that was made from another wrong field.
+
+    Requests are the limits where they are not written.
+    """
+    of_limits = error.field.replace(".resources.requests[", ".resources.limits[")
+    is_default = of_limits != error.field and document.value_at(error.field) is None
+    return is_default and (of_limits, error.detail) in shown
+
+
 def _is_near(field: str, unknown: str) -> bool:
     parent = unknown.rpartition(".")[0]
     return field.startswith(parent) or parent.startswith(field)
@@ -207,6 +264,9 @@ def _is_near(field: str, unknown: str) -> bool:
 
 def _fill_metadata(stored: dict[str, Any], kind: Kind) -> None:
     metadata = stored.setdefault("metadata", {})
+    if not kind.namespaced:
+        # As the API server does it.
+        metadata.pop("namespace", None)
     metadata.setdefault("uid", _GENERATED)
     if kind.namespaced:
         metadata.setdefault("namespace", "default")

@@ -43,9 +43,13 @@ def check(documents: Iterable[Document], objects: ClusterObjects | None) -> Iter
             yield from extended_resources.check(document, served, objects)
         if document.kind in SOURCES:
             yield from _counts(document)
+            yield from _zero_counts(document)
             yield from _tolerations(document)
             yield from _admin_access(document, readable)
             yield from _requests(document, cluster)
+            yield from _config(document, cluster)
+        if document.kind == "DeviceClass" and cluster is not None:
+            yield from _class_selectors(document, cluster)
 
 
 def _names(documents: Iterable[Document], objects: ClusterObjects | None) -> Names:
@@ -104,12 +108,26 @@ def _pod(
 ) -> Iterator[Finding]:
     path = pod_specs.POD_SPECS[document.kind]
     claims = pod_specs.items_at(document.value, f"{path}.resourceClaims")
+    yield from _node_name(document, path, has_claims=bool(claims))
     for number, entry in enumerate(claims):
         for kind, field in SOURCES.items():
             name = entry.get(field) if isinstance(entry, dict) else None
             if isinstance(name, str):
                 where = _Reference(f"{path}.resourceClaims[{number}].{field}", kind, name)
                 yield from _reference(document, where, names, documents, objects)
+
+
+def _node_name(document: Document, path: str, *, has_claims: bool) -> Iterator[Finding]:
+    """Find pods that bypass the scheduler, which alone allocates devices."""
+    name = document.value_at(f"{path}.nodeName")
+    if not has_claims or not isinstance(name, str) or "status" in document.value:
+        return
+    message = f"{path}.nodeName: the scheduler is bypassed, so the claims get no devices"
+    label = "kubernetes.io/hostname"
+    words = f"Write nodeSelector: {{{label}: {name}}} instead of nodeName."
+    changes = (RemoveField(f"{path}.nodeName"), SetField(f"{path}.nodeSelector[{label}]", name))
+    suggestion = Suggestion(words, changes)
+    yield document.warning(f"{path}.nodeName", "node-name", message, words, (suggestion,))
 
 
 class _Reference(NamedTuple):
@@ -204,6 +222,16 @@ def _counts(document: Document) -> Iterator[Finding]:
         yield document.warning(path, "too-many-devices", message, advice, suggestions)
 
 
+def _zero_counts(document: Document) -> Iterator[Finding]:
+    """Find requests for no device, which get one."""
+    for path, request in _device_requests(document):
+        if request.get("count") == 0 and request.get("allocationMode") != "All":
+            where = f"{path}.count"
+            message = f"{where}: 0 is read as 1, the default"
+            suggestion = Suggestion("Write count: 1, or remove the request.", (SetField(where, 1),))
+            yield document.warning(where, "zero-count", message, "", (suggestion,))
+
+
 def _tolerations(document: Document) -> Iterator[Finding]:
     """Find tolerations without an effect: the scheduler accepts these, evictions ignore them.
 
@@ -227,7 +255,8 @@ def _admin_access(document: Document, documents: Iterable[Document]) -> Iterator
         return
     command = f"dray label namespace {document.namespace} {ADMIN_ACCESS_LABEL}=true"
     for path, request in _device_requests(document):
-        if request.get("adminAccess"):
+        # Alternatives cannot have it at all.
+        if request.get("adminAccess") and "firstAvailable" not in path:
             message = (
                 f"{path}.adminAccess: is rejected unless namespace {document.namespace} has the "
                 f"label {ADMIN_ACCESS_LABEL}=true"
@@ -248,10 +277,14 @@ class _Cluster:
         self.source, self.features = objects.source, objects.features
         self._devices = list(objects.devices())
         self._classes = {item.metadata.name: item for item in objects.of(dra.DeviceClass)}
+        self.written: set[str] = set()
+        """The classes that files define, even if they cannot be read."""
         for document in documents:
-            found = _decoded_class(document) if document.kind == "DeviceClass" else None
+            found = _decoded_class(document) if document.kind.endswith("Class") else None
             if found is not None:
                 self._classes[document.name] = found
+            elif document.kind.endswith("Class"):
+                self.written.add(document.name)
         self._devices_of: dict[str, selector_hints.Devices] = {}
 
     @property
@@ -296,13 +329,13 @@ def _requests(document: Document, cluster: _Cluster | None) -> Iterator[Finding]
         return
     for path, request in _device_requests(document):
         name = request.get("deviceClassName")
-        if isinstance(name, str) and name not in cluster.classes:
+        if isinstance(name, str) and name not in (*cluster.classes, *cluster.written):
             field = f"{path}.deviceClassName"
             advice = f"There are: {', '.join(cluster.classes[:5]) or 'none'}"
             message = f"{field}: there is no DeviceClass {name} in {cluster.source}"
             suggestions = tuple(
                 Suggestion(f"Did you mean {close}?", (SetField(field, close),))
-                for close in spelling.similar(name, cluster.classes)
+                for close in spelling.similar_domains(name, cluster.classes)
             )
             yield document.warning(field, "missing-class", message, advice, suggestions)
         yield from _selectors(document, path, request, cluster)
@@ -322,10 +355,37 @@ def _device_requests(document: Document) -> Iterator[tuple[str, dict[str, Any]]]
                 yield f"{path}.firstAvailable[{place}]", alternative
 
 
+def _config(document: Document, cluster: _Cluster | None) -> Iterator[Finding]:
+    """Find configuration for drivers that publish no device of the claim's classes."""
+    root = pod_specs.DEVICES[document.kind]
+    classes = {str(request.get("deviceClassName")) for _, request in _device_requests(document)}
+    if cluster is None or not classes <= {*cluster.classes}:
+        return
+    drivers = sorted({pool.driver for name in classes for pool, _ in cluster.devices_of(name)})
+    for number, entry in enumerate(pod_specs.items_at(document.value, f"{root}.config")):
+        driver = pod_specs.at(entry, "opaque.driver")
+        if not drivers or not isinstance(driver, str) or driver in drivers:
+            continue
+        where = f"{root}.config[{number}].opaque.driver"
+        message = f"{where}: {driver} publishes no device of the claim's classes"
+        meant = spelling.similar_domains(driver, drivers) or (drivers if len(drivers) == 1 else [])
+        suggestions = [
+            Suggestion(f"Did you mean {name}?", (SetField(where, name),)) for name in meant
+        ]
+        advice = f"The drivers are: {', '.join(drivers)}"
+        yield document.warning(where, "unused-config", message, advice, suggestions)
+
+
+def _class_selectors(document: Document, cluster: _Cluster) -> Iterator[Finding]:
+    """Find selectors of a class that match no device of the cluster."""
+    if pod_specs.items_at(document.value, "spec.selectors"):
+        yield from _selectors(document, "spec", document.value["spec"], cluster)
+
+
 def _selectors(
     document: Document, path: str, request: dict[str, Any], cluster: _Cluster
 ) -> Iterator[Finding]:
-    name = str(request.get("deviceClassName"))
+    name = str(request.get("deviceClassName") or "")
     devices = cluster.devices_of(name)
     for number, selector in enumerate(pod_specs.items_at(request, "selectors")):
         place = f"{path}.selectors[{number}].cel.expression"
@@ -338,7 +398,8 @@ def _selectors(
         is_fine = bool(report.matched) and not failing
         if report.error or is_costly or not report.devices or is_fine:
             continue
-        described = f"{report.devices} devices of class {name} in {cluster.source}"
+        of_class = f" of class {name}" if name else ""
+        described = f"{report.devices} devices{of_class} in {cluster.source}"
         absent = [read.name for read in report.reads if not read.devices]
         lacking = f": none has {', '.join(absent)}" if absent else ""
         rule, message = "matches-nothing", f"{place}: matches none of the {described}{lacking}"

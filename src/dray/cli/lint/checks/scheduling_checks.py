@@ -37,7 +37,7 @@ _FROM_FILES: tuple[type[Any], ...] = (
 )
 _HARMLESS = {
     *("admin-access", "dropped-field", "extended-resource", "outdated-version"),
-    *("toleration-without-effect", "unused-claim"),
+    *("toleration-without-effect", "unused-claim", "unused-config", "zero-count"),
 }
 """Rules whose findings do not keep an object from being scheduled."""
 _SHOWN = 4
@@ -67,8 +67,14 @@ class SchedulingChecks:
             return
         state = self._state_with(own.objects)
         others = scheduling_subjects.without_defined(self._objects, documents)
+        faulty_classes = {
+            document.name
+            for document in documents
+            if id(document) in faulty and document.kind.endswith("Class")
+        }
         for subject in scheduling_subjects.subjects_in(own, others):
-            yield from _judged(subject, state, self._objects.source)
+            if not faulty_classes & subject.classes:
+                yield from _judged(subject, state, self._objects.source)
 
     def _state_with(self, own: ClusterObjects) -> SchedulingState:
         """Return the cluster with nothing in use, and the nodes, slices and classes of files."""

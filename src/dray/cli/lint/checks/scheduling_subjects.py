@@ -31,6 +31,15 @@ class SchedulingSubject(NamedTuple):
     sources: list[Document | None]
     """For each claim the claim or template in the files, or None."""
 
+    @property
+    def classes(self) -> set[str]:
+        """The device classes that the claims request."""
+        requests = [request for claim in self.claims for request in claim.spec.devices.requests]
+        exact = {request.exactly.device_class_name for request in requests if request.exactly}
+        return exact | {
+            item.device_class_name for request in requests for item in request.first_available
+        }
+
 
 class FileObjects(NamedTuple):
     """The objects of files, and the documents they are from."""

@@ -13,7 +13,7 @@ from dray.api.types.pods import Pod
 from dray.cli.lint import field_changes
 from dray.cli.lint.checks import pod_specs
 from dray.cli.lint.checks.scheduling_subjects import SchedulingSubject
-from dray.cli.lint.field_changes import FieldChange, RemoveField, SetField
+from dray.cli.lint.field_changes import FieldChange, RemoveField, RenameField, SetField
 from dray.cli.lint.findings import Suggestion
 from dray.cli.lint.source_documents import Document
 from dray.explain.claim_explanation import Explanation
@@ -65,6 +65,10 @@ def _plain(devices: dra.DeviceClaim) -> Any:
 def _differences(old: Any, new: Any, path: str) -> Iterator[FieldChange]:
     """Yield the changes that make one value of another, as few as possible."""
     if isinstance(old, dict) and isinstance(new, dict):
+        lost, gained = [*old.keys() - new.keys()], [*new.keys() - old.keys()]
+        if len(lost) == len(gained) == 1 and old[lost[0]] == new[gained[0]]:
+            yield RenameField(f"{path}[{lost[0]}]", gained[0])
+            return
         for name in old.keys() | new.keys():
             below = f"{path}.{name}" if name.isalnum() else f"{path}[{name}]"
             if name not in new or new[name] in ([], None):
@@ -95,6 +99,8 @@ def _shown(change: FieldChange) -> str:
             return f"{path}: {field_changes.flow(value)}"
         case RemoveField(path=path):
             return f"remove {path}"
+        case RenameField(path=path, name=name):
+            return f"{path}: write {name} instead"
     return str(change)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from dray.api import errors, kinds
+from dray.api import errors
 from dray.api.types.meta import JsonObject
 from dray.cli import lazy_group
 from dray.cli.command_errors import DrayCommand, ObjectNotFound, WrongUsage
@@ -24,13 +24,19 @@ from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import events, listing
-from dray.cli.verbs.descriptions import nodes, pods
+from dray.cli.verbs.descriptions import nodes, pods, workloads
 from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
 
 ANNOTATION_LENGTH = 140
 POD, NODE = ("v1", "Pod"), ("v1", "Node")
-_LAYOUTS: Mapping[tuple[Any, Any], ModuleType] = {POD: pods, NODE: nodes}
+DEPLOYMENT, JOB = ("apps/v1", "Deployment"), ("batch/v1", "Job")
+_LAYOUTS: Mapping[tuple[Any, Any], ModuleType] = {
+    POD: pods,
+    NODE: nodes,
+    DEPLOYMENT: workloads,
+    JOB: workloads,
+}
 """Kinds with a layout of their own."""
 _UNREADABLE = (errors.NotFound, errors.Forbidden, ObjectNotFound)
 PADDING = 2
@@ -123,6 +129,10 @@ async def _described(session: Session, document: JsonObject, show_events: bool) 
         related = pods.devices(await _claims(session, document))
     elif _type(document) == NODE:
         related = await _of_node(session, document["metadata"]["name"])
+    elif _type(document) in (DEPLOYMENT, JOB):
+        related = await _of_workload(session, document)
+    elif str(document.get("apiVersion")).startswith("resource.k8s.io/"):
+        related = await _of_dra(session, document)
     return text(document, happened, related)
 
 
@@ -142,16 +152,64 @@ async def _claims(session: Session, pod: JsonObject) -> list[JsonObject]:
 
 async def _of_node(session: Session, name: str) -> Iterable[str]:
     """Return the lines about devices and pods of a node that the user may read."""
-    slices: list[JsonObject] = []
-    running: list[JsonObject] = []
-    with contextlib.suppress(*_UNREADABLE):
-        (kind,) = await session.resources.named("resourceslices")
-        selection = ObjectSelection(field_selector=f"spec.nodeName={name}")
-        slices = await listing.listed(session, kind, selection)
-    with contextlib.suppress(*_UNREADABLE):
-        fields = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
-        running = await listing.listed(session, kinds.POD, ObjectSelection(field_selector=fields))
+    selection = ObjectSelection(field_selector=f"spec.nodeName={name}")
+    slices = await _readable(session, "resourceslices", selection)
+    fields = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
+    running = await _readable(session, "pods", ObjectSelection(field_selector=fields))
     return nodes.related(slices, running)
+
+
+async def _of_workload(session: Session, workload: JsonObject) -> Iterable[str]:
+    """Return the lines about ReplicaSets and devices of a workload."""
+    lines: list[str] = []
+    namespace, selector = workload["metadata"]["namespace"], workloads.selector(workload)
+    selection = ObjectSelection(namespace, selector)
+    if _type(workload) == DEPLOYMENT:
+        owned = [
+            item
+            for item in await _readable(session, "replicasets", selection)
+            if any(
+                owner["uid"] == workload["metadata"]["uid"]
+                for owner in item["metadata"].get("ownerReferences") or ()
+            )
+        ]
+        lines += workloads.replica_sets(workload, owned)
+    claims = [
+        claim
+        for pod in await _readable(session, "pods", selection)
+        if (pod.get("spec") or {}).get("resourceClaims")
+        for claim in await _claims(session, pod)
+    ]
+    return [*lines, *pods.devices(claims)]
+
+
+async def _of_dra(session: Session, document: JsonObject) -> Iterable[str]:
+    """Return the lines about what uses an object of resource.k8s.io, or belongs to it."""
+    # Imported here: only classes need CEL and the decoder.
+    from dray.cli.verbs.descriptions import dra_relations
+
+    namespace = document["metadata"].get("namespace", "")
+    match document["kind"]:
+        case "ResourceClaim":
+            return dra_relations.of_claim(document)
+        case "ResourceClaimTemplate":
+            running = await _readable(session, "pods", ObjectSelection(namespace))
+            return dra_relations.of_template(document, running)
+        case "DeviceClass":
+            slices = await _readable(session, "resourceslices", ObjectSelection())
+            return dra_relations.of_class(document, slices)
+        case "ResourceSlice":
+            claims = await _readable(session, "resourceclaims", ObjectSelection())
+            return dra_relations.of_slice(document, claims)
+    return ()
+
+
+async def _readable(session: Session, name: str, selection: ObjectSelection) -> list[JsonObject]:
+    """Return the objects of a type; none where the user may not read them."""
+    with contextlib.suppress(*_UNREADABLE):
+        (kind,) = await session.resources.named(name)
+        return await listing.listed(session, kind, selection)
+    return []
 
 
 async def _events(session: Session, document: JsonObject) -> list[JsonObject]:

@@ -39,25 +39,35 @@ def below_annotations(pod: Object) -> Iterator[str]:
         if status.get(field):
             yield f"{field.title()}:\t{status[field]}"
     yield from _addresses(status)
-    for owner in pod["metadata"].get("ownerReferences") or ():
-        if owner.get("controller"):
-            yield f"Controlled By:\t{owner['kind']}/{owner['name']}"
+    yield from controlled_by(pod)
     if status.get("nominatedNodeName"):
         yield f"NominatedNodeName:\t{status['nominatedNodeName']}"
     if first := spec.get("initContainers"):
-        yield from _containers("Init Containers", first, status.get("initContainerStatuses"))
+        yield from containers("Init Containers", first, status.get("initContainerStatuses"))
     main = spec.get("containers") or ()
-    yield from _containers("Containers", main, status.get("containerStatuses"))
+    yield from containers("Containers", main, status.get("containerStatuses"))
     yield from _conditions(status.get("conditions") or ())
-    yield from _volumes(spec.get("volumes") or ())
+    yield from volumes(spec.get("volumes") or ())
     yield f"QoS Class:\t{status.get('qosClass', '')}"
-    selectors = sorted((spec.get("nodeSelector") or {}).items())
-    yield from multiline("Node-Selectors", [f"{key}={value}" for key, value in selectors])
-    tolerations = sorted(spec.get("tolerations") or (), key=lambda item: item.get("key", ""))
-    yield from multiline("Tolerations", list(map(_toleration, tolerations)))
+    yield from placement(spec)
     if group := (spec.get("schedulingGroup") or {}).get("podGroupName"):
         yield "SchedulingGroup:"
         yield f"  PodGroupName:\t{group}"
+
+
+def controlled_by(document: Object) -> Iterator[str]:
+    """Yield the controller of an object, if it has one."""
+    for owner in document["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            yield f"Controlled By:\t{owner['kind']}/{owner['name']}"
+
+
+def placement(spec: Object, space: str = "") -> Iterator[str]:
+    """Yield the node selector and the tolerations of a pod."""
+    selectors = sorted((spec.get("nodeSelector") or {}).items())
+    yield from multiline(f"{space}Node-Selectors", [f"{key}={value}" for key, value in selectors])
+    tolerations = sorted(spec.get("tolerations") or (), key=lambda item: item.get("key", ""))
+    yield from multiline(f"{space}Tolerations", list(map(_toleration, tolerations)))
 
 
 def claim_names(pod: Object) -> list[str]:
@@ -79,13 +89,19 @@ def devices(claims: Sequence[Object]) -> Iterator[str]:
     """Yield the allocated devices of a pod's claims; nothing without any."""
     lines = []
     for claim in claims:
-        allocation = (claim.get("status") or {}).get("allocation") or {}
-        for result in (allocation.get("devices") or {}).get("results") or ():
+        for result in results(claim):
             origin = f"claim {claim['metadata']['name']}, request {result['request']}"
             lines.append(f"  {result['pool']}/{result['device']}\t{result['driver']}\t{origin}")
     if lines:
         yield "Devices:"
         yield from lines
+
+
+def results(claim: Object) -> Sequence[Object]:
+    """Return the allocated devices of a claim."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    found: Sequence[Object] = (allocation.get("devices") or {}).get("results") or ()
+    return found
 
 
 def multiline(title: str, values: Sequence[str]) -> Iterator[str]:
@@ -114,13 +130,17 @@ def _addresses(status: Object) -> Iterator[str]:
         yield f"  IP:\t{address.get('ip', '')}"
 
 
-def _containers(
-    title: str, containers: Sequence[Object], statuses: Sequence[Object] | None
+def containers(
+    title: str,
+    described: Sequence[Object],
+    statuses: Sequence[Object] | None,
+    name_indent: str = "  ",
 ) -> Iterator[str]:
+    """Yield the containers of a pod or of a template, which has no statuses."""
     by_name = {status["name"]: status for status in statuses or ()}
-    yield f"{title}:" if containers else f"{title}: {NONE}"
-    for container in containers:
-        yield f"  {container['name']}:"
+    yield f"{title}:" if described else f"{title}: {NONE}"
+    for container in described:
+        yield f"{name_indent}{container['name']}:"
         for line in _container(container, by_name.get(container["name"])):
             yield f"    {line}"
 
@@ -226,10 +246,11 @@ def _conditions(conditions: Sequence[Object]) -> Iterator[str]:
         yield f"  {condition['type']} \t{condition['status']} "
 
 
-def _volumes(volumes: Sequence[Object]) -> Iterator[str]:
-    yield "Volumes:" if volumes else f"Volumes:\t{NONE}"
-    for volume in volumes:
-        yield f"  {volume['name']}:"
+def volumes(described: Sequence[Object], space: str = "") -> Iterator[str]:
+    """Yield the volumes of a pod or of a template."""
+    yield f"{space}Volumes:" if described else f"{space}Volumes:\t{NONE}"
+    for volume in described:
+        yield f"{'   ' if space else '  '}{volume['name']}:"
         kind = next((kind for kind in _VOLUMES if volume.get(kind) is not None), None)
         lines = _volume(kind, volume[kind]) if kind else ["<unknown>"]
         yield from (f"    {line}" for line in lines)
