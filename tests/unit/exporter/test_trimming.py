@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
+from dray.api.types.dra import ResourceClaimSpec
+from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
-from dray.api.types.pods import Pod
+from dray.api.types.pods import Pod, PodSpec
 from dray.exporter.trimming import Trimmer
 from dray.scheduling import state
 from dray.scheduling.nodes import pod_requirements
 from tests import builders
 
-POD = {
+POD: JsonObject = {
     "metadata": {
         "name": "p",
         "namespace": "shop",
@@ -68,7 +70,8 @@ def test_a_pod_uses_and_requires_the_same() -> None:
     assert trimmed.spec.node_name == "n1"
     assert trimmed.spec.resource_claims == whole.spec.resource_claims
     assert trimmed.status.resource_claim_statuses == whole.status.resource_claim_statuses
-    assert trimmed.spec.volumes == trimmed.status.conditions == ()
+    assert trimmed.spec.volumes == ()
+    assert trimmed.status.conditions == ()
     assert trimmed.metadata.annotations == {}
 
 
@@ -82,7 +85,8 @@ def test_equal_parts_are_one_object_and_other_parts_are_not() -> None:
     assert claims[0].spec is claims[1].spec
     assert [claim.metadata.name for claim in claims] == ["a", "b"]
     # An empty spec of another kind has the same bytes.
-    assert type(trimmer.pod(Pod()).spec) is not type(trimmer.claim(builders.claim()).spec)
+    assert isinstance(trimmer.pod(Pod()).spec, PodSpec)
+    assert isinstance(trimmer.claim(builders.claim()).spec, ResourceClaimSpec)
 
 
 def test_a_claim_keeps_its_devices_and_a_node_its_resources() -> None:
