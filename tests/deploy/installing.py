@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from lightkube.models import networking_v1
@@ -11,10 +12,12 @@ from dray.api import http_messages, kinds
 from dray.api.http_messages import Request, User
 from dray.api.types.meta import JsonObject
 from dray.client.api_client import Client, collection_path
+from tests import waiting
 from tests.audit import Right
 from tests.cluster.test_least_rights import granted
 from tests.deploy.helm import NAMESPACE, RELEASE
 
+JSON = {"content-type": http_messages.JSON, "accept": http_messages.JSON}
 UNSERVED = {"NetworkPolicy", "PrometheusRule", "ServiceMonitor"}
 """Kinds that dray's API server does not serve; `_check_unserved` looks at them instead."""
 
@@ -24,12 +27,36 @@ async def make_namespace(client: Client) -> None:
     await client.create(kinds.NAMESPACE, body)
 
 
-async def install(client: Client, objects: Iterable[JsonObject], *, keeps: bool = True) -> None:
+async def install(client: Client, objects: Sequence[JsonObject]) -> None:
+    """Create objects, and wait until the server has noticed their roles."""
+    await send(client, objects)
+    for role in (each for each in objects if each["kind"] in ("ClusterRole", "Role")):
+        rule = role["rules"][0]
+        asked = {
+            "verb": rule["verbs"][0],
+            "group": rule["apiGroups"][0],
+            "resource": rule["resources"][0],
+            "namespace": role["metadata"].get("namespace", ""),
+        }
+        user = f"system:serviceaccount:{NAMESPACE}:{role['metadata']['name']}"
+        is_allowed = functools.partial(_is_allowed, client, user, asked)
+        await waiting.until_answered(is_allowed, f"{user} being allowed {asked}")
+
+
+async def _is_allowed(client: Client, user: str, asked: JsonObject) -> bool:
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": asked},
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    answer = await client.raw(Request("POST", path, (), JSON, msgspec.json.encode(body)))
+    return bool(msgspec.json.decode(answer.body)["status"]["allowed"])
+
+
+async def send(client: Client, objects: Iterable[JsonObject], *further: tuple[str, str]) -> None:
     """As `helm install` does: no field may be unknown to the server, and it warns of nothing."""
-    query = [("fieldValidation", "Strict")]
-    if not keeps:
-        query.append(("dryRun", "All"))
-    headers = {"content-type": http_messages.JSON, "accept": http_messages.JSON}
+    query = (("fieldValidation", "Strict"), *further)
     for body in objects:
         if body["kind"] in UNSERVED:
             _check_unserved(body)
@@ -39,7 +66,7 @@ async def install(client: Client, objects: Iterable[JsonObject], *, keeps: bool 
             kinds.served(group, body["kind"]), body["metadata"].get("namespace", "")
         )
         content = msgspec.json.encode(body)
-        answer = await client.raw(Request("POST", path, tuple(query), headers, content))
+        answer = await client.raw(Request("POST", path, query, JSON, content))
         assert answer.status == 201, (body, answer.body)
         assert "warning" not in answer.headers, answer.headers
 

@@ -107,7 +107,7 @@ def test_dray_takes_everything_in_every_version(tmp_path: Path) -> None:
             for chart, several in VALUES.items():
                 for values, version in itertools.product(several, VERSIONS):
                     objects = helm.documents(chart, values, version)
-                    await installing.install(client, objects, keeps=False)
+                    await installing.send(client, objects, ("dryRun", "All"))
 
     asyncio.run(run())
 

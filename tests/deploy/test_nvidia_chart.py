@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +10,24 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from dray.api import kinds
+from dray.api import errors, kinds
+from dray.api.http_messages import Request
 from dray.api.types.meta import JsonObject
 from dray.apiserver.server import Settings as ServerSettings
 from dray.cli.components import driver as command
 from dray.client import events
-from dray.cluster.assembly import RunningCluster
+from dray.cluster import assembly
+from dray.cluster.assembly import ClusterPlan, RunningCluster
 from dray.drivers.nvidia import device_classes
 from dray.drivers.nvidia.driver import Options
 from dray.drivers.nvidia.hardware import GpuFault
 from dray.drivers.nvidia.inventory import Settings
 from dray.node.runtimes import sandbox
+from dray.store import memory
 from tests import audit
 from tests.audit import Right
 from tests.cluster.test_nvidia import STAY, FakeMachineDriver, running
-from tests.cluster.world import claim
+from tests.cluster.world import World, claim
 from tests.deploy import helm, installing
 from tests.nvidia import fake, site
 from tests.nvidia.fake import FakeHardware
@@ -186,3 +190,48 @@ def test_the_right_to_the_status_of_its_devices_is_needed(tmp_path: Path) -> Non
         prepare=lambda made: install(made, objects),
         settings=ServerSettings(audit_log=log),
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ""),
+        ({"nodeName": "another"}, "the node on which it runs"),
+        ({"nodeName": None, "allNodes": True}, "the node on which it runs"),
+        ({"driver": "gpu.example.com"}, "of the driver gpu.nvidia.com"),
+    ],
+)
+def test_the_driver_may_only_publish_for_its_own_node(
+    tmp_path: Path, changes: JsonObject, words: str
+) -> None:
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": NODE, "pool": pool, **changes}
+    body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "spec": spec}
+    body["metadata"] = {"name": "s"}
+
+    async def run() -> None:
+        plan = ClusterPlan(schedules=False, controls=False)
+        async with memory.open() as store, assembly.running(store, tmp_path, plan) as made:
+            await install(made, helm.documents(CHART))
+            world, driver = World(made, made.client()), made.client(ACCOUNT)
+
+            async def is_known() -> bool:
+                """Whether the server has noticed the role and the policy."""
+                answer = await driver.raw(dry_run(body))
+                return answer.status == 201 if not words else words in str(answer.body)
+
+            await world.until(is_known, words or "the slice being allowed")
+            await world.create(body)
+            if words:
+                with pytest.raises(errors.StatusError, match=words):
+                    await driver.delete(kinds.RESOURCE_SLICE, "s")
+            else:
+                await driver.delete(kinds.RESOURCE_SLICE, "s")
+
+    asyncio.run(run())
+
+
+def dry_run(body: JsonObject) -> Request:
+    path = "/apis/resource.k8s.io/v1/resourceslices"
+    content = msgspec.json.encode(body)
+    return Request("POST", path, (("dryRun", "All"),), installing.JSON, content)

@@ -4,40 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from dray.api import http_messages
 from dray.api.http_messages import Request
 from dray.api.types.meta import JsonObject
 from dray.client import kubeconfig
 from dray.client.api_client import Client
 from dray.client.rest import RestTransport
 from tests import kube_apiserver
-from tests.deploy import helm
+from tests.deploy import helm, installing
 from tests.deploy.helm import NAMESPACE, VERSIONS
 from tests.deploy.test_charts import VALUES
 
 OF_THE_OPERATOR = "monitoring.coreos.com/v1"
 """Kinds that a cluster has only with the Prometheus operator."""
-PLURALS = {"NetworkPolicy": "networkpolicies"}
 
 
 def path_of(body: JsonObject) -> str:
     version = body["apiVersion"]
-    plural = PLURALS.get(body["kind"], f"{body['kind'].lower()}s").replace("classs", "classes")
+    plural = re.sub("ys$", "ies", f"{body['kind'].lower()}s").replace("classs", "classes")
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     namespace = body["metadata"].get("namespace")
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
 
 async def accept(client: Client, body: JsonObject, *query: tuple[str, str]) -> None:
-    headers = {"content-type": http_messages.JSON, "accept": http_messages.JSON}
     options = (("fieldValidation", "Strict"), *query)
     content = msgspec.json.encode(body)
-    answer = await client.raw(Request("POST", path_of(body), options, headers, content))
+    answer = await client.raw(Request("POST", path_of(body), options, installing.JSON, content))
     assert answer.status == 201, (body["kind"], answer.body)
     assert "warning" not in answer.headers, answer.headers
 
