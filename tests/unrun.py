@@ -54,6 +54,12 @@ GROUPS: Final = (
     Group("etcd", r"no etcd on PATH", "install etcd-server"),
     Group("Helm", r"no helm on PATH", "install helm 3; `make dev` does, on x86-64"),
     Group(
+        "a real API server",
+        r"no kube-apiserver on PATH",
+        "put kube-apiserver 1.34 or newer on PATH",
+        is_optional=True,
+    ),
+    Group(
         "kubectl",
         r"no recent kubectl|kubectl is not on PATH",
         "put kubectl 1.34 or newer on PATH",
@@ -65,6 +71,8 @@ GROUPS: Final = (
         "set DRAY_CASES and DRAY_GOLDEN to where they are",
         is_optional=True,
     ),
+    Group("pre-commit", r"no pre-commit on PATH", "install pre-commit"),
+    Group("Prometheus", r"no Prometheus on PATH", "install prometheus"),
     Group("an example's tools", r"is not installed$", "install gcc, libc6-dev and util-linux"),
     Group(
         "root",

@@ -24,7 +24,9 @@ corrections.
 | correct the files where the meaning is clear | `--fix` |
 | also change what is requested, such as fewer devices | `--fix --unsafe-fixes` |
 | fail on warnings as well, for example in CI | `--strict` |
-| get results for a code scanner or a pull request | `-o sarif`, `-o github`, `-o json` |
+| get results for CI or a code scanner | `-o sarif`, `github`, `gitlab`, `junit`, `json` |
+| also write them to files | `--report sarif=lint.sarif --report junit=lint.xml` |
+| check every change in GitHub, GitLab or pre-commit | [Check manifests in CI](ci.md) |
 | check for a server with other feature gates | `--feature-gates DRAConsumableCapacity=false` |
 | see the rules, or one of them | `dray lint --rules`, `dray lint --rules unused-claim` |
 

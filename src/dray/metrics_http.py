@@ -1,13 +1,15 @@
-"""Serves metrics for Prometheus and health checks for probes over plain HTTP."""
+"""Serves metrics for Prometheus and health checks for probes over HTTP or HTTPS."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import os
 import socket
+import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 
 from aiohttp import web
@@ -19,6 +21,8 @@ EVERY_ADDRESS = ""
 MAX_CONNECTIONS = 64
 IDLE_SECONDS = 30.0
 """The time for a request's head, and between requests; Prometheus asks more often."""
+COMPRESSED_BYTES = 1 << 16
+"""Longer metrics are compressed for readers that accept it."""
 
 
 class _BoundedServer(web.Server):
@@ -32,19 +36,33 @@ class _BoundedServer(web.Server):
                 oldest.abort()
 
 
+async def everybody(_: str) -> bool:
+    """Allow any reader."""
+    return True
+
+
 @contextlib.asynccontextmanager
 async def serving(
-    registry: Registry, host: str, port: int, is_ready: Callable[[], bool]
+    registry: Registry,
+    host: str,
+    port: int,
+    is_ready: Callable[[], bool],
+    *,
+    tls: ssl.SSLContext | None = None,
+    allows: Callable[[str], Awaitable[bool]] = everybody,
 ) -> AsyncIterator[int]:
     """Serve `/metrics`, `/livez`, `/healthz` and `/readyz`; yield the port (0 chooses a free one).
 
+    `allows` decides by the Authorization header who may read the metrics; probes need none.
     Raises OSError where it cannot listen.
     """
 
     async def answer(request: web.BaseRequest) -> web.Response:
         match request.path:
             case "/metrics":
-                return web.Response(text=registry.render(), headers={"content-type": CONTENT_TYPE})
+                if not await allows(request.headers.get("authorization", "")):
+                    return web.Response(status=401, headers={"www-authenticate": "Basic"})
+                return await _metrics(registry, request)
             case "/livez" | "/healthz":
                 return web.Response(text="ok")
             case "/readyz":
@@ -58,10 +76,19 @@ async def serving(
     await runner.setup()
     try:
         listener = _listener(host, port)
-        await web.SockSite(runner, listener).start()
+        await web.SockSite(runner, listener, ssl_context=tls).start()
         yield int(listener.getsockname()[1])
     finally:
         await runner.cleanup()
+
+
+async def _metrics(registry: Registry, request: web.BaseRequest) -> web.Response:
+    body = (await registry.collected()).encode()
+    headers = {"content-type": CONTENT_TYPE}
+    if len(body) > COMPRESSED_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
+        headers["content-encoding"] = "gzip"
+        body = await asyncio.to_thread(gzip.compress, body, compresslevel=1)
+    return web.Response(body=body, headers=headers)
 
 
 def register_process(registry: Registry) -> None:

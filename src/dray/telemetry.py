@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TextIO
 
 LATENCY_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -51,7 +51,7 @@ class Counter:
         if self._ask is not None:
             self._values = dict(self._ask())
         for values, number in sorted(self._values.items()):
-            yield f"{self.name}{_braces(self.labels, values)} {_number(number)}"
+            yield sample(self.name, self.labels, values, number)
 
 
 class Gauge(Counter):
@@ -108,6 +108,17 @@ class Registry:
 
     def __init__(self) -> None:
         self._metrics: dict[str, Metric] = {}
+        self._collectors: list[Callable[[], Awaitable[None]]] = []
+
+    def collect_with(self, collector: Callable[[], Awaitable[None]]) -> None:
+        """Await `collector` before metrics are shown, so that it can bring them up to date."""
+        self._collectors.append(collector)
+
+    async def collected(self) -> str:
+        """Bring all metrics up to date, and return them in Prometheus' text format."""
+        for collector in self._collectors:
+            await collector()
+        return self.render()
 
     def register(self, *metrics: Metric) -> None:
         for metric in metrics:
@@ -123,6 +134,11 @@ class Registry:
             )
             lines += metric.lines()
         return "\n".join(lines) + "\n"
+
+
+def sample(name: str, labels: Labels, values: Labels, number: float) -> str:
+    """Return one line of Prometheus' text format."""
+    return f"{name}{_braces(labels, values)} {_number(number)}"
 
 
 def _braces(names: Labels, values: Labels) -> str:

@@ -31,7 +31,7 @@ class DeviceGroupKey(NamedTuple):
     is_unhealthy: bool = False
 
 
-_Class = tuple[str, Sequence[CachedSelector]]
+SelectingClass = tuple[str, Sequence[CachedSelector]]
 """A class name and its selectors."""
 
 
@@ -56,7 +56,7 @@ class DeviceCounts:
         entries = self._cluster.pools()
         for pool_id in self._pools.keys() - entries.keys():
             self._total.subtract(self._pools.pop(pool_id).groups)
-        classes = self._classes()
+        classes = selecting_classes(self._cluster)
         for pool_id, entry in entries.items():
             cached = self._pools.get(pool_id)
             if cached is not None:
@@ -78,16 +78,14 @@ class DeviceCounts:
             and self._nodes(entry) == cached.nodes
         )
 
-    def _classes(self) -> list[_Class]:
-        return [(name, _selectors(self._cluster, name)) for name in self._cluster.classes]
-
-    def _count(self, pool_id: PoolId, entry: PoolEntry, classes: Sequence[_Class]) -> _Counted:
+    def _count(
+        self, pool_id: PoolId, entry: PoolEntry, classes: Sequence[SelectingClass]
+    ) -> _Counted:
         devices = list(device_states.devices_of_pool(self._cluster, pool_id))
         published = [device for device in devices if device.device is not None]
         keys = [_key(device) for device in published]
         groups = Counter(_key(device) for device in devices if device.device is None)
-        candidates = [_candidate(number, device) for number, device in enumerate(published)]
-        for name, matching in _by_class(candidates, classes):
+        for name, matching in by_class(published, classes):
             for key, count in Counter(itertools.compress(keys, matching)).items():
                 groups[key._replace(class_name=name)] += count
         slices = tuple(entry.slices.values())
@@ -109,9 +107,28 @@ def devices_of_class(cluster: ClusterInventory, class_name: str) -> Iterator[Dev
     for pool_id in sorted(cluster.pools()):
         devices = device_states.devices_of_pool(cluster, pool_id)
         published = [device for device in devices if device.device is not None]
-        candidates = [_candidate(number, device) for number, device in enumerate(published)]
-        (_, matching), _ = _by_class(candidates, [(class_name, selectors)])
+        (_, matching), _ = by_class(published, [(class_name, selectors)])
         yield from itertools.compress(published, matching)
+
+
+def selecting_classes(cluster: ClusterInventory) -> list[SelectingClass]:
+    """Return every class with its selectors."""
+    return [(name, _selectors(cluster, name)) for name in cluster.classes]
+
+
+def by_class(
+    published: Sequence[DeviceAvailability], classes: Sequence[SelectingClass]
+) -> Iterator[tuple[str, Sequence[bool]]]:
+    """Yield for each class which devices match it; last, for "", which match none."""
+    candidates = [_candidate(number, device) for number, device in enumerate(published)]
+    unmatched = [True] * len(candidates)
+    for name, selectors in classes:
+        accepted = [selector.accepts(candidates) for selector in selectors]
+        columns = [[True] * len(candidates), *accepted]
+        matching = list(map(all, zip(*columns, strict=True)))
+        unmatched = list(map(operator.gt, unmatched, matching))
+        yield name, matching
+    yield "", unmatched
 
 
 def _selectors(cluster: ClusterInventory, class_name: str) -> list[CachedSelector]:
@@ -127,17 +144,3 @@ def _candidate(number: int, found: DeviceAvailability) -> Candidate:
     assert found.device is not None
     assert found.resource_slice is not None
     return Candidate(number, 1 << number, 0, found.id.driver, found.resource_slice, found.device)
-
-
-def _by_class(
-    candidates: Sequence[Candidate], classes: Sequence[_Class]
-) -> Iterator[tuple[str, Sequence[bool]]]:
-    """Yield for each class which devices match it; last, for "", which match none."""
-    unmatched = [True] * len(candidates)
-    for name, selectors in classes:
-        accepted = [selector.accepts(candidates) for selector in selectors]
-        columns = [[True] * len(candidates), *accepted]
-        matching = list(map(all, zip(*columns, strict=True)))
-        unmatched = list(map(operator.gt, unmatched, matching))
-        yield name, matching
-    yield "", unmatched

@@ -24,6 +24,9 @@ CLOSE: Final = 255
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 PROTOCOLS: Final = (V5, V4)
 """The newest first."""
+V1: Final = "channel.k8s.io"
+"""The same channels without an exit status."""
+LOG_PROTOCOL: Final = "binary.k8s.io"
 SPDY: Final = "SPDY/3.1"
 PORT_FORWARD_PROTOCOL: Final = "portforward.k8s.io"
 TUNNEL: Final = f"{SPDY}+{PORT_FORWARD_PROTOCOL}"

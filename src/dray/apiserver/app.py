@@ -156,7 +156,7 @@ class App:
             resource = GroupResource(info.group, info.resource) if info.is_resource else None
             raise errors.forbidden(resource, info.name, refusal)
         if not info.is_resource:
-            return self._about_server(request)
+            return await self._about_server(request)
         kind = self._kind(info)
         gvk = kind.in_version(info.version)
         return await self._about_objects(Call(request, info, kind, gvk, user, _now(), notes))
@@ -201,7 +201,7 @@ class App:
                 return await self.deleter.delete_collection(call)
         raise _not_allowed()
 
-    def _about_server(self, request: Request) -> Response:
+    async def _about_server(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             raise _not_allowed()
         path = request.path.rstrip("/")
@@ -210,7 +210,7 @@ class App:
         if path == "/version":
             return reads.json_response(codec.encode(KUBERNETES_VERSION))
         if path == "/metrics":
-            return _text(self.metrics.registry.render(), "text/plain; version=0.0.4")
+            return _text(await self.metrics.registry.collected(), "text/plain; version=0.0.4")
         if path.startswith("/openapi/v3"):
             return self._openapi(request, path.removeprefix("/openapi/v3").strip("/"))
         return self._discover(request, path)

@@ -26,6 +26,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "node": ("components.node:node", "Make this computer a node that runs pods."),
         "driver": ("components.driver:driver", "Run a driver on this node, or make a new one."),
+        "exporter": (
+            "components.exporter:exporter",
+            "Serve figures about devices and claims for Prometheus.",
+        ),
         "backup": ("components.backup:backup", "Write the whole state to a file."),
         "restore": ("components.backup:restore", "Replace the state by a backup."),
         "revoke": ("access.revoke:revoke", "End a user's certificates and tokens."),
@@ -86,6 +90,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "controllers",
             "node",
             "driver",
+            "exporter",
             "completion",
             "bench",
         ),

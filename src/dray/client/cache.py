@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -19,7 +19,7 @@ from dray.api.conversion import canonical
 from dray.api.ids import ObjectKey
 from dray.api.kinds import Kind
 from dray.api.types.meta import ObjectMeta
-from dray.client.api_client import EVERYTHING, Client, ObjectSelection
+from dray.client.api_client import EVERYTHING, Client, ListPage, ObjectSelection
 
 log = logging.getLogger(__name__)
 
@@ -83,12 +83,17 @@ class Cache(Generic[T]):
         type_: type[T],
         selection: ObjectSelection = EVERYTHING,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
+        *,
+        trim: Callable[[T], T] | None = None,
+        page_size: int = 0,
     ) -> None:
+        """`trim` returns what is kept of an object. With `page_size` lists are read in pages."""
         self._client = client
         self._kind = kind
         self._decoder = msgspec.json.Decoder(type_)
         self._type = type_
         self._selection = selection
+        self._trim, self._page_size = trim, page_size
         self._objects: dict[ObjectKey, T] = {}
         self._undecodable: dict[ObjectKey, Undecodable] = {}
         self._index_functions = dict(indexes or {})
@@ -99,6 +104,8 @@ class Cache(Generic[T]):
         self.resource_version = ""
         """The revision up to which the copy is current."""
         self.synced = asyncio.Event()
+        self.contacted: Callable[[], None] = _nothing
+        """Called whenever the server sends a list, an event or a bookmark."""
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -150,15 +157,27 @@ class Cache(Generic[T]):
                 delay = min(delay * 2, MAX_RETRY_SECONDS)
 
     async def _relist(self) -> None:
-        page = await self._client.list(self._kind, self._selection)
         gone = set(self._objects) | set(self._undecodable)
-        for raw in page.items:
-            # A copy: a slice of the response would keep all of its bytes alive.
-            gone.discard(_key(self._store(bytes(raw))))
+        resource_version = ""
+        async for page in self._pages():
+            for raw in page.items:
+                # A copy: a slice of the response would keep all of its bytes alive.
+                gone.discard(_key(self._store(bytes(raw))))
+            resource_version = page.resource_version
         for key in gone:
             self._remove(key)
-        self.resource_version = page.resource_version
+        self.resource_version = resource_version
         self.synced.set()
+        self.contacted()
+
+    async def _pages(self) -> AsyncIterator[ListPage]:
+        if self._page_size:
+            async for page in self._client.pages(
+                self._kind, self._selection, limit=self._page_size
+            ):
+                yield page
+        else:
+            yield await self._client.list(self._kind, self._selection)
 
     async def _follow(self) -> None:
         events = self._client.watch(
@@ -172,6 +191,7 @@ class Cache(Generic[T]):
             if event.type == "DELETED":
                 self._remove(_key(identity))
             self.resource_version = identity.resource_version
+            self.contacted()
 
     def _store(self, raw: bytes | msgspec.Raw) -> Identity:
         """Store an object that is new or has changed, and return its identity."""
@@ -179,6 +199,8 @@ class Cache(Generic[T]):
             value = decode(raw, self._decoder, self._type)
         except msgspec.ValidationError as error:
             return self._keep_undecodable(raw, str(error))
+        if self._trim is not None:
+            value = self._trim(value)
         metadata: ObjectMeta = value.metadata  # type: ignore[attr-defined]
         key = _key(metadata)
         if self._undecodable:
@@ -220,6 +242,10 @@ class Cache(Generic[T]):
             if new is not None:
                 for value in function(new):
                     index.setdefault(value, {})[key] = new
+
+
+def _nothing() -> None:
+    pass
 
 
 def decode(raw: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T], type_: type[T]) -> T:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+from typing import NamedTuple
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
+from dray.api.features import Features
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
 from dray.client.api_client import Client, error_of
@@ -46,3 +48,20 @@ async def as_served(client: Client, kind: Kind) -> Kind | None:
             log.warning("cannot find out whether the server has %s: %s", kind.plural, error)
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_RETRY_SECONDS)
+
+
+class OptionalKinds(NamedTuple):
+    """The kinds that not every server has; None without the kind or its feature gate."""
+
+    taint_rules: Kind | None = None
+    groups: Kind | None = None
+
+    @classmethod
+    async def of(cls, client: Client, features: Features) -> OptionalKinds:
+        """Return the kinds that a server has, each in the newest version that it has."""
+        rules = kinds.DEVICE_TAINT_RULE if features.device_taint_rules else None
+        groups = kinds.POD_GROUP if features.generic_workload else None
+        return cls(
+            await as_served(client, rules) if rules else None,
+            await as_served(client, groups) if groups else None,
+        )

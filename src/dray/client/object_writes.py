@@ -5,12 +5,28 @@ A guarded write raises Conflict if another object has the name by now, or if the
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
-from dray.api import http_messages
+from dray.api import errors, http_messages
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.client.api_client import Client
+
+EDIT_ATTEMPTS: Final = 10
+"""Controllers write objects too, but not so often while one command runs."""
+
+T = TypeVar("T")
+
+
+async def repeated(edit: Callable[[], Awaitable[T]]) -> T:
+    """Read and write an object; begin again where others changed it in between."""
+    for _ in range(EDIT_ATTEMPTS - 1):
+        try:
+            return await edit()
+        except errors.Conflict:
+            continue
+    return await edit()
 
 
 async def patch_status(

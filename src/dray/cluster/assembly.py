@@ -32,6 +32,7 @@ from dray.controllers import manager
 from dray.drivers.simulated import scaling
 from dray.drivers.simulated.fleet import Fleet
 from dray.drivers.simulated.publisher import SimulatedDriver
+from dray.exporter.exporter import Exporter
 from dray.node import registration
 from dray.node.limits import groups
 from dray.node.registration import Registration
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 FLEET_MANAGER = "dray-fleet"
 CONTROLLERS = User(bootstrap_policy.CONTROLLERS, frozenset({AUTHENTICATED}))
 SCHEDULER = User(bootstrap_policy.SCHEDULER, frozenset({AUTHENTICATED}))
+EXPORTER = User(bootstrap_policy.EXPORTER, frozenset({AUTHENTICATED}))
 FLEET = User(bootstrap_policy.FLEET, frozenset({AUTHENTICATED}))
 ADMIN = User("kubernetes-admin", frozenset({"system:masters", AUTHENTICATED}))
 
@@ -64,6 +66,8 @@ class ClusterPlan:
     settings: Settings = field(default_factory=Settings)
     schedules: bool = True
     controls: bool = True
+    exports: bool = False
+    """Whether the metrics have the figures of the exporter."""
     policy: str | None = None
     """The scheduler's order of devices; None is Kubernetes' first fit."""
     fleet: Fleet | None = None
@@ -214,6 +218,8 @@ def _components(cluster: RunningCluster, plan: ClusterPlan) -> dict[str, Compone
         found["controllers"] = _controllers(cluster, plan)
     if plan.schedules:
         found["scheduler"] = _scheduler(cluster, plan)
+    if plan.exports:
+        found["exporter"] = _exporter(cluster, plan)
     if plan.fleet is not None:
         name = f"fleet-{plan.fleet.name}"
         found["fleet"] = _elected(cluster, plan, name, lambda: _run_fleet(cluster, plan.fleet))
@@ -254,6 +260,13 @@ def _scheduler(cluster: RunningCluster, plan: ClusterPlan) -> Component:
     )
 
 
+def _exporter(cluster: RunningCluster, plan: ClusterPlan) -> Component:
+    """Return the exporter, which begins when metrics are first read."""
+    client = cluster.client(EXPORTER)
+    features = plan.settings.features
+    return Exporter(client, cluster.registry, features=features, now=utc_now).run
+
+
 def _elected(cluster: RunningCluster, plan: ClusterPlan, name: str, run: Component) -> Component:
     """Return nodes that only one of several processes runs: they have the same names in all."""
     if not plan.identity:
@@ -269,6 +282,7 @@ def component_names(plan: ClusterPlan) -> tuple[str, ...]:
     named = {
         "controllers": plan.controls,
         "scheduler": plan.schedules,
+        "exporter": plan.exports,
         "fleet": plan.fleet,
         "computer": plan.has_local_node,
     }

@@ -13,47 +13,30 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from dray import supervision
 from dray.api import kinds
 from dray.api.features import Features
 from dray.api.ids import ClaimKey, ObjectKey
-from dray.api.kinds import Kind
 from dray.api.types.core import Namespace, PodDisruptionBudget
 from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
-from dray.client import discovery
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
+from dray.client.discovery import OptionalKinds
 from dray.scheduler.claims.in_flight import InFlightClaims
 from dray.scheduler.queue import Queue
 from dray.scheduling import pod_index, wake_events
+from dray.scheduling.nodes import node_fit
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.wake_events import WakeEvent
 
 log = logging.getLogger(__name__)
 
 ACTIVE_PODS = ObjectSelection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
-
-
-class OptionalKinds(NamedTuple):
-    """The kinds that not every server has; None without the kind or its feature gate."""
-
-    taint_rules: Kind | None = None
-    groups: Kind | None = None
-
-    @classmethod
-    async def of(cls, client: Client, features: Features) -> OptionalKinds:
-        """Return the kinds that a server has, each in the newest version that it has."""
-        rules = kinds.DEVICE_TAINT_RULE if features.device_taint_rules else None
-        groups = kinds.POD_GROUP if features.generic_workload else None
-        return cls(
-            await discovery.as_served(client, rules) if rules else None,
-            await discovery.as_served(client, groups) if groups else None,
-        )
 
 
 class SchedulerState:
@@ -204,7 +187,7 @@ class SchedulerState:
             self.scheduling.drop_node(change.key.name)
             # A selector may have failed on its devices only.
             self.queue.wake(wake_events.NODES)
-        elif old is None or _may_fit_more(old, new):
+        elif old is None or node_fit.may_fit_more(old, new):
             self.scheduling.put_node(new)
             self.queue.wake(wake_events.NODES)
 
@@ -274,17 +257,6 @@ def _may_fit_elsewhere(old: Pod, new: Pod) -> bool:
         or old.metadata.uid != new.metadata.uid
         or old.metadata.labels != new.metadata.labels
         or old.status.resource_claim_statuses != new.status.resource_claim_statuses
-    )
-
-
-def _may_fit_more(old: Node, new: Node) -> bool:
-    """Return whether a change of a node could change what fits there. Heartbeats do not."""
-    return (
-        old.spec.taints != new.spec.taints
-        or old.spec.unschedulable != new.spec.unschedulable
-        or old.metadata.labels != new.metadata.labels
-        or old.status.allocatable != new.status.allocatable
-        or old.status.declared_features != new.status.declared_features
     )
 
 

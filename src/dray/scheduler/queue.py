@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from dray.api.ids import ObjectKey
@@ -50,8 +50,6 @@ class QueueEntry:
     group: WaitingGroup | None = None
     """The group in which it waits, or for which it is the probe."""
     errors: int = 0
-    reason: str = ""
-    """The reason why the last attempt failed, as a label of metrics."""
 
     def rank(self) -> tuple[int, int]:
         """Return the sort key: higher priority first, then earlier arrival."""
@@ -119,12 +117,6 @@ class Queue:
         for entry in self._entries.values():
             counts[entry.state] += 1
         return counts
-
-    def unschedulable(self) -> Iterator[QueueEntry]:
-        """Yield the pods whose last attempt failed."""
-        for entry in self._entries.values():
-            if entry.state in (WAITING, BACKING_OFF):
-                yield entry
 
     def add(self, key: ObjectKey, priority: int) -> None:
         """Add a pod; one that waits already is tried again."""

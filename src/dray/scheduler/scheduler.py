@@ -22,13 +22,14 @@ from dray.api.semantics import pod_claims
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client
+from dray.client.discovery import OptionalKinds
 from dray.client.events import Recorder
 from dray.client.lease import LeaderElection
 from dray.clock import utc_now
 from dray.scheduler import podgroup_status
 from dray.scheduler.binder import Binder, BindFailure
 from dray.scheduler.claims.claim_writes import ClaimWrites
-from dray.scheduler.cluster_state import OptionalKinds, SchedulerState
+from dray.scheduler.cluster_state import SchedulerState
 from dray.scheduler.eviction import Evictor
 from dray.scheduler.explanation_cache import Why
 from dray.scheduler.metrics import Metrics
@@ -233,7 +234,6 @@ class Scheduler:
         self, entry: QueueEntry, key: Hashable, result: Unschedulable, cost_seconds: float = 0.0
     ) -> None:
         """Report an unschedulable pod, and let it wait together with pods of the same `key`."""
-        entry.reason = result.category
         if result.is_retried:
             self._queue.retry(entry)
         else:

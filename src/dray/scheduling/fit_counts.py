@@ -1,4 +1,4 @@
-"""Count the pods that still fit and ask for one device of a class and nothing else.
+"""Count the pods that still fit and ask for devices of one class and nothing else.
 
 They are placed one after the other, as the scheduler would do it, until the next one does not fit.
 Quotas are not considered: they belong to namespaces.
@@ -30,11 +30,14 @@ from dray.api.types.pods import Pod, PodResourceClaim, PodSpec
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider
 from dray.scheduling.nodes import node_fit, pod_requirements
-from dray.scheduling.nodes.node_fit import PODS
+from dray.scheduling.nodes.node_fit import PODS, NodeState
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.unschedulable import Unschedulable
 
-__all__ = ["FitCount", "count"]
+__all__ = ["FitCount", "NodeCounter", "count", "room_on"]
+
+
+_CACHED_KEYS = 4096
 
 
 class FitCount(NamedTuple):
@@ -55,14 +58,18 @@ def _never() -> bool:
 
 
 def count(
-    state: SchedulingState, class_name: str, should_stop: Callable[[], bool] = _never
+    state: SchedulingState,
+    class_name: str,
+    should_stop: Callable[[], bool] = _never,
+    *,
+    devices: int = 1,
 ) -> FitCount:
-    """Return how many more pods fit that ask for one device of the class.
+    """Return how many more pods fit that ask for this number of devices of the class.
 
     When `should_stop` returns True, the nodes that are left are not counted. The state is the same
     afterwards.
     """
-    counter = _Counter(state, class_name, should_stop)
+    counter = NodeCounter(state, class_name, should_stop, devices=devices)
     try:
         return counter.run()
     finally:
@@ -73,14 +80,19 @@ class _OrderMatters(Exception):
     """The count depends on the order in which nodes are chosen."""
 
 
-class _Counter:
+class NodeCounter:
     """Counts node by node, which is right unless nodes share partitions or a selector fails."""
 
     def __init__(
-        self, state: SchedulingState, class_name: str, should_stop: Callable[[], bool]
+        self,
+        state: SchedulingState,
+        class_name: str,
+        should_stop: Callable[[], bool] = _never,
+        *,
+        devices: int = 1,
     ) -> None:
-        self._state, self._should_stop = state, should_stop
-        self._claims = [_claim_for(class_name)]
+        self._state, self._should_stop, self._devices = state, should_stop, devices
+        self._claims = [_claim_for(class_name, devices)]
         self._allocator = Allocator(
             state.inventory, new_share_id=state.new_share_id, should_stop=should_stop
         )
@@ -101,14 +113,25 @@ class _Counter:
             return _decided(self._state, self._claims[0], self._should_stop)
         return FitCount(pods)
 
+    def alone_on(self, node: NodeState) -> int | None:
+        """Return how many pods fit on a node; None if that depends on what other nodes get."""
+        room = room_on(node)
+        if not room:
+            return 0
+        before = len(self._held)
+        try:
+            return self._on_node(node.name, room, alone=True)
+        except (AllocationError, _OrderMatters):
+            self._release(before)
+            return None
+
     def _nodes(self) -> Iterator[tuple[str, int]]:
         """Yield the nodes that a pod without other requirements can run on, and for how many."""
-        requirements = pod_requirements.requirements_of(Pod())
         for node in self._state.nodes:
-            if not node_fit.reasons_against(node, requirements, lambda _: False):
-                yield node.name, node.allocatable.get(PODS, 0) - len(node.usages)
+            if room := room_on(node):
+                yield node.name, room
 
-    def _on_node(self, node: str, room: int) -> int:
+    def _on_node(self, node: str, room: int, alone: bool = False) -> int:
         try:
             problem = self._allocator.problem(self._claims, node)
         except AllocationError as error:
@@ -121,16 +144,18 @@ class _Counter:
         inventory = problem.inventory
         free = alternative.eligible & ~inventory.taken
         is_special = free & (inventory.partitions | inventory.shareable)
-        if not _is_local(inventory):
-            if is_special or room < free.bit_count():
+        if not _is_local(inventory, free):
+            if alone or self._devices > 1 or is_special or room < free.bit_count():
                 raise _OrderMatters
             return self._placed_on(node, room)
         if not is_special:
-            return min(room, free.bit_count())
+            return min(room, free.bit_count() // self._devices)
         key = (room, *_key(problem, free))
         if inventory.features.device_compatibility_groups or key not in self._by_key:
             # What is placed on other nodes does not matter here, nor this there.
             before = len(self._held)
+            if len(self._by_key) >= _CACHED_KEYS:
+                self._by_key.clear()
             self._by_key[key] = self._placed_on(node, room)
             self._release(before)
         return self._by_key[key]
@@ -194,18 +219,30 @@ _NOW = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 """Any time will do: the claims have no allocation that could have expired."""
 
 
-def _claim_for(class_name: str) -> ResourceClaim:
-    exactly = ExactDeviceRequest(class_name, allocation_mode="ExactCount", count=1)
+def room_on(node: NodeState) -> int:
+    """Return for how many pods without other requirements a node has room."""
+    if node_fit.reasons_against(node, _NOTHING, lambda _: False):
+        return 0
+    return node.allocatable.get(PODS, 0) - len(node.usages)
+
+
+_NOTHING = pod_requirements.requirements_of(Pod())
+
+
+def _claim_for(class_name: str, devices: int) -> ResourceClaim:
+    exactly = ExactDeviceRequest(class_name, allocation_mode="ExactCount", count=devices)
     spec = ResourceClaimSpec(DeviceClaim((DeviceRequest("device", exactly),)))
     return ResourceClaim(ObjectMeta(name="device", namespace="default"), spec)
 
 
-def _is_local(inventory: NodeInventory) -> bool:
-    """Return whether no other node can use the devices of a node or their counters."""
+def _is_local(inventory: NodeInventory, devices: int) -> bool:
+    """Return whether no other node can use these devices of a node or their counters."""
+    indexes = {device.pool_index for device in inventory.members(devices)}
+    pools = [inventory.node_pools[index].pool for index in indexes]
     return all(
         not pool.slices_elsewhere
         and all(resource_slice.spec.node_name for resource_slice in pool.slices)
-        for pool in inventory.pools
+        for pool in pools
     )
 
 

@@ -44,8 +44,9 @@ SchedulingObject = _DeviceObject | Node | Pod | PodGroup | PodDisruptionBudget |
 class SchedulingState:
     """A cluster as one scheduler sees it.
 
-    `scheduler_name` is the name that its pods have. `new_share_id` returns ids for shares of
-    devices, which have to be UUIDs; without it they are numbered, for states that are not written.
+    `scheduler_name` is the name that its pods have, "" for the pods of all schedulers.
+    `new_share_id` returns ids for shares of devices, which have to be UUIDs; without it they are
+    numbered, for states that are not written.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class SchedulingState:
     def is_pending(self, pod: Pod) -> bool:
         """Return whether the pod waits for a node from this scheduler."""
         return (
-            (pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME) == self.scheduler_name
+            self.scheduler_name in ("", pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME)
             and not pod.spec.node_name
             and pod.metadata.deletion_timestamp is None
         )

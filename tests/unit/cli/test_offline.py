@@ -275,19 +275,6 @@ def test_lint_knows_where_admin_access_is_granted(
     assert [rule for _, rule in found_by(lint(file))] == expected
 
 
-def test_lint_for_other_tools(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.yaml", OLD_CLAIM)
-    github = run("lint", file, "-o", "github")
-    assert github.stdout.startswith(f"::warning file={file},line=2,col=1,title=outdated-version::")
-    document = json.loads(run("lint", file, "-o", "sarif").stdout)
-    (result,) = document["runs"][0]["results"]
-    assert (result["ruleId"], result["level"]) == ("outdated-version", "warning")
-    assert result["locations"][0]["physicalLocation"]["region"] == {
-        "startLine": 2,
-        "startColumn": 1,
-    }
-
-
 def test_lint_warns_of_what_only_dray_understands(tmp_path: Path) -> None:
     file = write(
         tmp_path / "a.yaml",

@@ -154,14 +154,13 @@ async def test_a_selector_that_fails_is_an_error_in_upstreams_words(world: World
 
 
 @in_world()
-async def test_metrics_know_why(world: World) -> None:
+async def test_metrics_count_the_pods_that_wait(world: World) -> None:
     await world.create(device_class(), node("node-0"))
     await world.create(template("gpu"))
     for number in range(3):
         await world.create(pod(f"p{number}", template_name="gpu"))
         await world.refused(f"p{number}", "cannot allocate")
     text = world.registry.render()
-    assert 'dray_claims_pending{reason="devices"} 3' in text
     assert 'dray_scheduler_queue_pods{state="waiting"} 3' in text
 
 

@@ -53,7 +53,7 @@ class World:
     """`intercept`, where set, stands between the scheduler and the API server."""
 
     def __init__(self, handler: Handler, clock: Clock) -> None:
-        self._handler = handler
+        self.handle = handler
         self.client = Client(InProcessTransport(handler, ADMIN))
         self.clock = clock
         self.registry = telemetry.Registry()
@@ -64,8 +64,8 @@ class World:
     async def answer_scheduler(self, request: Request, user: User) -> Response:
         self.requests.append(request)
         if self.intercept is None:
-            return await self._handler(request, user)
-        return await self.intercept(request, lambda: self._handler(request, user))
+            return await self.handle(request, user)
+        return await self.intercept(request, lambda: self.handle(request, user))
 
     async def create(self, *bodies: JsonObject, namespace: str = "default") -> JsonObject:
         created: JsonObject = {}

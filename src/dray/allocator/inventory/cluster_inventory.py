@@ -315,6 +315,10 @@ class ClusterInventory:
         """Return all slices, also those that no node can reach."""
         return self._slices.values()
 
+    def slices_of_several_nodes(self) -> Collection[ResourceSlice]:
+        """Return the slices that name no node: they select nodes, or their devices do."""
+        return self._shared_slices.values()
+
     def pools(self) -> Mapping[PoolId, PoolEntry]:
         """Return every pool that is published or of which claims hold devices."""
         return self._pools

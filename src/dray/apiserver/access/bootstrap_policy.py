@@ -23,6 +23,8 @@ CRON_JOBS = "system:controller:cronjob-controller"
 ROOT_AUTHORITY = "system:controller:root-ca-cert-publisher"
 FLEET = "dray:fleet"
 """The user of simulated fleets, which Kubernetes does not have."""
+EXPORTER = "dray:exporter"
+"""The user of the exporter, which Kubernetes does not have either."""
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")
@@ -160,6 +162,12 @@ CLUSTER_ROLES: dict[str, tuple[JsonObject, ...]] = {
         rule(FOLLOW, "batch", "cronjobs cronjobs/status"),
         rule(("create",), "batch", "jobs"),
     ),
+    EXPORTER: (
+        rule(("list", "watch"), "core", "namespaces nodes pods"),
+        rule(("list", "watch"), RESOURCE, "resourceclaims resourceslices deviceclasses"),
+        rule(("list", "watch"), RESOURCE, "devicetaintrules"),
+        rule(("list", "watch"), "scheduling.k8s.io", "podgroups"),
+    ),
     FLEET: (
         rule(("list", "watch", "create", "patch", "delete"), "core", "nodes"),
         rule(("list", "watch", "delete"), "core", "pods"),
@@ -193,7 +201,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "system:monitoring": ("system:monitoring",),
 }
 """The groups that a role of the cluster is bound to, by a binding of its name."""
-USERS = (SCHEDULER, CONTROLLERS, FLEET)
+USERS = (SCHEDULER, CONTROLLERS, EXPORTER, FLEET)
 """Each is bound to the role of its name."""
 FURTHER_ROLES = ((CRON_JOBS, CONTROLLERS), (ROOT_AUTHORITY, CONTROLLERS))
 """Roles of their own, with a user each: one that is there already keeps its rules."""

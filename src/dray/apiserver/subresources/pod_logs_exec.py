@@ -18,15 +18,17 @@ from dray.api.types.meta import JsonObject
 from dray.apiserver.access.rbac import Attributes, Authorize
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionChain, AdmissionRequest
-from dray.apiserver.node_agents import NodeAgents
+from dray.apiserver.node_agents import NodeAgents, Query
 from dray.apiserver.request import validation
 from dray.apiserver.request.call import Call
 from dray.apiserver.storage import store_keys
-from dray.apiserver.subresources import spdy_sessions
+from dray.apiserver.subresources import plain_websockets, spdy_sessions
 from dray.apiserver.verbs import reads
 from dray.store.store import Store
 from dray.validation import fields
 
+UNNAMED = ""
+"""What a client of a WebSocket speaks that names no protocol."""
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
 _SWITCHES = ("follow", "previous", "timestamps")
 _STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
@@ -54,7 +56,12 @@ class PodAccess:
         if not place.node:
             return Response(204)
         path = _path(remote_command.LOGS, call, place)
-        return await self.agents.log(place.node, path, tuple(_log_query(call.request)))
+        query = tuple(_log_query(call.request))
+        if _upgrade(call.request) != "websocket":
+            return await self.agents.log(place.node, path, query)
+        protocol = _spoken(call, remote_command.LOG_PROTOCOL, UNNAMED)
+        response = await self.agents.log(place.node, path, query)
+        return Response(101, upgrade=plain_websockets.log(response, protocol))
 
     async def connect(self, call: Call) -> Response:
         """Handle exec and attach. A WebSocket opens with GET, but needs `create` as well.
@@ -68,12 +75,21 @@ class PodAccess:
             raise errors.bad_request(f"pod {call.info.name} does not have a host assigned")
         path, query = _path(call.info.subresource, call, place), tuple(_stream_query(call.request))
         if _upgrade(call.request) != remote_command.SPDY.lower():
-            return await self.agents.connect(place.node, path, query, _protocols(call.request))
-        _check_spoken(call.request, remote_command.V4, "exec and attach")
+            return await self._websocket(call, place.node, path, query)
+        _spoken(call, remote_command.V4)
         response = await self.agents.connect(place.node, path, query, (remote_command.V5,))
         assert response.upgrade is not None
         streams = _spdy_streams(call.request)
         return Response(101, upgrade=spdy_sessions.translated(response.upgrade, streams))
+
+    async def _websocket(self, call: Call, node: str, path: str, query: Query) -> Response:
+        protocols = _protocols(call.request)
+        if protocols or _upgrade(call.request) != "websocket":
+            return await self.agents.connect(node, path, query, protocols)
+        plain = _spoken(call, *remote_command.PROTOCOLS, remote_command.V1, UNNAMED)
+        response = await self.agents.connect(node, path, query, (remote_command.V4,))
+        assert response.upgrade is not None
+        return Response(101, upgrade=plain_websockets.without_status(response.upgrade, plain))
 
     async def forward(self, call: Call) -> Response:
         """Handle portforward: SPDY, by itself or in a WebSocket. The agent gets the latter."""
@@ -82,7 +98,7 @@ class PodAccess:
         node = (await reads.stored_object(call, self.store)).document["spec"].get("nodeName", "")
         if not node:
             raise errors.bad_request(f"pod {info.name} does not have a host assigned")
-        _check_forwarding(call.request)
+        _check_forwarding(call)
         path = f"/{remote_command.PORT_FORWARD}/{info.namespace}/{info.name}"
         return await self.agents.connect(node, path, (), (remote_command.TUNNEL,))
 
@@ -206,15 +222,11 @@ def _upgrade(request: Request) -> str:
 
 
 def _protocols(request: Request) -> tuple[str, ...]:
-    """Return the common protocols, the newest first; empty without a WebSocket request."""
+    """Return the common protocols with an exit status, the newest first."""
     if _upgrade(request) != "websocket":
         return ()
     offered = _offered(request)
-    spoken = tuple(protocol for protocol in remote_command.PROTOCOLS if protocol in offered)
-    if not spoken:
-        supported = " and ".join(remote_command.PROTOCOLS)
-        raise errors.bad_request(f"exec and attach speak {supported}, not {', '.join(offered)}")
-    return spoken
+    return tuple(protocol for protocol in remote_command.PROTOCOLS if protocol in offered)
 
 
 def _offered(request: Request) -> list[str]:
@@ -224,22 +236,27 @@ def _offered(request: Request) -> list[str]:
     return request.headers.get(name, "").replace(" ", "").split(",")
 
 
-def _check_spoken(request: Request, protocol: str, what: str) -> None:
-    """Raise BadRequest for a client that speaks another protocol."""
-    offered = _offered(request)
-    if protocol not in offered:
-        raise errors.bad_request(f"{what} speaks {protocol}, not {', '.join(offered)}")
+def _spoken(call: Call, *protocols: str) -> str:
+    """Return the first of some protocols that the client speaks. Raises BadRequest."""
+    offered = _offered(call.request)
+    for protocol in protocols:
+        if protocol in offered:
+            return protocol
+    supported = " and ".join(filter(None, protocols))
+    raise errors.bad_request(
+        f"{call.info.subresource} speaks {supported}, not {', '.join(offered)}"
+    )
 
 
-def _check_forwarding(request: Request) -> None:
+def _check_forwarding(call: Call) -> None:
     known = {
         "websocket": remote_command.TUNNEL,
         remote_command.SPDY.lower(): remote_command.PORT_FORWARD_PROTOCOL,
     }
-    upgrade = _upgrade(request)
+    upgrade = _upgrade(call.request)
     if upgrade not in known:
         raise errors.bad_request("unable to upgrade: missing upgrade headers in request")
-    _check_spoken(request, known[upgrade], "portforward")
+    _spoken(call, known[upgrade])
 
 
 def _is_true(text: str) -> bool:

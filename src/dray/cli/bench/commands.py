@@ -235,6 +235,20 @@ def explain(nodes: int, runs: int, as_json: bool) -> None:
     _print_figures(msgspec.to_builtins(report), as_json)
 
 
+@click.command("exporter", cls=DrayCommand)
+@click.option("--nodes", default=5000, show_default=True, help="With eight GPUs each.")
+@click.option("--pods", default=10_000, show_default=True, help="With one GPU each.")
+@click.option("--changes", default=10.0, show_default=True, help="Pods that end or start a second.")
+@click.option("--seconds", default=60.0, show_default=True, help="The time to measure.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def exporter(nodes: int, pods: int, changes: float, seconds: float, as_json: bool) -> None:
+    """Memory and CPU time of `dray exporter` while pods end and start on simulated nodes."""
+    from dray.bench import exporter as benchmark
+
+    report = benchmark.run(benchmark.ExporterScale(nodes, pods, changes, seconds), _say)
+    _print_figures(msgspec.to_builtins(report), as_json)
+
+
 @click.command("startup", cls=DrayCommand)
 @click.option(
     "--runs", type=click.IntRange(min=1), default=10, show_default=True, help="Of each command."

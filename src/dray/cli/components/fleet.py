@@ -16,6 +16,7 @@ from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing
+from dray.client import object_writes
 from dray.client.api_client import ObjectSelection
 from dray.driverkit.pool_layout import PublishedPool
 from dray.drivers.simulated import faults, fleet_file, scaling
@@ -262,11 +263,15 @@ def _disturb_preparation(target: Target, node: str, annotations: Changes) -> Non
 
 
 async def _edit(session: Session, node: str, edit: Edit) -> None:
-    """Change annotations of a simulated node. Raises Conflict on concurrent changes."""
-    metadata = (await _simulated_node(session, node))["metadata"]
-    change = edit(metadata.get("annotations") or {})
-    patch = {"annotations": change, "resourceVersion": metadata["resourceVersion"]}
-    await session.client.patch(kinds.NODE, node, {"metadata": patch})
+    """Change annotations of a simulated node."""
+
+    async def annotate() -> None:
+        metadata = (await _simulated_node(session, node))["metadata"]
+        change = edit(metadata.get("annotations") or {})
+        patch = {"annotations": change, "resourceVersion": metadata["resourceVersion"]}
+        await session.client.patch(kinds.NODE, node, {"metadata": patch})
+
+    await object_writes.repeated(annotate)
 
 
 async def _simulated_node(session: Session, node: str) -> dict[str, Any]:

@@ -129,6 +129,7 @@ def up(
             audit_log=audit_log,
             event_seconds=event_ttl,
         ),
+        exports=True,
         fleet=None if has_local_node else _loaded(fleet or QUICKSTART, nodes),
         has_local_node=has_local_node,
         runtime=runtime,

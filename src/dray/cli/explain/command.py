@@ -138,13 +138,13 @@ def _print_note(line: str) -> None:
 
 def _show_invalid(found: Sequence[Finding], format: OutputFormat) -> None:
     from dray.cli.explain import file_checks
-    from dray.cli.lint import findings
+    from dray.cli.lint import reports
 
     if format.is_table:
         click.secho(file_checks.title(found), bold=True)
-        findings.show(found, "text")
+        reports.show(reports.Report.of(found), "text")
     else:
-        formats.show_document(findings.documents(found), format)
+        formats.show_document(reports.documents(reports.Report.of(found).findings), format)
 
 
 class ExplainRun:

@@ -13,9 +13,9 @@ from dray.api import features as gates
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.inputs import cluster_objects, manifests
 from dray.cli.inputs.cluster_objects import ClusterObjects
-from dray.cli.lint import findings, rules
-from dray.cli.lint.findings import Finding
+from dray.cli.lint import reports, rules
 from dray.cli.lint.linter import Linter, Texts
+from dray.cli.lint.reports import Report
 from dray.cli.lint.rules import Severity
 from dray.cli.lint.source_documents import DEFAULT_NAMESPACE
 from dray.cli.session import connection
@@ -34,7 +34,15 @@ ALL = "all"
     is_flag=True,
     help="With --fix: also change what is requested, such as fewer devices.",
 )
-@click.option("--output", "-o", "form", type=click.Choice(findings.FORMS), default="text")
+@click.option("--output", "-o", "form", type=click.Choice(tuple(reports.FORMS)), default="text")
+@click.option(
+    "--report",
+    "report_files",
+    multiple=True,
+    metavar="FORMAT=FILE",
+    callback=lambda _context, _option, values: reports.targets(values),
+    help="Also write the findings to a file, in a format of --output; may be repeated.",
+)
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 @click.option("--ignore", "ignored", multiple=True, metavar="RULE", help="Leave out a rule.")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
@@ -54,6 +62,7 @@ def lint(
     fix: bool,
     unsafe_fixes: bool,
     form: str,
+    report_files: dict[Path, str],
     strict: bool,
     ignored: tuple[str, ...],
     feature_gates: str,
@@ -79,8 +88,10 @@ def lint(
     if fix:
         texts = _fixed(linter, texts, also_unsafe=unsafe_fixes)
     result = linter.check(texts)
-    findings.show(result.findings, form, aside=fix and manifests.STANDARD_INPUT in files)
-    _conclude(result.findings, result.objects, form, strict)
+    report = Report.of(result.findings, [file for file, _ in texts], is_strict=strict)
+    reports.show(report, form, aside=fix and manifests.STANDARD_INPUT in files)
+    reports.write(report, report_files)
+    _conclude(report, result.objects, form)
 
 
 def linter_for(
@@ -124,14 +135,16 @@ def _fixed(linter: Linter, texts: Texts, *, also_unsafe: bool) -> Texts:
     return changed
 
 
-def _conclude(problems: list[Finding], objects_seen: int, form: str, strict: bool) -> None:
+def _conclude(report: Report, objects_seen: int, form: str) -> None:
+    """Print a summary for people, and end with 1 if a finding is a failure."""
+    problems = report.findings
     errors = sum(finding.severity is Severity.ERROR for finding in problems)
-    if form == "text":
+    if form in reports.LINES:
         click.echo(_summary(objects_seen, errors, len(problems) - errors), err=True)
         fixable = sum(finding.fix is not None and finding.fix.is_correction for finding in problems)
         if fixable:
             click.echo(f"dray lint --fix corrects {fixable} of them.", err=True)
-    if errors or (strict and problems):
+    if any(map(report.is_failure, problems)):
         sys.exit(1)
 
 

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from dray.cli.command_errors import WrongUsage
 from dray.explain.selectors import spelling
 
-PAGE = "https://dray.dev/docs/lint"
-
 
 class CheckStage(enum.IntEnum):
     """The order of the checks: an object that fails one may hide findings of later ones."""
@@ -40,10 +38,6 @@ class Rule(NamedTuple):
     """Whether the content was not checked before the fault is corrected."""
     is_optional: bool = False
     """Whether it is about another way to write something, not about a mistake."""
-
-    @property
-    def uri(self) -> str:
-        return f"{PAGE}#{self.name}"
 
     @property
     def help(self) -> str:

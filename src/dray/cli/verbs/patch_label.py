@@ -8,6 +8,7 @@ import click
 
 from dray.api import http_messages
 from dray.api.formats import bounded_yaml
+from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.output import formats
 from dray.cli.output.formats import OutputFormat
@@ -16,6 +17,7 @@ from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import listing
 from dray.cli.verbs.listing import Selection
+from dray.client import object_writes
 
 PATCH_TYPES = {
     "strategic": http_messages.STRATEGIC_MERGE_PATCH,
@@ -118,18 +120,31 @@ async def _label(
     format: OutputFormat,
 ) -> None:
     namespace = session.place(reference)
-    before = await session.client.get(reference.kind, reference.name, namespace)
+
+    async def label() -> tuple[JsonObject, JsonObject]:
+        before = await session.client.get(reference.kind, reference.name, namespace)
+        if not overwrite:
+            _check_unlabeled(reference, before, labels)
+        version = before["metadata"]["resourceVersion"]
+        change = {"metadata": {"labels": labels, "resourceVersion": version}}
+        changed = await session.client.patch(reference.kind, reference.name, change, namespace)
+        return before, changed
+
+    before, changed = await object_writes.repeated(label)
+    _report(reference, before, changed, "labeled", format)
+
+
+def _check_unlabeled(
+    reference: ObjectArgument, before: JsonObject, labels: dict[str, str | None]
+) -> None:
+    """Raise WrongUsage if a label has another value."""
     current = before["metadata"].get("labels") or {}
     for key, value in labels.items():
-        if value is not None and not overwrite and current.get(key, value) != value:
+        if value is not None and current.get(key, value) != value:
             message = (
                 f"{formats.reference(reference.kind, reference.name)} has {key}={current[key]}."
             )
             raise WrongUsage(message, "Change it with --overwrite.")
-    version = before["metadata"]["resourceVersion"]
-    change = {"metadata": {"labels": labels, "resourceVersion": version}}
-    changed = await session.client.patch(reference.kind, reference.name, change, namespace)
-    _report(reference, before, changed, "labeled", format)
 
 
 def _report(

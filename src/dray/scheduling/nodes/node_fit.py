@@ -191,6 +191,17 @@ class Nodes:
             del self._by_name[state.name]
 
 
+def may_fit_more(old: Node, new: Node) -> bool:
+    """Return whether a change of a node could change what fits there. Heartbeats do not."""
+    return (
+        old.spec.taints != new.spec.taints
+        or old.spec.unschedulable != new.spec.unschedulable
+        or old.metadata.labels != new.metadata.labels
+        or old.status.allocatable != new.status.allocatable
+        or old.status.declared_features != new.status.declared_features
+    )
+
+
 IsDelegated = Callable[[str], bool]
 """Return whether devices may provide a resource that the node itself does not have."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -83,21 +82,6 @@ def test_a_comment_above_one_object_says_nothing_about_another() -> None:
 
 def test_an_option_leaves_out_a_rule() -> None:
     assert found(UNUSED, "--ignore", "unused-claim") == []
-
-
-def test_code_scanners_get_the_texts_of_rules(tmp_path: Path) -> None:
-    file = tmp_path / "pod.yaml"
-    file.write_text(UNUSED, "utf-8")
-    (sarif,) = json.loads(run("lint", str(file), "-o", "sarif").stdout)["runs"]
-    known = sarif["tool"]["driver"]["rules"]
-    (result,) = sarif["results"]
-    rule = known[result["ruleIndex"]]
-    assert (rule["id"], rule["name"]) == ("unused-claim", "UnusedClaim")
-    assert rule["helpUri"].endswith("#unused-claim")
-    assert rule["help"]["text"]
-    assert rule["defaultConfiguration"] == {"level": "warning"}
-    region = result["locations"][0]["physicalLocation"]["region"]
-    assert region == {"startLine": 7, "startColumn": 5}
 
 
 def test_feature_gates_decide_what_is_valid() -> None:

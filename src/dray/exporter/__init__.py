@@ -1,0 +1,1 @@
+"""The exporter: figures about devices, claims and drivers of any cluster, for Prometheus."""

@@ -1,0 +1,1 @@
+"""The rules and the dashboard for the figures of the exporter."""
