@@ -22,7 +22,7 @@ from dray.cli.insight import cel as cel_command
 from dray.cli.insight import history as history_command
 from dray.cli.lint import command as lint_command
 from dray.cli.lint import reports
-from dray.cli.lint.reports import Report
+from dray.cli.lint.findings import Finding
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 from dray.cli.verbs import devices as devices_command
@@ -93,7 +93,7 @@ def explain(source: Source, arguments: ExplainArguments) -> ToolAnswer:
     names = targets.parse_names(arguments.objects)
     run = ExplainRun(target, names, texts, source.against, notes.append)
     if invalid := run.invalid():
-        return ToolAnswer(reports.documents(Report.of(invalid).findings))
+        return ToolAnswer(_findings(invalid))
     return ToolAnswer(output.document(run.explained(is_whole=not is_named)), notes)
 
 
@@ -107,8 +107,7 @@ def lint(source: Source, arguments: LintArguments) -> ToolAnswer:
     if arguments.against_cluster:
         objects = cluster_objects.load(source.against, source.target)
     linter = lint_command.linter_for(source.target, objects)
-    found = linter.check(_texts(arguments.manifest)).findings
-    return ToolAnswer(reports.documents(Report.of(found).findings))
+    return ToolAnswer(_findings(linter.check(_texts(arguments.manifest)).findings))
 
 
 class DevicesArguments(Arguments, frozen=True):
@@ -170,6 +169,10 @@ def cel(source: Source, arguments: CelArguments) -> ToolAnswer:
     if arguments.against_cluster:
         objects = cluster_objects.load(source.against, source.target)
     return ToolAnswer(cel_command.report_on(arguments.expression, objects))
+
+
+def _findings(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    return reports.documents(reports.Report.of(found).findings)
 
 
 def _texts(manifest: str) -> list[tuple[str, str]]:
