@@ -270,6 +270,8 @@ def _unprepare_unknown() -> None:
 
 @plants("unprepare.deleted-claim")
 def _unprepare_deleted_claim() -> None:
+    refused: set[str] = set()
+
     def make(answers: Any) -> Any:
         def reading(self: PluginServer, service: Any) -> Any:
             made = dict(answers(self, service))
@@ -279,9 +281,11 @@ def _unprepare_deleted_claim() -> None:
                 response = service.messages.NodeUnprepareResourcesResponse()
                 for claim in request.claims:
                     try:
-                        if self.claims.get(claim.uid) is not None:
+                        if self.claims.get(claim.uid) is not None and claim.uid not in refused:
                             await self.client.get(kinds.RESOURCE_CLAIM, claim.name, claim.namespace)
                     except errors.NotFound as error:
+                        # Once: the device is free for the other checks.
+                        refused.add(claim.uid)
                         response.claims[claim.uid].error = str(error)
                 if response.claims:
                     return response

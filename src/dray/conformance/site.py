@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -32,6 +33,7 @@ PREPARE: Final = "NodePrepareResources"
 UNPREPARE: Final = "NodeUnprepareResources"
 LOOK_SECONDS: Final = 0.05
 ASK_SECONDS: Final = 2.0
+COMPLETE_SECONDS: Final = 3.0
 DRA_SERVICES: Final = (services.DRA_V1, services.DRA_V1BETA1)
 HEALTH_SERVICES: Final = (services.HEALTH_V1, services.HEALTH_V1ALPHA1)
 
@@ -168,17 +170,26 @@ class Site:
     async def published(self) -> tuple[ResourceSlice, ...]:
         """Return the slices as first seen with a device. Raises NotApplicable without one."""
         if not self.claims.slices:
-
-            async def look() -> tuple[ResourceSlice, ...]:
-                found = await self.slices()
-                return found if any(one.spec.devices for one in found) else ()
-
             try:
                 wait = self.patience.publish_seconds
-                self.claims.slices = await until(look, wait, self._has_ended)
+                await until(self._with_devices, wait, self._has_ended)
             except TimeoutError:
                 raise NotApplicable("no device is published: see slices.published") from None
+            # A pool that stays incomplete has a check of its own.
+            with contextlib.suppress(TimeoutError):
+                await until(self._complete, COMPLETE_SECONDS, self._has_ended)
+            self.claims.slices = await self.slices()
         return self.claims.slices
+
+    async def _with_devices(self) -> bool:
+        return any(one.spec.devices for one in await self.slices())
+
+    async def _complete(self) -> bool:
+        found = await self.slices()
+        counts = Counter(one.spec.pool.name for one in found)
+        return all(
+            counts[one.spec.pool.name] == one.spec.pool.resource_slice_count for one in found
+        )
 
     @contextlib.asynccontextmanager
     async def made(self, *plans: ClaimPlan) -> AsyncIterator[list[AllocatedClaim]]:
@@ -314,6 +325,17 @@ def _answer(driver: str, entry: Any) -> Answer:
         for device in entry.devices
     )
     return Answer(devices, entry.error)
+
+
+async def together(work: Iterable[Awaitable[T]]) -> list[T]:
+    """Await all to their end, also where one raises; then raise the first exception."""
+    ended = await asyncio.gather(*work, return_exceptions=True)
+    found: list[T] = []
+    for one in ended:
+        if isinstance(one, BaseException):
+            raise one
+        found.append(one)
+    return found
 
 
 async def until(
