@@ -22,9 +22,10 @@ from dray.drivers.nvidia.driver import Options
 from dray.drivers.nvidia.inventory import Settings
 from dray.node.runtimes import sandbox
 from dray.store import memory
-from tests.cluster.test_nvidia import STAY, FakeMachineDriver, running
+from tests.cluster.test_nvidia import STAY, running
 from tests.nvidia import fake, helm, site
 from tests.nvidia.helm import NAMESPACE, RELEASE
+from tests.nvidia.machine_driver import FakeMachineDriver
 from tests.nvidia.site import NODE, Site, claim_template, shell
 
 ACCOUNT = User(

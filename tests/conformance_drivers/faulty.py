@@ -18,7 +18,7 @@ import msgspec
 
 from dray import driverkit
 from dray.api import errors, kinds
-from dray.driverkit import cdi, metadata, pool_layout, publisher, server
+from dray.driverkit import cdi, metadata, pool_layout, server
 from dray.driverkit.driver import PrepareError
 from dray.driverkit.prepared_claims import PreparedClaims
 from dray.driverkit.publisher import Publisher
@@ -69,7 +69,7 @@ def _registration_versions() -> None:
 @plants("slices.owner")
 def _slices_owner() -> None:
     wrap(
-        publisher.pool_layout,
+        pool_layout,
         "lay_out",
         lambda lay_out: lambda pool, generation, _owner: lay_out(pool, generation),
     )

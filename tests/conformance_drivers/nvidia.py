@@ -14,9 +14,9 @@ from unittest import mock
 from dray import driverkit
 from dray.drivers.nvidia.driver import Options
 from dray.drivers.nvidia.inventory import Settings
-from tests.cluster.test_nvidia import FakeMachineDriver
 from tests.nvidia import fake
 from tests.nvidia.fake import FakeHardware
+from tests.nvidia.machine_driver import FakeMachineDriver
 
 KEPT = ("modes", "made", "computing")
 
