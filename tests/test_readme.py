@@ -43,6 +43,7 @@ NOT_RUN = {
     "--against fleet.json": "needs the snapshot of a real cluster",
     "dray driver nvidia": "needs a GPU",
     "docker build": "needs a registry and a real cluster",
+    "go build": "needs Go and a driver's source",
     "sudo": "changes the computer",
     "pip wheel": "needs PyPI; tests/test_wheel.py builds and runs the wheel",
     "sysctl": "asks about the computer",
