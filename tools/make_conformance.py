@@ -19,8 +19,9 @@ driver as a node agent does. A driver of devices that this computer does not hav
 of them, as for its other tests.
 
 ```console
-$ export DRIVER="python examples/drivers/hello.py"
-$ dray conformance --check refusal --command "$DRIVER --kubeconfig {kubeconfig} --node {node} --folder {folder}"
+$ export OPTIONS="--kubeconfig {kubeconfig} --node {node} --folder {folder}"
+$ export DRIVER="python examples/drivers/hello.py $OPTIONS"
+$ dray conformance --check refusal --command "$DRIVER"
 passed  refusal.unknown-claim      A claim that does not exist is not prepared.
 …
 7 checks: 7 passed, 0 failed, 0 skipped, in … s.
@@ -51,7 +52,7 @@ that does not exist.
 | `{registry}` | `KUBELET_REGISTRAR_DIRECTORY_PATH` | for the registration socket |
 | `{plugins}` | `KUBELET_PLUGINS_DIRECTORY_PATH` | for the driver's data and the socket for calls |
 | `{cdi}` | `CDI_ROOT` | for CDI files |
-| `{instance}` | `POD_UID` | the uid of the driver's pod: another one for each process of a rolling update |
+| `{instance}` | `POD_UID` | the uid of the driver's pod: two in a rolling update |
 | `{folder}` | | the folder that has `registry`, `plugins` and `cdi` |
 
 The suite kills the driver and starts it again, and runs two at once for a while. What the driver
@@ -71,7 +72,7 @@ pytest has a test for each check as soon as dray is installed, besides those of 
 chooses some:
 
 ```console
-$ pytest -q -k "registration and name" --dray-driver-command "$DRIVER --kubeconfig {kubeconfig} --node {node} --folder {folder}" examples/testing
+$ pytest -q -k "registration and name" --dray-driver-command "$DRIVER" examples/testing
 …
 1 passed, … deselected in …
 ```

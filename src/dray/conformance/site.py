@@ -102,6 +102,8 @@ class Site:
         """The texts with which claims were refused on purpose."""
         self._socket = socket
         self._registration: Registration | None = None
+        self._has_given_up = False
+        """Whether the driver had its time to register."""
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def start(self) -> None:
@@ -131,28 +133,35 @@ class Site:
         asked = await asyncio.gather(*(self._introduced(path) for path in sockets))
         return [found for found in asked if found is not None]
 
-    async def wait_for_registration(self, others: Sequence[Path] = ()) -> Registration:
-        """Wait for a driver that is not behind one of `others`. Raises TimeoutError."""
+    async def wait_for_registration(self) -> Registration:
+        """Wait for a driver behind a registration socket. Raises TimeoutError, later at once."""
 
         async def look() -> Registration | None:
             found = await self.registrations()
-            return next((one for one in found if one.socket not in others), None)
+            return found[-1] if found else None
 
-        return await until(look, self.patience.register_seconds, self._has_ended)
+        wait = 0.0 if self._has_given_up else self.patience.register_seconds
+        try:
+            return await until(look, wait, self._has_ended)
+        except TimeoutError:
+            self._has_given_up = True
+            raise
 
     async def registration(self) -> Registration:
         """Return the driver's registration. Raises NotApplicable where it has none."""
         if self._registration is None:
-            found = await self.registrations()
-            if not found:
-                raise NotApplicable("the driver is not registered: see registration.socket")
-            self._registration = found[-1]
-            self.claims.driver, self.claims.node = found[-1].name, self.node
+            try:
+                self._registration = await self.wait_for_registration()
+            except TimeoutError:
+                seen = "the driver is not registered: see registration.socket"
+                raise NotApplicable(seen) from None
+            self.claims.driver, self.claims.node = self._registration.name, self.node
         return self._registration
 
     def forget(self) -> None:
         """Forget the registration, because the process has changed."""
         self._registration = None
+        self._has_given_up = False
 
     def use(self, registered: Registration) -> None:
         """Call this process of the driver from now on."""
