@@ -44,6 +44,7 @@ NOT_RUN = {
     "dray driver nvidia": "needs a GPU",
     "docker build": "needs a registry; tests/deploy builds and runs the images",
     "helm install": "needs a real cluster; tests/deploy renders and checks the charts",
+    "go build": "needs Go and a driver's source",
     "sudo": "changes the computer",
     "pip install dist/": "needs PyPI; tests/packages installs the wheel and runs it",
     ".pyz": "needs a release; tests/packages builds and runs it",

@@ -7,46 +7,22 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from dray.api import kinds
-from dray.driverkit.cdi import DeviceNode, Edits, Mount
-from dray.driverkit.driver import Allocated, Prepared
-from dray.drivers.nvidia.driver import NvidiaDriver, Options
+from dray.drivers.nvidia.driver import Options
 from dray.drivers.nvidia.hardware import GpuFault, Instance, Placement
-from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.inventory import Settings
 from dray.node.runtimes import sandbox
 from tests.nvidia import fake, site
 from tests.nvidia.fake import FakeHardware
+from tests.nvidia.machine_driver import FakeMachineDriver
 from tests.nvidia.site import MIG_CLASS, NODE, Site, claim_template, profile, shell
 
 pytestmark = pytest.mark.skipif(not sandbox.is_usable(), reason="containers cannot be run here")
 
 SEEN = "ls /dev | grep -c 'nvidia[0-9]'; nvidia-smi -L"
 STAY = f"{SEEN}; exec sleep 100"
-
-
-class FakeMachineDriver(NvidiaDriver):
-    """Shows containers the files of the fake machine at the paths of a real one."""
-
-    def __init__(self, hardware: FakeHardware, folder: Path, options: Options) -> None:
-        super().__init__(hardware, folder, options, host=Host(hardware.root))
-        self._root = hardware.root
-
-    async def prepare(self, allocated: Allocated) -> Prepared:
-        made = await super().prepare(allocated)
-        replace = msgspec.structs.replace
-        nodes = [DeviceNode(node.path, self._on(node.path)) for node in made.edits.device_nodes]
-        mounts = [
-            Mount(self._on(mount.host_path), mount.container_path) for mount in made.edits.mounts
-        ]
-        edits: Edits = replace(made.edits, device_nodes=tuple(nodes), mounts=tuple(mounts))
-        return Prepared(edits, made.status, made.attributes)
-
-    def _on(self, path: str) -> str:
-        return str(self._root / path.lstrip("/"))
 
 
 Story = Callable[[Site, FakeHardware], Awaitable[None]]

@@ -23,9 +23,10 @@ from dray.node.runtimes import sandbox, simulated
 from dray.node.runtimes.interface import RuntimeUnusable
 from dray.store import memory
 from tests import audit
-from tests.cluster.test_nvidia import STAY, FakeMachineDriver
+from tests.cluster.test_nvidia import STAY
 from tests.cluster.world import World
 from tests.nvidia import fake
+from tests.nvidia.machine_driver import FakeMachineDriver
 from tests.nvidia.site import claim_template, shell
 
 needs_sandbox = pytest.mark.skipif(not sandbox.is_usable(), reason="containers cannot be run here")

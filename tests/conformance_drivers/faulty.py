@@ -18,7 +18,7 @@ import msgspec
 
 from dray import driverkit
 from dray.api import errors, kinds
-from dray.driverkit import cdi, metadata, pool_layout, publisher, server
+from dray.driverkit import cdi, metadata, pool_layout, server
 from dray.driverkit.driver import PrepareError
 from dray.driverkit.prepared_claims import PreparedClaims
 from dray.driverkit.publisher import Publisher
@@ -69,7 +69,7 @@ def _registration_versions() -> None:
 @plants("slices.owner")
 def _slices_owner() -> None:
     wrap(
-        publisher.pool_layout,
+        pool_layout,
         "lay_out",
         lambda lay_out: lambda pool, generation, _owner: lay_out(pool, generation),
     )
@@ -270,6 +270,8 @@ def _unprepare_unknown() -> None:
 
 @plants("unprepare.deleted-claim")
 def _unprepare_deleted_claim() -> None:
+    refused: set[str] = set()
+
     def make(answers: Any) -> Any:
         def reading(self: PluginServer, service: Any) -> Any:
             made = dict(answers(self, service))
@@ -279,9 +281,11 @@ def _unprepare_deleted_claim() -> None:
                 response = service.messages.NodeUnprepareResourcesResponse()
                 for claim in request.claims:
                     try:
-                        if self.claims.get(claim.uid) is not None:
+                        if self.claims.get(claim.uid) is not None and claim.uid not in refused:
                             await self.client.get(kinds.RESOURCE_CLAIM, claim.name, claim.namespace)
                     except errors.NotFound as error:
+                        # Once: the device is free for the other checks.
+                        refused.add(claim.uid)
                         response.claims[claim.uid].error = str(error)
                 if response.claims:
                     return response

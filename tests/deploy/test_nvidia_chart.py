@@ -26,11 +26,12 @@ from dray.node.runtimes import sandbox
 from dray.store import memory
 from tests import audit
 from tests.audit import Right
-from tests.cluster.test_nvidia import STAY, FakeMachineDriver, running
+from tests.cluster.test_nvidia import STAY, running
 from tests.cluster.world import World, claim
 from tests.deploy import helm, installing
 from tests.nvidia import fake, site
 from tests.nvidia.fake import FakeHardware
+from tests.nvidia.machine_driver import FakeMachineDriver
 from tests.nvidia.site import NODE, Site, claim_template, shell
 
 CHART = "dray-nvidia"

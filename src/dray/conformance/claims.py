@@ -149,7 +149,7 @@ class Claims:
         allocator = Allocator(inventory, new_share_id=lambda: str(uuid.uuid4()))
         found = allocator.allocate_on(claims, self.node)
         if isinstance(found, NoFit):
-            raise NotApplicable(f"no free device for this: {found.reason}")
+            raise NotApplicable("the driver has not enough free devices for this")
         for claim, plan, allocation in zip(claims, plans, found.allocations, strict=True):
             written: JsonObject = msgspec.to_builtins(allocation)
             results = [*written["devices"]["results"], *plan.more_results]

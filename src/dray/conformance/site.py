@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -32,6 +33,7 @@ PREPARE: Final = "NodePrepareResources"
 UNPREPARE: Final = "NodeUnprepareResources"
 LOOK_SECONDS: Final = 0.05
 ASK_SECONDS: Final = 2.0
+COMPLETE_SECONDS: Final = 3.0
 DRA_SERVICES: Final = (services.DRA_V1, services.DRA_V1BETA1)
 HEALTH_SERVICES: Final = (services.HEALTH_V1, services.HEALTH_V1ALPHA1)
 
@@ -100,6 +102,8 @@ class Site:
         """The texts with which claims were refused on purpose."""
         self._socket = socket
         self._registration: Registration | None = None
+        self._has_given_up = False
+        """Whether the driver had its time to register."""
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def start(self) -> None:
@@ -129,28 +133,35 @@ class Site:
         asked = await asyncio.gather(*(self._introduced(path) for path in sockets))
         return [found for found in asked if found is not None]
 
-    async def wait_for_registration(self, others: Sequence[Path] = ()) -> Registration:
-        """Wait for a driver that is not behind one of `others`. Raises TimeoutError."""
+    async def wait_for_registration(self) -> Registration:
+        """Wait for a driver behind a registration socket. Raises TimeoutError, later at once."""
 
         async def look() -> Registration | None:
             found = await self.registrations()
-            return next((one for one in found if one.socket not in others), None)
+            return found[-1] if found else None
 
-        return await until(look, self.patience.register_seconds, self._has_ended)
+        wait = 0.0 if self._has_given_up else self.patience.register_seconds
+        try:
+            return await until(look, wait, self._has_ended)
+        except TimeoutError:
+            self._has_given_up = True
+            raise
 
     async def registration(self) -> Registration:
         """Return the driver's registration. Raises NotApplicable where it has none."""
         if self._registration is None:
-            found = await self.registrations()
-            if not found:
-                raise NotApplicable("the driver is not registered: see registration.socket")
-            self._registration = found[-1]
-            self.claims.driver, self.claims.node = found[-1].name, self.node
+            try:
+                self._registration = await self.wait_for_registration()
+            except TimeoutError:
+                seen = "the driver is not registered: see registration.socket"
+                raise NotApplicable(seen) from None
+            self.claims.driver, self.claims.node = self._registration.name, self.node
         return self._registration
 
     def forget(self) -> None:
         """Forget the registration, because the process has changed."""
         self._registration = None
+        self._has_given_up = False
 
     def use(self, registered: Registration) -> None:
         """Call this process of the driver from now on."""
@@ -168,17 +179,26 @@ class Site:
     async def published(self) -> tuple[ResourceSlice, ...]:
         """Return the slices as first seen with a device. Raises NotApplicable without one."""
         if not self.claims.slices:
-
-            async def look() -> tuple[ResourceSlice, ...]:
-                found = await self.slices()
-                return found if any(one.spec.devices for one in found) else ()
-
             try:
                 wait = self.patience.publish_seconds
-                self.claims.slices = await until(look, wait, self._has_ended)
+                await until(self._with_devices, wait, self._has_ended)
             except TimeoutError:
                 raise NotApplicable("no device is published: see slices.published") from None
+            # A pool that stays incomplete has a check of its own.
+            with contextlib.suppress(TimeoutError):
+                await until(self._complete, COMPLETE_SECONDS, self._has_ended)
+            self.claims.slices = await self.slices()
         return self.claims.slices
+
+    async def _with_devices(self) -> bool:
+        return any(one.spec.devices for one in await self.slices())
+
+    async def _complete(self) -> bool:
+        found = await self.slices()
+        counts = Counter(one.spec.pool.name for one in found)
+        return all(
+            counts[one.spec.pool.name] == one.spec.pool.resource_slice_count for one in found
+        )
 
     @contextlib.asynccontextmanager
     async def made(self, *plans: ClaimPlan) -> AsyncIterator[list[AllocatedClaim]]:
@@ -314,6 +334,17 @@ def _answer(driver: str, entry: Any) -> Answer:
         for device in entry.devices
     )
     return Answer(devices, entry.error)
+
+
+async def together(work: Iterable[Awaitable[T]]) -> list[T]:
+    """Await all to their end, also where one raises; then raise the first exception."""
+    ended = await asyncio.gather(*work, return_exceptions=True)
+    found: list[T] = []
+    for one in ended:
+        if isinstance(one, BaseException):
+            raise one
+        found.append(one)
+    return found
 
 
 async def until(

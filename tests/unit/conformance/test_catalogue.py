@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from tools import make_conformance
 
 from dray.conformance.check import ConformanceCheck
 from dray.conformance.checks import catalogue
@@ -30,3 +31,8 @@ def test_groups_and_ids_choose() -> None:
     assert chosen == ["slices.count", "upgrade.beside", "upgrade.claims", "upgrade.handover"]
     with pytest.raises(LookupError, match="there is no check or group 'slice'"):
         catalogue.named(("slice",))
+
+
+def test_the_page_has_every_check() -> None:
+    written = make_conformance.TARGET.read_text("utf-8")
+    assert written == make_conformance.page(), "run `make generate`"

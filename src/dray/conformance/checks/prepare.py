@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Final
 
 from dray.api.types.dra import DeviceRequestAllocationResult
 from dray.conformance.check import CheckFailed, Group, NotApplicable
 from dray.conformance.claims import REQUEST, AllocatedClaim, ClaimPlan
-from dray.conformance.site import DRA_SERVICES, PREPARE, Site
+from dray.conformance.site import DRA_SERVICES, PREPARE, Site, together
 from dray.node.devices.drivers import DriverDevice
 from dray.protocol import services
 
@@ -171,7 +170,7 @@ async def concurrent(site: Site) -> None:
     for number in (TOGETHER, 2):
         try:
             async with site.made(*[PLAIN] * number) as claims:
-                await asyncio.gather(*(site.devices_of(claim) for claim in claims))
+                await together(site.devices_of(claim) for claim in claims)
                 return
         except NotApplicable as reason:
             last = reason
@@ -185,7 +184,7 @@ async def concurrent(site: Site) -> None:
 )
 async def concurrent_same(site: Site) -> None:
     async with site.made(PLAIN) as [claim]:
-        answers = await asyncio.gather(*(site.devices_of(claim) for _ in range(CALLS)))
+        answers = await together(site.devices_of(claim) for _ in range(CALLS))
         if any(in_any_order(answer) != in_any_order(answers[0]) for answer in answers):
             raise CheckFailed("the answers differ")
 

@@ -12,7 +12,7 @@ from dray.conformance.site import ASK_SECONDS, DRA_SERVICES, HEALTH_SERVICES, Si
 from dray.driverkit.sockets import PATH_MAX
 from dray.protocol import services
 from dray.protocol.services import Caller, Service
-from dray.validation import identifiers
+from dray.validation import fields, identifiers
 
 GROUP = Group("registration", "kubelet/pkg/apis/pluginregistration/v1: api.proto")
 KNOWN_VERSIONS = tuple(service.version for service in (*DRA_SERVICES, *HEALTH_SERVICES))
@@ -52,7 +52,7 @@ async def type_(site: Site) -> None:
 )
 async def name(site: Site) -> None:
     found = (await site.registration()).name
-    if problems := list(identifiers.driver_name(found, ())):
+    if problems := list(identifiers.driver_name(found, fields.Path("name"))):
         raise CheckFailed(f"the name is {found!r}: {problems[0]}")
 
 

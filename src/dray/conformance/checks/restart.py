@@ -20,7 +20,7 @@ PLAIN: Final = ClaimPlan()
 START_SECONDS: Final = 1.0
 
 
-async def _start_again(site: Site) -> None:
+async def start_again(site: Site) -> None:
     """Start the driver as the same pod, and wait until it is registered."""
     launcher, process = site.need_process()
     site.process = await launcher.start(process.instance)
@@ -35,7 +35,7 @@ async def _start_again(site: Site) -> None:
 async def _restarted(site: Site) -> None:
     _, process = site.need_process()
     await process.kill()
-    await _start_again(site)
+    await start_again(site)
 
 
 @GROUP.check(
@@ -117,7 +117,7 @@ def _generations(slices: Iterable[ResourceSlice]) -> dict[str, int]:
 async def ends(site: Site) -> None:
     _, process = site.need_process()
     in_time = await process.terminate(site.patience.end_seconds)
-    await _start_again(site)
+    await start_again(site)
     if not in_time:
         raise CheckFailed(f"it was still running {site.patience.end_seconds:g} s after SIGTERM")
 
@@ -142,7 +142,7 @@ async def sockets(site: Site) -> None:
         await _end(site)
         left = sorted(path.name for path in site.places.registry.glob("*"))
     finally:
-        await _start_again(site)
+        await start_again(site)
     if left:
         raise CheckFailed(f"left in the registry: {', '.join(left)}")
 
@@ -161,6 +161,6 @@ async def running_pods(site: Site) -> None:
             await _end(site)
             gone = sorted(path.name for path in before - set(cdi_specs.files(site.places.cdi)))
         finally:
-            await _start_again(site)
+            await start_again(site)
         if gone:
             raise CheckFailed(f"removed at the end of the driver: {', '.join(gone)}")

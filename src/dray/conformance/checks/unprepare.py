@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 
 from dray.conformance.check import CheckFailed, Group, NotApplicable
 from dray.conformance.claims import NAMESPACE, ClaimPlan
-from dray.conformance.site import UNPREPARE, Site
+from dray.conformance.site import UNPREPARE, Site, together
 from dray.node.devices.drivers import ClaimReference
 
 GROUP = Group("unprepare", "kubelet/pkg/apis/dra/v1: api.proto, NodeUnprepareResources")
@@ -94,7 +93,7 @@ async def several(site: Site) -> None:
             raise CheckFailed(f"one call with two claims gives {dict(errors)}")
         for claim in claims:
             await site.devices_of(claim)
-        await asyncio.gather(*(site.released(claim) for claim in claims))
+        await together(site.released(claim) for claim in claims)
 
 
 @GROUP.check(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from dray.conformance.check import CheckFailed, Group, NotApplicable
+from dray.conformance.checks import restart
 from dray.conformance.checks.prepare import in_any_order
 from dray.conformance.claims import ClaimPlan
 from dray.conformance.driver_process import DriverProcess
@@ -20,39 +21,48 @@ GROUP = Group(
     ends_driver=True,
 )
 PLAIN: Final = ClaimPlan()
-NO_SUPPORT: Final = (
+ONE_SOCKET: Final = (
     "the driver has one socket for all its processes, so a rolling update is not possible"
 )
 
 
 @contextlib.asynccontextmanager
-async def _second(site: Site) -> AsyncIterator[tuple[DriverProcess, Registration]]:
+async def _second(site: Site) -> AsyncIterator[Registration]:
     """Run a second process beside the first. Raises NotApplicable where that is not supported."""
-    launcher, _ = site.need_process()
-    first = await site.registration()
-    stamp = _stamp(first.socket)
-    started = await launcher.start(str(uuid.uuid4()))
+    started, second = await _started(site)
     try:
-        yield started, await _registered(site, started, first, stamp)
+        yield second
     finally:
         await started.terminate(site.patience.end_seconds)
         site.forget()
 
 
-async def _registered(
-    site: Site, started: DriverProcess, first: Registration, stamp: int
-) -> Registration:
+async def _started(site: Site) -> tuple[DriverProcess, Registration]:
+    """Start a second process. Where it is in the way of the first, only the first runs again."""
+    launcher, process = site.need_process()
+    first = await site.registration()
+    stamp = _stamp(first.socket)
+    started = await launcher.start(str(uuid.uuid4()))
+
     async def look() -> Registration | None:
         if _stamp(first.socket) != stamp:
-            raise NotApplicable(NO_SUPPORT)
+            raise NotApplicable(ONE_SOCKET)
         found = await site.registrations()
         return next((one for one in found if one.socket != first.socket), None)
 
     try:
         wait = site.patience.register_seconds
-        return await until(look, wait, lambda: not started.is_running)
-    except TimeoutError:
-        raise CheckFailed(f"the second process did not register; {started.state}") from None
+        return started, await until(look, wait, lambda: not started.is_running)
+    except (NotApplicable, TimeoutError) as error:
+        state, is_running = started.state, started.is_running
+        await started.kill()
+        await process.kill()
+        await restart.start_again(site)
+        if isinstance(error, NotApplicable):
+            raise
+        if not is_running:
+            raise NotApplicable(f"a second process does not stay: {state}") from None
+        raise CheckFailed(f"the second process did not register; {state}") from None
 
 
 def _stamp(path: Path) -> int:
@@ -69,7 +79,7 @@ def _stamp(path: Path) -> int:
 )
 async def beside(site: Site) -> None:
     first = await site.registration()
-    async with _second(site) as (_, second):
+    async with _second(site) as second:
         if second.name != first.name or second.endpoint == first.endpoint:
             raise CheckFailed(f"the first is {first}, the second {second}")
         if first not in await site.registrations():
@@ -83,7 +93,7 @@ async def beside(site: Site) -> None:
 )
 async def claims(site: Site) -> None:
     first = await site.registration()
-    async with site.made(PLAIN) as [claim], _second(site) as (_, second):
+    async with site.made(PLAIN) as [claim], _second(site) as second:
         before = in_any_order(await site.devices_of(claim))
         site.use(second)
         if in_any_order(await site.devices_of(claim)) != before:
@@ -101,15 +111,12 @@ async def claims(site: Site) -> None:
 async def handover(site: Site) -> None:
     _, old = site.need_process()
     wanted = {device.name for one in await site.published() for device in one.spec.devices}
-    launcher, _ = site.need_process()
-    first = await site.registration()
-    stamp = _stamp(first.socket)
-    started = await launcher.start(str(uuid.uuid4()))
-    second = await _registered(site, started, first, stamp)
-    if not await old.terminate(site.patience.end_seconds):
-        raise NotApplicable("the driver does not end: see restart.ends")
+    started, second = await _started(site)
+    has_ended = await old.terminate(site.patience.end_seconds)
     site.process = started
     site.use(second)
+    if not has_ended:
+        raise NotApplicable("the driver does not end: see restart.ends")
     if second not in await site.registrations():
         raise CheckFailed("the second process does not answer any more")
     found = {device.name for one in await site.slices() for device in one.spec.devices}
