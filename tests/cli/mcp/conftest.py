@@ -71,6 +71,19 @@ def objects() -> list[dict[str, Any]]:
     ]
 
 
+def create(cluster: Cluster, documents: list[dict[str, Any]]) -> None:
+    """Create objects. Pods look as if a scheduler had seen them, or else they wait for one soon."""
+    made = cluster.dray("create", "-f", "-", input=as_list(documents))
+    assert made.exit_code == 0, made.output
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    status = json.dumps({"status": {"conditions": [condition]}})
+    for document in documents:
+        if document["kind"] == "Pod" and "nodeName" not in document["spec"]:
+            name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
+            words = ("patch", "pod", name, "-n", namespace, "--subresource=status", "-p", status)
+            assert cluster.dray(*words).exit_code == 0
+
+
 @pytest.fixture(scope="package")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
     data = tmp_path_factory.mktemp("mcp")
@@ -78,8 +91,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
     process = start(data, "--store", "memory", "--audit-log", str(log))
     try:
         cluster = Cluster(data / "kubeconfig")
-        made = cluster.dray("create", "-f", "-", input=as_list(objects()))
-        assert made.exit_code == 0, made.output
+        create(cluster, objects())
         hold(cluster, claim("held", "gpu-0", "gpu-1", "gone"), claim("old", "gpu-1", "gpu-0"))
         yield Audited(cluster, log)
     finally:
