@@ -127,8 +127,6 @@ class Trimmer:
 
     def _shared(self, part: T) -> T:
         """Return an equal part that was seen before, or this one."""
-        if not part:
-            return part
         if len(self._parts) >= _LIMIT:
             self._parts.clear()
         shared: T = self._parts.setdefault((type(part), self._encode(part)), part)

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
 
 from dray import telemetry
 from dray.api import features
 from dray.api.features import Features
 from dray.api.http_messages import Request, Response, User
+from dray.api.ids import ObjectKey
 from dray.api.types.meta import JsonObject
+from dray.api.types.pods import Pod
 from dray.apiserver.access import bootstrap_policy
 from dray.client.api_client import Client, InProcessTransport
-from dray.exporter import metric_table
+from dray.exporter import claim_figures, metric_table
 from dray.exporter.exporter import Exporter
+from dray.scheduling.decision import Decider, Decision
+from dray.scheduling.steps import Steps
 from tests.unit.scheduler.test_podgroups import GROUPS, group, member
 from tests.unit.scheduler.world import (
     World,
@@ -168,6 +175,28 @@ async def test_pending_claims_are_counted_once_and_by_what_their_pods_wait_for(
             "state=allocated": 1.0,
             "state=pending": 4.0,
         }
+
+
+@in_world()
+async def test_one_decision_is_made_for_all_pods_of_a_template(world: World) -> None:
+    await world.create(device_class(), node("node-0"), template("gpu"))
+    for number in range(20):
+        await world.create(pod(f"p{number}", template_name="gpu"))
+        await world.refused(f"p{number}", "cannot allocate")
+    decided: list[str] = []
+
+    class CountingDecider(Decider):
+        def steps_for(
+            self, pod: Pod, now: datetime.datetime
+        ) -> Steps[Mapping[ObjectKey, Decision]]:
+            decided.append(pod.metadata.name)
+            return super().steps_for(pod, now)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claim_figures, "Decider", CountingDecider)
+        async with followed(world) as found:
+            await found.until(metric_table.CLAIMS_PENDING, {"cause=devices": 20.0})
+    assert len(decided) == 1
 
 
 @in_world(features=GROUPS)
