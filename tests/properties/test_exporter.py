@@ -32,6 +32,7 @@ from dray.client.cache import ObjectChange
 from dray.exporter import metric_table
 from dray.exporter.cluster_figures import ClusterFigures
 from dray.exporter.metric_table import NONE
+from dray.exporter.trimming import Trimmer
 from dray.scheduling import decision, fit_counts
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.state import SchedulingState
@@ -58,6 +59,13 @@ class World:
         self.figures = ClusterFigures(self.features, lambda: NOW, clock=lambda: 0.0)
         self.figures.is_live = True
         self.objects: dict[tuple[type, ObjectKey], Any] = {}
+        self._trimmed: dict[tuple[type, ObjectKey], Any] = {}
+        trimmer = Trimmer()
+        self._trims: dict[type, Callable[[Any], Any]] = {
+            Node: trimmer.node,
+            Pod: trimmer.pod,
+            ResourceClaim: trimmer.claim,
+        }
         self._handlers: dict[type, Callable[[ObjectChange[Any]], None]] = {
             Node: self.figures.node_changed,
             ResourceSlice: self.figures.slice_changed,
@@ -69,13 +77,16 @@ class World:
 
     def put(self, new: Any) -> None:
         key = new.metadata.key
-        old = self.objects.get((type(new), key))
+        old = self._trimmed.get((type(new), key))
+        trim = self._trims.get(type(new))
+        self._trimmed[type(new), key] = trimmed = trim(new) if trim else new
         self.objects[type(new), key] = new
-        self._handlers[type(new)](ObjectChange(key, old, new))
+        self._handlers[type(new)](ObjectChange(key, old, trimmed))
 
     def remove(self, named: Any) -> None:
         key = named.metadata.key
-        old = self.objects.pop((type(named), key), None)
+        self.objects.pop((type(named), key), None)
+        old = self._trimmed.pop((type(named), key), None)
         if old is not None:
             self._handlers[type(old)](ObjectChange(key, old, None))
 

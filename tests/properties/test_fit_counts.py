@@ -64,10 +64,11 @@ def held(state: SchedulingState, dice: random.Random) -> AllocatedState:
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_so_many_pods_are_placed_and_no_more(seed: int) -> None:
     state, class_name = drawn(seed)
+    devices = random.Random(seed).choice((1, 1, 2, 3))
     before = {
         pool: entry.holders.by_device.keys() for pool, entry in state.inventory.pools().items()
     }
-    counted = fit_counts.count(state, class_name)
+    counted = fit_counts.count(state, class_name, devices=devices)
     after = {
         pool: entry.holders.by_device.keys() for pool, entry in state.inventory.pools().items()
     }
@@ -75,7 +76,7 @@ def test_so_many_pods_are_placed_and_no_more(seed: int) -> None:
     pods = []
     for number in range(counted.pods + 1):
         name = f"p{number}"
-        state.put(builders.claim(builders.request(cls=class_name), name=name))
+        state.put(builders.claim(builders.request(cls=class_name, count=devices), name=name))
         pods.append(builders.pod(name, claims={"gpu": name}, uid=name))
     decisions = decide(state, pods, now=NOW)
     placed = [decision for decision in decisions if isinstance(decision, NodeAssignment)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.api.formats import gotime
@@ -24,7 +24,7 @@ from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider
 from dray.scheduling.state import SchedulingState
 
-DECISION_SECONDS = 1.0
+DECISION_SECONDS = 5.0
 """The time that one decision may take."""
 FITS, NO_POD, BOUND = "scheduler", "no_pod", "claim"
 """The causes that no decision gives; `BOUND` is that of a pod that has a node without devices."""
@@ -124,16 +124,14 @@ class ClaimFigures:
             return
         self._is_current = True
         found: dict[WaitingKey, tuple[str, datetime.datetime | None]] = {}
-        causes: dict[ObjectKey, str] = {}
+        causes = _Causes(self._state, self._decided)
         for key in list(self._waiting_pods):
             pod = self._state.pods.get(key)
             for claim, since in self._claims_of(pod) if pod is not None else ():
                 if pod is None or claim in found:
                     continue
-                if key not in causes:
-                    with self._budget.spending():
-                        causes |= self._causes(pod)
-                found[claim] = causes[key], since
+                with self._budget.spending():
+                    found[claim] = causes.of(pod), since
             yield
         for claim, since in self._pending.items():
             found.setdefault(claim, (BOUND if self._users[claim] else NO_POD, since))
@@ -152,7 +150,7 @@ class ClaimFigures:
             if claim is None or claim.status.allocation is None:
                 yield key, created((claim or pod).metadata)
 
-    def _causes(self, pod: Pod) -> dict[ObjectKey, str]:
+    def _decided(self, pod: Pod) -> dict[ObjectKey, str]:
         """Return what a pod waits for, as a label; the same for all pods of its gang."""
         self._stop_at = self._budget.time() + DECISION_SECONDS
         try:
@@ -170,6 +168,50 @@ class ClaimFigures:
 
     def _should_stop(self) -> bool:
         return self._budget.time() > self._stop_at
+
+
+class _Causes:
+    """The causes found so far; pods that differ only in their names have the same.
+
+    Trimmed objects share equal specs, so these are compared by identity.
+    """
+
+    def __init__(
+        self, state: SchedulingState, decide: Callable[[Pod], Mapping[ObjectKey, str]]
+    ) -> None:
+        self._state, self._decide = state, decide
+        self._of_pod: dict[ObjectKey, str] = {}
+        self._of_equal: dict[Hashable, tuple[Sequence[object], str]] = {}
+        """With the objects whose identities are the key, so that no others get these."""
+
+    def of(self, pod: Pod) -> str:
+        """Return what a pod waits for."""
+        key = pod.metadata.key
+        if key in self._of_pod:
+            return self._of_pod[key]
+        parts = self._parts(pod)
+        equal = (pod.metadata.namespace, *map(id, parts)) if parts else None
+        if equal in self._of_equal:
+            return self._of_equal[equal][1]
+        self._of_pod |= self._decide(pod)
+        if equal is not None:
+            self._of_equal[equal] = parts, self._of_pod[key]
+        return self._of_pod[key]
+
+    def _parts(self, pod: Pod) -> Sequence[object]:
+        """Return what a decision depends on besides names; nothing if it depends on more."""
+        parts: list[object] = [pod.spec, pod.metadata.labels]
+        if pod_claims.group_name(pod) or pod.status.extended_resource_claim_status is not None:
+            return ()
+        for used in pod_claims.claims_of_pod(pod):
+            claim = self._state.claims.get(ClaimKey(pod.metadata.namespace, used.name or ""))
+            is_new = claim is not None and claim.status.allocation is None
+            if claim is None or not is_new or not used.is_generated:
+                return ()
+            if not pod_claims.is_for_pod(claim, pod, accepts_group=False):
+                return ()
+            parts.append(claim.spec)
+        return parts
 
 
 def created(metadata: ObjectMeta) -> datetime.datetime | None:

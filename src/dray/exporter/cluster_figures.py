@@ -89,7 +89,7 @@ class ClusterFigures:
         else:
             self._state.claims.put(new)
         before, after = _pools_of(old), _pools_of(new)
-        if old is None or new is None or old.status.allocation != new.status.allocation:
+        if old is None or new is None or _differ(old, new):
             for pool_id in before | after:
                 self._pool_changed(pool_id)
                 self.gone.pool_changed(pool_id)
@@ -179,6 +179,11 @@ def _pools_of(claim: ResourceClaim | None) -> set[PoolId]:
     allocation = claim.status.allocation if claim is not None else None
     results: Iterable[Any] = allocation.devices.results if allocation is not None else ()
     return {result.pool_id for result in results}
+
+
+def _differ(old: ResourceClaim, new: ResourceClaim) -> bool:
+    """Return whether a claim has other devices, or was replaced by one of the same name."""
+    return old.status.allocation != new.status.allocation or old.spec != new.spec
 
 
 def _is_waiting(pod: Pod | None) -> bool:

@@ -37,6 +37,8 @@ PAGE_SIZE = 500
 """Objects that are read at once, which bounds the memory that reading them takes."""
 FIRST_SECONDS = 5.0
 """How long the first reader waits until all objects are read."""
+UPDATE_SECONDS = 3.0
+"""How long a reader waits for the latest figures; Prometheus gives up after ten seconds."""
 
 Changed = Callable[[ObjectChange[Any]], None]
 
@@ -54,7 +56,8 @@ class Exporter:
     ) -> None:
         self._client, self._features, self._now = client, features, now
         self._wanted, self._synced = asyncio.Event(), asyncio.Event()
-        self._updating = asyncio.Lock()
+        self._group = asyncio.TaskGroup()
+        self._updating: asyncio.Task[None] | None = None
         self._latencies = figure_metrics.latencies()
         self._figures = self._from_nothing()
         self._caches: list[Cache[Any]] = []
@@ -83,10 +86,10 @@ class Exporter:
         self._figures = self._from_nothing()
         watched = self._watched(served)
         self._caches = [cache for cache, _ in watched]
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as self._group:
             for cache in self._caches:
                 name = f"exporter-{cache.kind.plural}"
-                group.create_task(supervision.run_forever(name, cache.run), name=name)
+                self._group.create_task(supervision.run_forever(name, cache.run), name=name)
             for cache in self._caches:
                 await cache.synced.wait()
             for cache, changed in watched:
@@ -97,26 +100,33 @@ class Exporter:
             self._synced.set()
 
     async def collect(self) -> None:
-        """Bring the figures up to date. The first time, wait a moment for the objects."""
+        """Bring the figures up to date, as far as that is done in a moment."""
         self._wanted.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SECONDS):
                 await self._synced.wait()
         if self.is_synced:
-            await self._update()
+            if self._updating is None or self._updating.done():
+                self._updating = self._group.create_task(self._update())
+            await asyncio.wait([self._updating], timeout=UPDATE_SECONDS)
 
     async def _update(self) -> None:
-        async with self._updating:
-            began = self._now().timestamp()
-            for _ in self._figures.update():
-                await asyncio.sleep(0)
-            if self._figures.is_current:
-                self._updated = began
+        began = self._now().timestamp()
+        for _ in self._figures.update():
+            await asyncio.sleep(0)
+        if self._figures.is_current:
+            self._updated = began
 
     def _watched(self, served: OptionalKinds) -> list[tuple[Cache[Any], Changed]]:
         """Return the caches in the order in which they are taken over, with what that does."""
         figures, client, trimmer = self._figures, self._client, Trimmer()
-        slices = Cache(client, kinds.RESOURCE_SLICE, ResourceSlice, page_size=PAGE_SIZE)
+        slices = Cache(
+            client,
+            kinds.RESOURCE_SLICE,
+            ResourceSlice,
+            trim=trimmer.resource_slice,
+            page_size=PAGE_SIZE,
+        )
         nodes = Cache(client, kinds.NODE, Node, trim=trimmer.node, page_size=PAGE_SIZE)
         pods = Cache(client, kinds.POD, Pod, ACTIVE_PODS, trim=trimmer.pod, page_size=PAGE_SIZE)
         claims = Cache(

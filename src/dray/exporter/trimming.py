@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dray.allocator.inventory.interning import Interner
 from dray.api.types.containers import Container
-from dray.api.types.dra import ResourceClaim
+from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node, NodeStatus
 from dray.api.types.pods import ContainerStatus, Pod, PodStatus
@@ -30,6 +31,7 @@ class Trimmer:
     def __init__(self) -> None:
         self._parts: dict[tuple[type, bytes], Any] = {}
         self._encode = msgspec.msgpack.Encoder().encode
+        self._interner = Interner()
 
     def pod(self, pod: Pod) -> Pod:
         """Return a pod as far as the scheduling decision reads it."""
@@ -64,6 +66,10 @@ class Trimmer:
                 resources=status.resources,
             ),
         )
+
+    def resource_slice(self, resource_slice: ResourceSlice) -> ResourceSlice:
+        """Return a slice with attributes that others share."""
+        return self._interner.share(resource_slice)
 
     def claim(self, claim: ResourceClaim) -> ResourceClaim:
         """Return a claim with a spec and a node selector that others share."""

@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from dray.api import errors, kinds
@@ -49,10 +50,14 @@ class FakeApi:
             self._stream = asyncio.Queue()
             return Response(200, {}, stream=self._events(self._stream))
         self.lists += 1
-        body = {
-            "metadata": {"resourceVersion": str(self.revision)},
-            "items": list(self.objects.values()),
-        }
+        metadata = {"resourceVersion": str(self.revision)}
+        items = list(self.objects.values())
+        if "limit" in query:
+            start, size = int(query.get("continue", "0")), int(query["limit"])
+            if start + size < len(items):
+                metadata["continue"] = str(start + size)
+            items = items[start : start + size]
+        body = {"metadata": metadata, "items": items}
         return Response(200, {}, json.dumps(body).encode())
 
     async def _events(self, stream: asyncio.Queue[bytes]) -> AsyncIterator[bytes]:
@@ -111,7 +116,7 @@ def teams(namespace: Namespace) -> Iterable[Hashable]:
 class Fixture:
     """A server, a cache of it, and every change that the cache reports."""
 
-    def __init__(self, selection: ObjectSelection | None = None) -> None:
+    def __init__(self, selection: ObjectSelection | None = None, **options: Any) -> None:
         self.api = FakeApi()
         self.cache: Cache[Namespace] = Cache(
             Client(self.api),
@@ -119,6 +124,7 @@ class Fixture:
             Namespace,
             selection or ObjectSelection(),
             {"team": teams},
+            **options,
         )
         self.changes: list[ObjectChange[Namespace]] = []
 
@@ -143,13 +149,13 @@ def revision(namespace: Namespace | None) -> str:
 
 
 def with_cache(
-    *names: str, selection: ObjectSelection | None = None
+    *names: str, selection: ObjectSelection | None = None, **options: Any
 ) -> Callable[[Callable[[Fixture], Awaitable[None]]], Callable[[], None]]:
     """Run a test while a cache of a server with objects `names` runs, in virtual time."""
 
     def decorate(test: Callable[[Fixture], Awaitable[None]]) -> Callable[[], None]:
         async def run() -> None:
-            here = Fixture(selection)
+            here = Fixture(selection, **options)
             for name in names:
                 here.api.put(name)
             here.cache.subscribe(here.changes.append)
@@ -418,3 +424,33 @@ def test_the_server_wins_over_what_it_sent_before() -> None:
         task.cancel()
 
     virtualtime.run(run())
+
+
+def without_labels(namespace: Namespace) -> Namespace:
+    metadata = msgspec.structs.replace(namespace.metadata, labels={})
+    return msgspec.structs.replace(namespace, metadata=metadata)
+
+
+@with_cache("a", "b", "c", page_size=2)
+async def test_a_long_list_is_read_in_pages(here: Fixture) -> None:
+    assert here.names == {"a", "b", "c"}
+    assert here.api.lists == 2
+    assert here.api.watched_from == [str(here.api.revision)]
+
+
+@with_cache(trim=without_labels)
+async def test_what_is_trimmed_is_not_kept(here: Fixture) -> None:
+    here.api.put("a", labels={"teams": "x"})
+    await settled()
+    assert here.names == {"a"}
+    assert here.team("x") == set()
+
+
+@with_cache("a")
+async def test_every_sign_of_the_server_is_a_contact(here: Fixture) -> None:
+    contacts: list[str] = []
+    here.cache.contacted = lambda: contacts.append(here.cache.resource_version)
+    here.api.put("b")
+    here.api.bookmark()
+    await settled()
+    assert contacts == ["12", "17"]

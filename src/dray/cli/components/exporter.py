@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray import telemetry
+from dray import supervision, telemetry
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground
 from dray.cli.session import connection, server_version
@@ -68,7 +68,7 @@ async def _run(target: Target, address: tuple[str, str, int], web_config: Path |
         scheme = "https" if access is not None and access.tls is not None else "http"
         written_host = f"[{host}]" if ":" in host else host
         click.echo(f"Metrics are at {scheme}://{written_host}:{port}/metrics")
-        await running.run()
+        await supervision.run_forever("exporter", running.run)
 
 
 def _access(path: Path) -> WebAccess:
