@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -49,26 +49,26 @@ def failures(results: list[CheckResult]) -> dict[str, str]:
     return {result.check.id: result.seen for result in results if result.outcome is Outcome.FAILED}
 
 
-@pytest.mark.parametrize("driver", DRIVERS if rounds.CHOSEN.is_long else ("simulated",))
-def test_drivers_of_dray_pass(driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def cases() -> list[Any]:
+    """Every driver with the checks that must fail, or one driver for a short run."""
+    sound = [pytest.param(program, [], id=name) for name, program in DRIVERS.items()]
+    faults = [
+        pytest.param(f"-m tests.conformance_drivers.faulty {name}", [name], id=name)
+        for name in faulty.FAULTS
+    ]
+    number = rounds.count(1, long=len(sound) + len(faults))
+    return random.Random(rounds.CHOSEN.seed).sample(sound + faults, number)
+
+
+@pytest.mark.parametrize(("program", "expected"), cases())
+def test_a_fault_fails_its_check_and_no_other(
+    program: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    results = checked(DRIVERS[driver])
-    assert failures(results) == {}
+    results = checked(program, IMPATIENT if expected else None)
+    found = failures(results)
+    assert list(found) == expected, found
     assert {result.check.id for result in results} == {check.id for check in catalogue.CHECKS}
-
-
-def planted() -> list[str]:
-    """Every fault, or one of them for a short run."""
-    names = list(faulty.FAULTS)
-    chosen = random.Random(rounds.CHOSEN.seed).sample(names, rounds.count(1, long=len(names)))
-    return sorted(chosen)
-
-
-@pytest.mark.parametrize("fault", planted())
-def test_a_fault_fails_its_check_and_no_other(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    found = failures(checked(f"-m tests.conformance_drivers.faulty {fault}", IMPATIENT))
-    assert list(found) == [fault], found
 
 
 def test_there_are_enough_faults() -> None:
@@ -92,6 +92,25 @@ def test_a_driver_that_runs_already_is_checked_by_its_socket() -> None:
     assert failures(results) == {}
     needed = {result.check.group for result in results if result.seen.startswith("needs --command")}
     assert needed == {*skipped_groups, "cleanup"}
+
+
+def test_a_driver_with_one_socket_is_not_updated_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    program = command("-m tests.conformance_drivers.one_socket")
+
+    async def run() -> list[CheckResult]:
+        async with suite.site_of_command(program) as site:
+            chosen = catalogue.named(("upgrade.beside", "cleanup"))
+            return [result async for result in suite.results(site, chosen)]
+
+    outcomes = {result.check.id: result.outcome.value for result in asyncio.run(run())}
+    assert outcomes == {
+        "upgrade.beside": "skipped",
+        "cleanup.data": "passed",
+        "cleanup.running": "passed",
+    }
 
 
 def test_pytest_has_a_test_for_each_check(tmp_path: Path) -> None:
