@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import signal
+import sys
 
 import click
 
@@ -32,4 +34,9 @@ def mcp(target: Target, against: str) -> None:
             "dray mcp needs the package mcp", "Install it with: pip install 'dray[mcp]'"
         ) from error
     source = Source(dataclasses.replace(target, read_only=True), against)
+    if sys.stdin.isatty():
+        click.echo("Waiting for an assistant on standard input; Ctrl-C ends this.", err=True)
+    # The end of a process that only reads needs no care, and a thread that reads standard input
+    # cannot be interrupted otherwise.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     asyncio.run(server.serve(source))

@@ -50,6 +50,8 @@ def part_of(document: Any, place: Place, start: int) -> DocumentPart:
     for position in place:
         key, value = _children(value)[position]
         path = _joined(path, key)
+    if not isinstance(value, str | list | dict):
+        raise TypeError(f"{type(value).__name__} has no parts")
     return DocumentPart(value, place, path, start)
 
 

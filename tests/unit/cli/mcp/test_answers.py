@@ -54,11 +54,12 @@ def test_the_oldest_documents_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "1", "1:0", "1:0:0:0", "1:-1:0", "1:9:0", "1:0.0.0.0:0", "a:0:0", "1:0:-5"]
+    "cursor",
+    ["", "1", "1:0", "1:0:0:0", "1:-1:0", "1:9:0", "1:0.0.0.0:0", "a:0:0", "1:0:-5", "1:0.40:1"],
 )
 def test_a_wrong_cursor_is_refused(cursor: str) -> None:
     answers = Answers()
-    answers.of(LONG)
+    answers.of([*LONG, 5])
     with pytest.raises(WrongUsage, match="cursor"):
         answers.more(cursor)
 
