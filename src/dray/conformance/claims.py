@@ -57,7 +57,7 @@ PLAIN: Final = ClaimPlan()
 
 
 @dataclass(frozen=True)
-class AllocatedClaim:
+class ClaimUnderTest:
     reference: ClaimReference
     results: tuple[DeviceRequestAllocationResult, ...] = ()
 
@@ -69,7 +69,7 @@ class AllocatedClaim:
         return f"claim {self.reference.namespace}/{self.reference.name}"
 
 
-class Claims:
+class ClaimMaker:
     """Makes claims on one node from the slices that were seen last."""
 
     def __init__(self, client: Client, *, is_reserved: bool) -> None:
@@ -83,7 +83,7 @@ class Claims:
         self.slices: tuple[ResourceSlice, ...] = ()
 
     @contextlib.asynccontextmanager
-    async def made(self, plans: Sequence[ClaimPlan]) -> AsyncIterator[list[AllocatedClaim]]:
+    async def made(self, plans: Sequence[ClaimPlan]) -> AsyncIterator[list[ClaimUnderTest]]:
         """Make claims and delete them at the end. Raises NotApplicable if no devices are free."""
         created: list[ResourceClaim] = []
         try:
@@ -106,7 +106,7 @@ class Claims:
             with contextlib.suppress(errors.NotFound):
                 await self._client.delete(kinds.RESOURCE_CLAIM, metadata.name, metadata.namespace)
 
-    async def status_of(self, claim: AllocatedClaim) -> JsonObject:
+    async def status_of(self, claim: ClaimUnderTest) -> JsonObject:
         reference = claim.reference
         found = await self._client.get(kinds.RESOURCE_CLAIM, reference.name, reference.namespace)
         status: JsonObject = found.get("status", {})
@@ -222,7 +222,7 @@ def _decoded(document: Any) -> ResourceClaim:
     return msgspec.convert(canonical.prune_nulls(document), ResourceClaim)
 
 
-def _found(claim: ResourceClaim) -> AllocatedClaim:
+def _found(claim: ResourceClaim) -> ClaimUnderTest:
     metadata, allocation = claim.metadata, claim.status.allocation
     reference = ClaimReference(metadata.namespace, metadata.name, metadata.uid)
-    return AllocatedClaim(reference, allocation.devices.results if allocation else ())
+    return ClaimUnderTest(reference, allocation.devices.results if allocation else ())
