@@ -143,8 +143,6 @@ class ClaimMaker:
         return exactly
 
     async def _allocate(self, claims: Sequence[ResourceClaim], plans: Sequence[ClaimPlan]) -> None:
-        if any(plan.renamed_device for plan in plans) and not self._devices():
-            raise NotApplicable("the driver has published no device")
         inventory = await self._inventory()
         allocator = Allocator(inventory, new_share_id=lambda: str(uuid.uuid4()))
         found = allocator.allocate_on(claims, self.node)
@@ -168,9 +166,6 @@ class ClaimMaker:
         body["status"] = status
         written = await self._client.replace(kinds.RESOURCE_CLAIM, body, "status")
         self._made[metadata.uid] = _decoded(written)
-
-    def _devices(self) -> list[str]:
-        return [device.name for one in self.slices for device in one.spec.devices]
 
     async def _inventory(self) -> ClusterInventory:
         """Return the devices of the driver, with those in use that any claim of the cluster has."""

@@ -168,13 +168,16 @@ class Site:
         self._registration = registered
 
     async def slices(self) -> tuple[ResourceSlice, ...]:
-        """Return the driver's slices in the API now."""
+        """Return the driver's slices for this node in the API now."""
+        found = await self.slices_of_every_node()
+        return tuple(one for one in found if one.spec.node_name in (None, self.node))
+
+    async def slices_of_every_node(self) -> tuple[ResourceSlice, ...]:
         driver = (await self.registration()).name
         selection = ObjectSelection(field_selector=f"spec.driver={driver}")
         page = await self.client.list(kinds.RESOURCE_SLICE, selection)
         decoded = (msgspec.json.decode(raw) for raw in page.items)
-        found = [msgspec.convert(canonical.prune_nulls(one), ResourceSlice) for one in decoded]
-        return tuple(one for one in found if one.spec.node_name in (None, self.node))
+        return tuple(msgspec.convert(canonical.prune_nulls(one), ResourceSlice) for one in decoded)
 
     async def published(self) -> tuple[ResourceSlice, ...]:
         """Return the slices as first seen with a device. Raises NotApplicable without one."""

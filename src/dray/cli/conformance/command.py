@@ -83,6 +83,8 @@ def conformance(
     own. A check that does not apply to the driver is skipped with the reason.
     """
     checks = _checks(chosen)
+    if format.name == "name":
+        raise WrongUsage("-o name: checks are no objects", "Use -o json, yaml or jsonpath=…")
     if is_list:
         _show_checks(checks, format)
         return
