@@ -6,6 +6,7 @@ The name of a fault is the id of the one check that must find it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -73,6 +74,31 @@ def _slices_owner() -> None:
         "lay_out",
         lambda lay_out: lambda pool, generation, _owner: lay_out(pool, generation),
     )
+
+
+@plants("slices.node")
+def _slices_node() -> None:
+    """One more slice, for a node that the driver does not run on."""
+
+    def make(reconcile: Any) -> Any:
+        async def twice(self: Publisher, pool: Any) -> None:
+            await reconcile(self, pool)
+            body = {
+                **kinds.RESOURCE_SLICE.type_meta,
+                "metadata": {"name": "elsewhere"},
+                "spec": {
+                    "driver": Sound.name,
+                    "nodeName": "elsewhere",
+                    "pool": {"name": "elsewhere", "generation": 1, "resourceSliceCount": 1},
+                    "devices": [{"name": "lamp-0"}],
+                },
+            }
+            with contextlib.suppress(errors.AlreadyExists):
+                await self._client.create(kinds.RESOURCE_SLICE, body)
+
+        return twice
+
+    wrap(Publisher, "_reconcile", make)
 
 
 @plants("slices.count")

@@ -19,7 +19,7 @@ class NotApplicable(Exception):
     """The check cannot be made with this driver or in this mode; the text is the reason."""
 
 
-class Outcome(enum.Enum):
+class CheckOutcome(enum.Enum):
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -50,7 +50,7 @@ class CheckResult:
     """The end of one check. `seen` is what failed, or why it was skipped."""
 
     check: ConformanceCheck
-    outcome: Outcome
+    outcome: CheckOutcome
     seen: str = ""
     seconds: float = 0.0
 

@@ -57,7 +57,7 @@ PLAIN: Final = ClaimPlan()
 
 
 @dataclass(frozen=True)
-class AllocatedClaim:
+class ClaimUnderTest:
     reference: ClaimReference
     results: tuple[DeviceRequestAllocationResult, ...] = ()
 
@@ -69,7 +69,7 @@ class AllocatedClaim:
         return f"claim {self.reference.namespace}/{self.reference.name}"
 
 
-class Claims:
+class ClaimMaker:
     """Makes claims on one node from the slices that were seen last."""
 
     def __init__(self, client: Client, *, is_reserved: bool) -> None:
@@ -83,7 +83,7 @@ class Claims:
         self.slices: tuple[ResourceSlice, ...] = ()
 
     @contextlib.asynccontextmanager
-    async def made(self, plans: Sequence[ClaimPlan]) -> AsyncIterator[list[AllocatedClaim]]:
+    async def made(self, plans: Sequence[ClaimPlan]) -> AsyncIterator[list[ClaimUnderTest]]:
         """Make claims and delete them at the end. Raises NotApplicable if no devices are free."""
         created: list[ResourceClaim] = []
         try:
@@ -106,7 +106,7 @@ class Claims:
             with contextlib.suppress(errors.NotFound):
                 await self._client.delete(kinds.RESOURCE_CLAIM, metadata.name, metadata.namespace)
 
-    async def status_of(self, claim: AllocatedClaim) -> JsonObject:
+    async def status_of(self, claim: ClaimUnderTest) -> JsonObject:
         reference = claim.reference
         found = await self._client.get(kinds.RESOURCE_CLAIM, reference.name, reference.namespace)
         status: JsonObject = found.get("status", {})
@@ -143,8 +143,6 @@ class Claims:
         return exactly
 
     async def _allocate(self, claims: Sequence[ResourceClaim], plans: Sequence[ClaimPlan]) -> None:
-        if any(plan.renamed_device for plan in plans) and not self._devices():
-            raise NotApplicable("the driver has published no device")
         inventory = await self._inventory()
         allocator = Allocator(inventory, new_share_id=lambda: str(uuid.uuid4()))
         found = allocator.allocate_on(claims, self.node)
@@ -168,9 +166,6 @@ class Claims:
         body["status"] = status
         written = await self._client.replace(kinds.RESOURCE_CLAIM, body, "status")
         self._made[metadata.uid] = _decoded(written)
-
-    def _devices(self) -> list[str]:
-        return [device.name for one in self.slices for device in one.spec.devices]
 
     async def _inventory(self) -> ClusterInventory:
         """Return the devices of the driver, with those in use that any claim of the cluster has."""
@@ -222,7 +217,7 @@ def _decoded(document: Any) -> ResourceClaim:
     return msgspec.convert(canonical.prune_nulls(document), ResourceClaim)
 
 
-def _found(claim: ResourceClaim) -> AllocatedClaim:
+def _found(claim: ResourceClaim) -> ClaimUnderTest:
     metadata, allocation = claim.metadata, claim.status.allocation
     reference = ClaimReference(metadata.namespace, metadata.name, metadata.uid)
-    return AllocatedClaim(reference, allocation.devices.results if allocation else ())
+    return ClaimUnderTest(reference, allocation.devices.results if allocation else ())

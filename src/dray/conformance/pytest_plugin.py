@@ -57,12 +57,12 @@ class CheckItem(pytest.Item):
 
     def runtest(self) -> None:
         from dray.conformance import report
-        from dray.conformance.check import Outcome
+        from dray.conformance.check import CheckOutcome
 
         result = self._run.result(self.check)
-        if result.outcome is Outcome.SKIPPED:
+        if result.outcome is CheckOutcome.SKIPPED:
             pytest.skip(result.seen)
-        if result.outcome is Outcome.FAILED:
+        if result.outcome is CheckOutcome.FAILED:
             pytest.fail("\n".join(report.explanation(result)), pytrace=False)
 
     def reportinfo(self) -> tuple[str, None, str]:

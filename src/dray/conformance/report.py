@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from dray.conformance.check import CheckResult, Outcome
+from dray.conformance.check import CheckOutcome, CheckResult
 
 SUITE = "dray.conformance"
 
@@ -20,7 +20,7 @@ def ordered(results: Sequence[CheckResult], order: Sequence[str]) -> list[CheckR
 def summary(results: Sequence[CheckResult]) -> str:
     """Return one sentence with the counts."""
     counts = Counter(result.outcome for result in results)
-    parts = [f"{counts[outcome]} {outcome.value}" for outcome in Outcome]
+    parts = [f"{counts[outcome]} {outcome.value}" for outcome in CheckOutcome]
     return f"{len(results)} checks: {', '.join(parts)}"
 
 
@@ -29,9 +29,9 @@ def document(results: Sequence[CheckResult], driver: str, seconds: float) -> dic
     counts = Counter(result.outcome for result in results)
     return {
         "driver": driver,
-        "passed": counts[Outcome.FAILED] == 0,
+        "passed": counts[CheckOutcome.FAILED] == 0,
         "seconds": round(seconds, 1),
-        "counts": {outcome.value: counts[outcome] for outcome in Outcome},
+        "counts": {outcome.value: counts[outcome] for outcome in CheckOutcome},
         "checks": [_entry(result) for result in results],
     }
 
@@ -45,9 +45,9 @@ def _entry(result: CheckResult) -> dict[str, Any]:
         "source": check.source,
         "seconds": round(result.seconds, 3),
     }
-    if result.outcome is Outcome.FAILED:
+    if result.outcome is CheckOutcome.FAILED:
         entry |= {"seen": result.seen, "advice": check.advice}
-    elif result.outcome is Outcome.SKIPPED:
+    elif result.outcome is CheckOutcome.SKIPPED:
         entry["reason"] = result.seen
     return entry
 
@@ -59,9 +59,9 @@ def junit(results: Sequence[CheckResult], driver: str, seconds: float) -> bytes:
         "testsuite",
         name=f"{SUITE} {driver}".strip(),
         tests=str(len(results)),
-        failures=str(counts[Outcome.FAILED]),
+        failures=str(counts[CheckOutcome.FAILED]),
         errors="0",
-        skipped=str(counts[Outcome.SKIPPED]),
+        skipped=str(counts[CheckOutcome.SKIPPED]),
         time=f"{seconds:.3f}",
     )
     for result in results:
@@ -73,10 +73,10 @@ def junit(results: Sequence[CheckResult], driver: str, seconds: float) -> bytes:
             name=check.id,
             time=f"{result.seconds:.3f}",
         )
-        if result.outcome is Outcome.FAILED:
+        if result.outcome is CheckOutcome.FAILED:
             failure = ElementTree.SubElement(case, "failure", message=_printable(result.seen))
             failure.text = _printable("\n".join(explanation(result)))
-        elif result.outcome is Outcome.SKIPPED:
+        elif result.outcome is CheckOutcome.SKIPPED:
             ElementTree.SubElement(case, "skipped", message=_printable(result.seen))
     suites = ElementTree.Element("testsuites")
     suites.append(suite)

@@ -21,7 +21,7 @@ from dray.api.conversion import canonical
 from dray.api.types.dra import ResourceSlice
 from dray.client.api_client import Client, ObjectSelection
 from dray.conformance.check import CheckFailed, NotApplicable
-from dray.conformance.claims import AllocatedClaim, ClaimPlan, Claims
+from dray.conformance.claims import ClaimMaker, ClaimPlan, ClaimUnderTest
 from dray.conformance.driver_process import DriverProcess, Launcher
 from dray.driverkit.plugin import Directories
 from dray.node.devices.drivers import ClaimReference, DriverDevice
@@ -40,7 +40,7 @@ HEALTH_SERVICES: Final = (services.HEALTH_V1, services.HEALTH_V1ALPHA1)
 
 @dataclass(frozen=True)
 class Patience:
-    """How long the checks wait for a driver."""
+    """The times that the checks wait for a driver."""
 
     register_seconds: float = 30.0
     publish_seconds: float = 30.0
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
     error: str = ""
 
 
-class Registration(NamedTuple):
+class DriverRegistration(NamedTuple):
     """A driver behind a registration socket."""
 
     socket: Path
@@ -94,14 +94,14 @@ class Site:
         self.places = places
         self.launcher = launcher
         self.patience = patience or Patience()
-        self.claims = Claims(client, is_reserved=launcher is not None)
+        self.claims = ClaimMaker(client, is_reserved=launcher is not None)
         self.process: DriverProcess | None = None
         self.longest: dict[str, float] = {}
         """The longest call so far, in seconds, by method."""
         self.refusals: list[str] = []
         """The texts with which claims were refused on purpose."""
         self._socket = socket
-        self._registration: Registration | None = None
+        self._registration: DriverRegistration | None = None
         self._has_given_up = False
         """Whether the driver had its time to register."""
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -127,16 +127,16 @@ class Site:
             raise NotApplicable("needs --command: the suite has to start and end the driver")
         return self.launcher, self.process
 
-    async def registrations(self) -> list[Registration]:
+    async def registrations(self) -> list[DriverRegistration]:
         """Return what answers on the registration sockets now."""
         sockets = [self._socket] if self._socket else sorted(self.places.registry.glob("*.sock"))
         asked = await asyncio.gather(*(self._introduced(path) for path in sockets))
         return [found for found in asked if found is not None]
 
-    async def wait_for_registration(self) -> Registration:
+    async def wait_for_registration(self) -> DriverRegistration:
         """Wait for a driver behind a registration socket. Raises TimeoutError, later at once."""
 
-        async def look() -> Registration | None:
+        async def look() -> DriverRegistration | None:
             found = await self.registrations()
             return found[-1] if found else None
 
@@ -147,7 +147,7 @@ class Site:
             self._has_given_up = True
             raise
 
-    async def registration(self) -> Registration:
+    async def registration(self) -> DriverRegistration:
         """Return the driver's registration. Raises NotApplicable where it has none."""
         if self._registration is None:
             try:
@@ -163,18 +163,21 @@ class Site:
         self._registration = None
         self._has_given_up = False
 
-    def use(self, registered: Registration) -> None:
+    def use(self, registered: DriverRegistration) -> None:
         """Call this process of the driver from now on."""
         self._registration = registered
 
     async def slices(self) -> tuple[ResourceSlice, ...]:
-        """Return the driver's slices in the API now."""
+        """Return the driver's slices for this node in the API now."""
+        found = await self.slices_of_every_node()
+        return tuple(one for one in found if one.spec.node_name in (None, self.node))
+
+    async def slices_of_every_node(self) -> tuple[ResourceSlice, ...]:
         driver = (await self.registration()).name
         selection = ObjectSelection(field_selector=f"spec.driver={driver}")
         page = await self.client.list(kinds.RESOURCE_SLICE, selection)
         decoded = (msgspec.json.decode(raw) for raw in page.items)
-        found = [msgspec.convert(canonical.prune_nulls(one), ResourceSlice) for one in decoded]
-        return tuple(one for one in found if one.spec.node_name in (None, self.node))
+        return tuple(msgspec.convert(canonical.prune_nulls(one), ResourceSlice) for one in decoded)
 
     async def published(self) -> tuple[ResourceSlice, ...]:
         """Return the slices as first seen with a device. Raises NotApplicable without one."""
@@ -201,7 +204,7 @@ class Site:
         )
 
     @contextlib.asynccontextmanager
-    async def made(self, *plans: ClaimPlan) -> AsyncIterator[list[AllocatedClaim]]:
+    async def made(self, *plans: ClaimPlan) -> AsyncIterator[list[ClaimUnderTest]]:
         """Make claims; at the end unprepare and delete them, whatever the driver answers."""
         await self.registration()
         await self.published()
@@ -228,7 +231,7 @@ class Site:
         return {uid: entry.error for uid, entry in response.claims.items()}
 
     async def devices_of(
-        self, claim: AllocatedClaim, service: Service | None = None
+        self, claim: ClaimUnderTest, service: Service | None = None
     ) -> tuple[DriverDevice, ...]:
         """Prepare a claim and return its devices. Raises CheckFailed where it is refused."""
         answer = (await self.prepare([claim.reference], service)).get(claim.uid)
@@ -238,7 +241,7 @@ class Site:
             raise CheckFailed(f"{PREPARE} of {claim} failed: {answer.error}")
         return answer.devices
 
-    async def released(self, claim: AllocatedClaim) -> None:
+    async def released(self, claim: ClaimUnderTest) -> None:
         """Unprepare a claim. Raises CheckFailed where that is refused."""
         error = (await self.unprepare([claim.reference])).get(claim.uid)
         if error is None:
@@ -272,7 +275,7 @@ class Site:
             raise NotApplicable(f"the driver does not list {versions}")
         return self.caller_of(registered, service)
 
-    def caller_of(self, registered: Registration, service: Service) -> Caller:
+    def caller_of(self, registered: DriverRegistration, service: Service) -> Caller:
         return Caller(self._channel(registered.endpoint or str(registered.socket)), service)
 
     async def _call(
@@ -296,7 +299,7 @@ class Site:
             took = time.monotonic() - begun
             self.longest[method] = max(took, self.longest.get(method, 0.0))
 
-    async def _introduced(self, path: Path) -> Registration | None:
+    async def _introduced(self, path: Path) -> DriverRegistration | None:
         async with grpc.aio.insecure_channel(services.address(path)) as channel:
             caller = Caller(channel, services.REGISTRATION)
             try:
@@ -304,7 +307,7 @@ class Site:
             except grpc.aio.AioRpcError:
                 return None
         versions = tuple(info.supported_versions)
-        return Registration(path, info.type, info.name, info.endpoint, versions)
+        return DriverRegistration(path, info.type, info.name, info.endpoint, versions)
 
     def _channel(self, endpoint: str) -> grpc.aio.Channel:
         if endpoint not in self._channels:

@@ -20,10 +20,10 @@ from dray.cluster import assembly
 from dray.cluster.assembly import ClusterPlan
 from dray.conformance.check import (
     CheckFailed,
+    CheckOutcome,
     CheckResult,
     ConformanceCheck,
     NotApplicable,
-    Outcome,
 )
 from dray.conformance.claims import ALL_GATES
 from dray.conformance.driver_process import Launcher, parse
@@ -119,13 +119,13 @@ async def results(site: Site, checks: Sequence[ConformanceCheck]) -> AsyncIterat
 
 async def _result(site: Site, check: ConformanceCheck) -> CheckResult:
     begun = time.monotonic()
-    outcome, seen = Outcome.PASSED, ""
+    outcome, seen = CheckOutcome.PASSED, ""
     try:
         await check.body(site)
     except NotApplicable as reason:
-        outcome, seen = Outcome.SKIPPED, str(reason)
+        outcome, seen = CheckOutcome.SKIPPED, str(reason)
     except (CheckFailed, CallFailed) as failure:
-        outcome, seen = Outcome.FAILED, str(failure)
+        outcome, seen = CheckOutcome.FAILED, str(failure)
     except TimeoutError:
-        outcome, seen = Outcome.FAILED, f"it did not happen in time; {site.state}"
+        outcome, seen = CheckOutcome.FAILED, f"it did not happen in time; {site.state}"
     return CheckResult(check, outcome, seen, time.monotonic() - begun)

@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from dray.conformance import report
-from dray.conformance.check import CheckResult, ConformanceCheck, Outcome
+from dray.conformance.check import CheckOutcome, CheckResult, ConformanceCheck
 
 
 async def body(_site: Any) -> None:
@@ -18,9 +18,9 @@ def check(name: str) -> ConformanceCheck:
 
 
 RESULTS = [
-    CheckResult(check("prepare.devices"), Outcome.PASSED, seconds=0.5),
-    CheckResult(check("prepare.time"), Outcome.FAILED, "it took\x00 50 s", 1.0),
-    CheckResult(check("health.first"), Outcome.SKIPPED, "no health"),
+    CheckResult(check("prepare.devices"), CheckOutcome.PASSED, seconds=0.5),
+    CheckResult(check("prepare.time"), CheckOutcome.FAILED, "it took\x00 50 s", 1.0),
+    CheckResult(check("health.first"), CheckOutcome.SKIPPED, "no health"),
 ]
 
 

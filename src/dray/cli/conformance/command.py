@@ -21,13 +21,17 @@ from dray.cli.session.connection import Target
 from dray.client.api_client import Client
 from dray.client.rest import RestTransport
 from dray.conformance import report, suite
-from dray.conformance.check import CheckResult, ConformanceCheck, Outcome
+from dray.conformance.check import CheckOutcome, CheckResult, ConformanceCheck
 from dray.conformance.checks import catalogue
 from dray.conformance.driver_process import PLACEHOLDERS, CommandInvalid
 from dray.conformance.site import Site
 
 CDI: Final = Path("/var/run/cdi")
-COLOURS: Final = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.SKIPPED: None}
+COLOURS: Final = {
+    CheckOutcome.PASSED: "green",
+    CheckOutcome.FAILED: "red",
+    CheckOutcome.SKIPPED: None,
+}
 FAILED_CODE: Final = 1
 
 
@@ -79,6 +83,8 @@ def conformance(
     own. A check that does not apply to the driver is skipped with the reason.
     """
     checks = _checks(chosen)
+    if format.name == "name":
+        raise WrongUsage("-o name: checks are no objects", "Use -o json, yaml or jsonpath=…")
     if is_list:
         _show_checks(checks, format)
         return
@@ -152,9 +158,9 @@ def _first(group: BaseExceptionGroup[CommandInvalid]) -> BaseException:
 def _shown(result: CheckResult) -> None:
     width = max(len(check.id) for check in catalogue.CHECKS)
     outcome = click.style(f"{result.outcome.value:<8}", fg=COLOURS[result.outcome])
-    text = result.seen if result.outcome is Outcome.SKIPPED else result.check.requirement
+    text = result.seen if result.outcome is CheckOutcome.SKIPPED else result.check.requirement
     click.echo(f"{outcome}{result.check.id:<{width}}  {text}")
-    if result.outcome is Outcome.FAILED:
+    if result.outcome is CheckOutcome.FAILED:
         for line in report.explanation(result)[1:]:
             click.echo(f"          {line}")
 
@@ -179,5 +185,5 @@ def _conclude(
         click.echo(f"{report.summary(results)}, in {seconds:.0f} s.")
     else:
         formats.show_document(report.document(results, driver, seconds), format)
-    if any(result.outcome is Outcome.FAILED for result in results):
+    if any(result.outcome is CheckOutcome.FAILED for result in results):
         raise SystemExit(FAILED_CODE)

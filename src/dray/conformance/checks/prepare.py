@@ -7,7 +7,7 @@ from typing import Final
 
 from dray.api.types.dra import DeviceRequestAllocationResult
 from dray.conformance.check import CheckFailed, Group, NotApplicable
-from dray.conformance.claims import REQUEST, AllocatedClaim, ClaimPlan
+from dray.conformance.claims import REQUEST, ClaimPlan, ClaimUnderTest
 from dray.conformance.site import DRA_SERVICES, PREPARE, Site, together
 from dray.node.devices.drivers import DriverDevice
 from dray.protocol import services
@@ -39,7 +39,7 @@ async def devices(site: Site) -> None:
         _expect_allocated(claim, await site.devices_of(claim))
 
 
-def _expect_allocated(claim: AllocatedClaim, answered: Iterable[DriverDevice]) -> None:
+def _expect_allocated(claim: ClaimUnderTest, answered: Iterable[DriverDevice]) -> None:
     driver_of = {result.driver for result in claim.results} - {FOREIGN}
     wanted = sorted({(one.pool, one.device) for one in claim.results if one.driver in driver_of})
     found = sorted({(one.pool, one.device) for one in answered})

@@ -40,13 +40,10 @@ async def published(site: Site) -> None:
     "Use the node's name that the driver was given ({node} or $NODE_NAME).",
 )
 async def node(site: Site) -> None:
-    driver = (await site.registration()).name
-    for one in await site.published():
-        spec = one.spec
-        if spec.driver == driver and not (
-            spec.node_name or spec.node_selector or spec.all_nodes or spec.per_device_node_selection
-        ):
-            raise CheckFailed(f"slice {one.metadata.name} names no nodes")
+    site.need_process()
+    for one in await site.slices_of_every_node():
+        if one.spec.node_name not in (None, site.node):
+            raise CheckFailed(f"slice {one.metadata.name} has the nodeName {one.spec.node_name}")
 
 
 @GROUP.check(

@@ -13,7 +13,7 @@ from dray.conformance.checks import restart
 from dray.conformance.checks.prepare import in_any_order
 from dray.conformance.claims import ClaimPlan
 from dray.conformance.driver_process import DriverProcess
-from dray.conformance.site import Registration, Site, until
+from dray.conformance.site import DriverRegistration, Site, until
 
 GROUP = Group(
     "upgrade",
@@ -27,7 +27,7 @@ ONE_SOCKET: Final = (
 
 
 @contextlib.asynccontextmanager
-async def _second(site: Site) -> AsyncIterator[Registration]:
+async def _second(site: Site) -> AsyncIterator[DriverRegistration]:
     """Run a second process beside the first. Raises NotApplicable where that is not supported."""
     started, second = await _started(site)
     try:
@@ -37,14 +37,14 @@ async def _second(site: Site) -> AsyncIterator[Registration]:
         site.forget()
 
 
-async def _started(site: Site) -> tuple[DriverProcess, Registration]:
+async def _started(site: Site) -> tuple[DriverProcess, DriverRegistration]:
     """Start a second process. Where it is in the way of the first, only the first runs again."""
     launcher, process = site.need_process()
     first = await site.registration()
     stamp = _stamp(first.socket)
     started = await launcher.start(str(uuid.uuid4()))
 
-    async def look() -> Registration | None:
+    async def look() -> DriverRegistration | None:
         if _stamp(first.socket) != stamp:
             raise NotApplicable(ONE_SOCKET)
         found = await site.registrations()

@@ -36,6 +36,7 @@ def test_checks_are_listed() -> None:
         (("--command", "driver {nodes}"), "--command: there is no placeholder {nodes}"),
         (("--command", "/no/such/driver"), "--command: /no/such/driver cannot be run"),
         (("--socket", "/no/such.sock", "--node", "n"), "/no/such.sock is not a socket"),
+        (("--list", "-o", "name"), "-o name: checks are no objects"),
         (("--command", "x", "--check", "slice"), "there is no check or group 'slice'"),
     ],
 )
