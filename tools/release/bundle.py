@@ -18,7 +18,7 @@ from typing import Final
 
 from tools.release.project import ROOT, Project
 
-EXTRAS: Final = ("etcd", "nvidia")
+EXTRAS: Final = ("etcd", "exporter", "mcp", "nvidia")
 """Optional dependencies that users of one file cannot add to it."""
 SHEBANG: Final = b"#!/usr/bin/env python3\n"
 LEFT_OUT: Final = (".lock", "bin")
