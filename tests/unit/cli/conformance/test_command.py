@@ -67,7 +67,7 @@ def test_a_suite_that_is_ended_ends_the_driver(
 ) -> None:
     pid = tmp_path / "pid"
     starts = f"sh -c 'echo $$ > {pid}; exec sleep 1000'"
-    arguments = [DRAY, "conformance", "--check", "registration.socket", "--command", starts]
+    arguments = [str(DRAY), "conformance", "--check", "registration.socket", "--command", starts]
     folders = {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(arguments, env={**os.environ, **folders}) as running:
         waiting.block_until(lambda: pid.exists() and pid.read_text("utf-8"), "the driver")
