@@ -75,8 +75,6 @@ def test_there_are_enough_faults() -> None:
 
 
 def test_a_driver_that_runs_already_is_checked_by_its_socket() -> None:
-    skipped_groups = {"restart", "upgrade"}
-
     async def run() -> list[CheckResult]:
         async with suite.site_of_command(command(DRIVERS["hello"])) as running:
             registered = await running.wait_for_registration()
@@ -89,7 +87,7 @@ def test_a_driver_that_runs_already_is_checked_by_its_socket() -> None:
     results = asyncio.run(run())
     assert failures(results) == {}
     needed = {result.check.group for result in results if result.seen.startswith("needs --command")}
-    assert needed == {*skipped_groups, "cleanup"}
+    assert needed == {"slices", "restart", "upgrade", "cleanup"}
 
 
 def test_a_driver_with_one_socket_is_not_updated_while_it_runs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ COLOURS: Final = {
     CheckOutcome.SKIPPED: None,
 }
 FAILED_CODE: Final = 1
+TERMINATED_CODE: Final = 128 + signal.SIGTERM
 
 
 @click.command("conformance", cls=DrayCommand)
@@ -100,7 +102,10 @@ def conformance(
         opened = suite.site_of_command(command)
     telemetry.configure_logging(logging.ERROR)
     begun = time.monotonic()
-    results, driver = asyncio.run(_run(opened, checks, _shown if format.is_table else _silent))
+    try:
+        results, driver = asyncio.run(_run(opened, checks, _shown if format.is_table else _silent))
+    except asyncio.CancelledError:
+        raise SystemExit(TERMINATED_CODE) from None
     _conclude(results, driver, time.monotonic() - begun, format, junit)
 
 
@@ -136,6 +141,10 @@ async def _run(
     show: Callable[[CheckResult], None],
 ) -> tuple[list[CheckResult], str]:
     results: list[CheckResult] = []
+    task = asyncio.current_task()
+    assert task is not None
+    # As Ctrl-C does: a pipeline that is cancelled must not leave the driver running.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         async with opened as site:
             async for result in suite.results(site, checks):

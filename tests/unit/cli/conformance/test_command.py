@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,7 +13,8 @@ from xml.etree import ElementTree
 import pytest
 
 from dray.conformance.checks import catalogue
-from tests.unit.cli.conftest import run
+from tests import waiting
+from tests.unit.cli.conftest import DRAY, run
 
 HELLO = Path(__file__).parents[4] / "examples" / "drivers" / "hello.py"
 COMMAND = (
@@ -55,6 +59,22 @@ def test_some_checks_of_a_driver(tmp_path: Path) -> None:
     assert document["driver"] == "hello.example.com"
     assert document["counts"] == {"passed": 15, "failed": 0, "skipped": 1}
     assert ElementTree.parse(junit).getroot()[0].attrib["tests"] == "16"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
+def test_a_suite_that_is_ended_ends_the_driver(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    starts = f"sh -c 'echo $$ > {pid}; exec sleep 1000'"
+    arguments = [str(DRAY), "conformance", "--check", "registration.socket", "--command", starts]
+    folders = {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(arguments, env={**os.environ, **folders}) as running:
+        waiting.block_until(lambda: pid.exists() and pid.read_text("utf-8"), "the driver")
+        running.send_signal(number)
+        assert running.wait(waiting.DEADLINE_SECONDS) == code
+    assert not Path(f"/proc/{pid.read_text('utf-8').strip()}").exists()
+    assert list(tmp_path.glob("dray-*")) == []
 
 
 def test_a_program_that_is_no_driver_fails_one_check() -> None:
