@@ -124,6 +124,6 @@ def _is_password(password: bytes, hashed: str) -> bool:
 
 
 def _is_token(token: str, config: WebConfig) -> bool:
-    digest = hashlib.sha256(token.encode()).hexdigest()
+    digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
     found = [hmac.compare_digest(digest, known) for known in config.token_hashes.values()]
     return any(found)

@@ -113,6 +113,7 @@ def test_users_and_tokens_are_told_apart(tmp_path: Path) -> None:
         "", "Basic", "Basic secret", "Bearer", "Bearer secret", "Digest token", "token",
         basic("anna", "wrong"), basic("anna", ""), basic("anna", "secret\0"), basic("", "secret"),
         basic("berta", "secret"), basic("prometheus", "token"), f"Bearer {TOKEN_HASH}",
+        "Bearer \udcff", "Basic \udcff", "Basic \u00e9",
     )  # fmt: skip
     assert allowed(access, *wrong) == [False] * len(wrong)
 
