@@ -56,6 +56,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "lint": ("dray lint claim.yaml",),
         "cel": ("""dray cel 'device.driver == "gpu.example.com"' --against quickstart""",),
+        "plan replay": (
+            "dray plan replay pod_list.csv --nodes node_list.csv --policy best-fit,fgd --seeds 10",
+            "dray plan replay pod_list.csv.gz --departures --chart policies.svg",
+            "dray plan replay scenario.json --policy upstream -o json --placements",
+        ),
         "doctor": ("dray doctor", "dray doctor --fix"),
         "snapshot": ("dray snapshot > snapshot.json",),
         "apply": ("dray apply -f claim.yaml", "dray apply -f manifests/ -R"),

@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "cel": ("insight.cel:cel", "Check a selector and show what it matches."),
         "lint": ("lint.command:lint", "Check manifests for mistakes."),
         "doctor": ("doctor.command:doctor", "Find problems of a cluster, and repair them."),
+        "plan": ("plan.command:plan", "Compare policies on traces."),
         "history": ("insight.history:history", "Show who held a device when."),
         "snapshot": ("insight.snapshot:snapshot", "Write a cluster's DRA objects to a file."),
         "completion": ("completion:completion", "Print a completion script for a shell."),
@@ -73,7 +74,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "api-resources",
             "version",
         ),
-        "Diagnose": ("explain", "lint", "cel", "doctor", "snapshot"),
+        "Diagnose": ("explain", "lint", "cel", "plan", "doctor", "snapshot"),
         "Objects": (
             *("apply", "create", "delete", "patch", "label", "wait", "exec", "attach"),
             "port-forward",

@@ -1,1 +1,1 @@
-"""The planner: what would fit, and which policy wastes least. Pure; randomness comes from a seed."""
+"""The planner: what would fit, and which policy wastes least. Pure: a seed gives the randomness."""

@@ -125,7 +125,9 @@ class _Row:
     def error(self, name: str, problem: str) -> TraceError:
         """Return an error at a cell."""
         before = self._cells[: self._columns[name]]
-        return TraceError(self._file, self._line, sum(len(cell) + 1 for cell in before) + 1, problem)
+        return TraceError(
+            self._file, self._line, sum(len(cell) + 1 for cell in before) + 1, problem
+        )
 
 
 def _rows(text: str, file: str, required: Sequence[str]) -> Iterator[_Row]:
