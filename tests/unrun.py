@@ -61,7 +61,7 @@ GROUPS: Final = (
     Group(
         "Kubernetes' own tables",
         r"is not part of the repository|is absent$|no transcripts|no recorded cases",
-        "set DRAY_CASES and DRAY_GOLDEN to where they are",
+        "set DRAY_CASES, DRAY_GOLDEN and DRAY_TRACES to where they are",
         is_optional=True,
     ),
     Group("an example's tools", r"is not installed$", "install gcc, libc6-dev and util-linux"),

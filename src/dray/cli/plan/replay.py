@@ -23,28 +23,27 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _OneRun = Callable[..., "Run"]
 
 
-class _PolicyNames(click.ParamType):
-    """Names of policies, separated by commas."""
+def _names(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[str, ...] | None:
+    """Return the names of policies that an option lists."""
+    if value is None:
+        return None
+    from dray.planner.policies.by_name import POLICIES
 
-    name = "policies"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        from dray.planner.policies.by_name import POLICIES
-
-        names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
-        if unknown := [name for name in names if name not in POLICIES]:
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
+    for name in names:
+        if name not in POLICIES:
             import difflib
 
-            close = difflib.get_close_matches(unknown[0].lower(), POLICIES, n=1, cutoff=0.5)
+            close = difflib.get_close_matches(name.lower(), POLICIES, n=1, cutoff=0.5)
             advice = f" Did you mean {close[0]}?" if close else ""
-            self.fail(
-                f"there is no policy {unknown[0]!r}.{advice} Choose from: {', '.join(POLICIES)}.",
-                param,
-                ctx,
+            raise click.BadParameter(
+                f"there is no policy {name!r}.{advice} Choose from: {', '.join(POLICIES)}.",
+                context,
+                parameter,
             )
-        return names
+    return names
 
 
 @click.command("replay", cls=DrayCommand)
@@ -53,7 +52,7 @@ class _PolicyNames(click.ParamType):
 @click.option(
     "--policy",
     "policies",
-    type=_PolicyNames(),
+    callback=_names,
     help="Policies, separated by commas; all of them without this option.",
 )
 @click.option(
@@ -114,12 +113,13 @@ def replay(
         one_run, names = _of_trace(content, policies, (demand or 130) / 100, departures)
     runs = _runs(one_run, names, range(first, first + seeds))
     is_scenario = isinstance(content, Scenario)
+    reached = "MEAN" if departures else f"AT {100 if is_scenario else demand or 130:g}%"
     if chart is not None:
         _write(chart, _chart(runs, departures, "claims" if is_scenario else "GPUs"))
     if output == "json":
         click.echo(serialization.write_json(_document(runs, departures, placements)))
     else:
-        _print(runs, departures, is_scenario)
+        _print(runs, departures, reached, "CLAIMS" if is_scenario else "PODS")
 
 
 def _of_trace(
@@ -196,14 +196,10 @@ def _write(path: Path, text: str) -> None:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _print(runs: Sequence[Run], departures: bool, is_scenario: bool) -> None:
+def _print(runs: Sequence[Run], departures: bool, reached: str, what: str) -> None:
     from dray.planner.replay import summaries
 
     found = summaries.summaries(runs, has_departures=departures)
-    reached = f"AT {runs[0].samples[-1].at:.0f}%"
-    if departures:
-        reached = "MEAN"
-    what = "CLAIMS" if is_scenario else "PODS"
     header = ["POLICY", "SEEDS", reached, "LOWEST", "HIGHEST", what, "DROPPED"]
     has_100 = all(line.mean_at_100 is not None for line in found) and reached != "AT 100%"
     if has_100:

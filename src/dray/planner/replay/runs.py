@@ -84,7 +84,9 @@ def replay(
     else:
         pods = arrivals.shuffled(trace, demand, seed)
         steps, total = _arriving(pods, cluster), len(pods)
-    samples = [Sample(0.0, 0.0, 0.0)]
+    sample = Sample(0.0, 0.0, 0.0)
+    samples = [sample]
+    """The first at each whole percent, and the last; all of them with departures."""
     placements: list[Placement] = []
     for at, placement in steps:
         if placement is not None:
@@ -94,8 +96,8 @@ def replay(
         sample = Sample(at, cluster.percent(cluster.allocated), cluster.percent(cluster.requested))
         if int(at) > int(samples[-1].at) or has_departures:
             samples.append(sample)
-        else:
-            samples[-1] = sample
+    if samples[-1] != sample:
+        samples.append(sample)
     return Run(
         policy=policy,
         seed=seed,

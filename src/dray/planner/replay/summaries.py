@@ -38,7 +38,7 @@ def mean_curves(runs: Sequence[Run]) -> dict[str, list[Sample]]:
     """Return for each policy the mean over its runs, at each whole percent of the demand."""
     curves: dict[str, list[Sample]] = {}
     for policy, group in _by_policy(runs).items():
-        last = min(int(run.samples[-1].at) for run in group)
+        last = round(min(run.samples[-1].at for run in group))
         curves[policy] = [
             Sample(float(at), fmean(run.allocated_at(at) for run in group), float(at))
             for at in range(last + 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from json.decoder import scanstring
 
 import msgspec
 
@@ -27,7 +26,7 @@ def read(data: bytes, file: str) -> Scenario:
         place = _PLACE.search(message)
         text = data.decode("utf-8", "replace")
         path = place.group(1) if place else ""
-        offset = _offset(text, [match.groups() for match in _STEP.finditer(path)])
+        offset = _offset(text, path)
         problem = f"{path.lstrip('.') or 'the file'}: {_PLACE.sub('', message)}"
         raise _error(file, text, offset, problem) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -42,10 +41,11 @@ def _error(file: str, text: str, offset: int, problem: str) -> TraceError:
     return TraceError(file, line, offset - text.rfind("\n", 0, offset), problem)
 
 
-def _offset(text: str, steps: list[tuple[str, str]]) -> int:
-    """Return where the value begins to which the steps lead, as far as they exist."""
+def _offset(text: str, path: str) -> int:
+    """Return where the value begins to which a path leads, as far as it exists."""
     offset = _skipped(text, 0)
-    for key, index in steps:
+    for step in _STEP.finditer(path):
+        key, index = step.groups()
         found = _in_list(text, offset, int(index)) if index else _in_object(text, offset, key)
         if found is None:
             break
@@ -58,7 +58,7 @@ def _in_object(text: str, offset: int, key: str) -> int | None:
         return None
     offset = _skipped(text, offset + 1)
     while text[offset] == '"':
-        name, offset = scanstring(text, offset + 1)
+        name, offset = json.JSONDecoder().raw_decode(text, offset)
         offset = _skipped(text, _skipped(text, offset) + 1)
         if name == key:
             return offset
