@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dray.cli.main import main
+from tests import rounds
 from tests.conformance import test_scenarios
 from tests.recorded import ROOT, TRACES
 
@@ -35,7 +36,7 @@ def replay(*arguments: str) -> dict[str, Any]:
 
 
 def means(*arguments: str) -> dict[str, float]:
-    document = replay(*arguments, "--policy", ",".join(PUBLISHED), "--seeds", "10")
+    document = replay(*arguments, "--policy", ",".join(PUBLISHED))
     return {line["policy"]: line["mean"] for line in document["policies"]}
 
 
@@ -57,7 +58,7 @@ def test_every_claim_goes_where_upstream_put_it(name: str, tmp_path: Path) -> No
 
 
 def test_policies_on_a_tenth_of_the_trace_are_near_those_on_all_of_it() -> None:
-    found = means(str(SAMPLE))
+    found = means(str(SAMPLE), "--seeds", "10")
     assert found["fgd"] > found["best-fit"] > max(found["packing"], found["clustering"])
     assert found["random"] == min(found.values())
     # Means that were published for the whole trace; a tenth of it varies more.
@@ -67,6 +68,7 @@ def test_policies_on_a_tenth_of_the_trace_are_near_those_on_all_of_it() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.random
 @pytest.mark.parametrize("name", ["default", "cpu100", "gpushare100"])
 def test_means_are_those_that_were_published(name: str, tmp_path: Path) -> None:
     pods = f"openb_pod_list_{name}.csv"
@@ -74,11 +76,14 @@ def test_means_are_those_that_were_published(name: str, tmp_path: Path) -> None:
         if not TRACES.has(file):
             pytest.skip(TRACES.why_absent(file))
         (tmp_path / file).write_text(TRACES.read(file), "utf-8")
-    found = means(str(tmp_path / pods), "--nodes", str(tmp_path / NODES))
+    seeds = rounds.count(2, long=10)
+    found = means(str(tmp_path / pods), "--nodes", str(tmp_path / NODES), "--seeds", str(seeds))
     expected = TRACES.json(EXPECTED)[name]
     differences = {
         policy: found[policy] - expected[published]["mean_at_130"]
         for policy, published in PUBLISHED.items()
     }
-    assert max(map(abs, differences.values())) < TOLERANCE, differences
-    assert has_published_order(found), found
+    # The mean of few seeds varies more: by the square root of their number.
+    assert max(map(abs, differences.values())) < TOLERANCE * (10 / seeds) ** 0.5, differences
+    if seeds == 10:
+        assert has_published_order(found), found
