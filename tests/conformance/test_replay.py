@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from dray.cli.main import main
 from tests import rounds
 from tests.conformance import test_scenarios
-from tests.recorded import ROOT, TRACES
+from tests.recorded import BENCH, ROOT, TRACES
 
 SAMPLE = ROOT / "examples" / "traces" / "openb_sample_pod_list.csv"
 PUBLISHED = {
@@ -53,7 +53,7 @@ def test_every_claim_goes_where_upstream_put_it(name: str, tmp_path: Path) -> No
     file = tmp_path / f"{name}.json"
     file.write_text(json.dumps(test_scenarios.scenario(name)), "utf-8")
     document = replay(str(file), "--policy", "upstream", "--placements")
-    answers = test_scenarios.BENCH.json(f"answers/{name}.json")
+    answers = BENCH.json(f"answers/{name}.json")
     assert document["runs"][0]["answers"] == answers
 
 

@@ -62,7 +62,14 @@ def _names(
     show_default=True,
     help="Runs of each policy.",
 )
-@click.option("--seed", "first", default=42, show_default=True, help="The first of the seeds.")
+@click.option(
+    "--seed",
+    "first",
+    type=click.IntRange(min=0),
+    default=42,
+    show_default=True,
+    help="The first of the seeds.",
+)
 @click.option(
     "--demand",
     type=click.FloatRange(min=1, max=1000),
@@ -173,11 +180,14 @@ def _share(show: Progress | None, done: int, total: int) -> Progress | None:
 def _document(runs: Sequence[Run], departures: bool, placements: bool) -> dict[str, Any]:
     from dray.planner.replay import summaries
 
-    hidden = set() if placements else {"placements", "answers"}
+    details = ("placements", "answers")
     built = msgspec.to_builtins(runs)
     return {
         "policies": msgspec.to_builtins(summaries.summaries(runs, has_departures=departures)),
-        "runs": [{k: v for k, v in run.items() if v and k not in hidden} for run in built],
+        "runs": [
+            {key: value for key, value in run.items() if key not in details or placements and value}
+            for run in built
+        ],
     }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dray.planner.policies import fragmentation, simple
-from dray.planner.policies.interface import Policy
+from dray.planner.policies.interface import PlacementPolicy
 from dray.planner.policies.rooms import PodRequest
 
 Requests = Mapping[PodRequest, int]
 """The requests of all pods, with the number of pods."""
 
-POLICIES: Mapping[str, Callable[[Requests], Policy]] = {
+POLICIES: Mapping[str, Callable[[Requests], PlacementPolicy]] = {
     "upstream": lambda _: simple.Upstream(),
     "first-fit": lambda _: simple.FirstFit(),
     "random": lambda _: simple.RandomFit(),

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dray.planner.policies.interface import HIGHEST, Policy
+from dray.planner.policies.interface import HIGHEST, PlacementPolicy
 from dray.planner.policies.rooms import WHOLE, NodeRoom, PodRequest
 
 _COVERED = 0.95
@@ -43,7 +43,7 @@ def _by_size(request: PodRequest) -> tuple[int, int, int, list[str]]:
 
 
 class _Use(NamedTuple):
-    """How much of its free GPUs pods of the mix can use on a node, by what is free."""
+    """The free GPU parts that pods of the mix can use on a node, by what is free."""
 
     of_gpu: Sequence[float]
     """For pods with one GPU or a part of one: by the free parts of a GPU."""
@@ -51,7 +51,7 @@ class _Use(NamedTuple):
     """For pods with several GPUs: by the number of GPUs that are free as a whole."""
 
 
-class FragmentationGradientDescent(Policy):
+class FragmentationGradientDescent(PlacementPolicy):
     """The node and GPU where fragmentation grows least."""
 
     def __init__(self, mix: Mapping[PodRequest, float]) -> None:

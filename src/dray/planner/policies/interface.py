@@ -16,14 +16,14 @@ HIGHEST = 100
 
 
 class Ties(Enum):
-    """Which of several nodes with the highest score is taken."""
+    """The choice between several nodes with the highest score."""
 
     LISTED = "the first in the list of nodes"
     SHUFFLED = "the first in an order of the nodes that the seed decides"
     DRAWN = "any, drawn again for each pod"
 
 
-class Policy(ABC):
+class PlacementPolicy(ABC):
     """Chooses a node by its score, and the GPUs there. It is asked only where the pod fits."""
 
     ties: ClassVar[Ties] = Ties.SHUFFLED
@@ -43,7 +43,7 @@ class Policy(ABC):
         return rooms.first_whole(node.gpus, request.gpus)
 
 
-class BestFitGpu(Policy):
+class BestFitGpu(PlacementPolicy):
     """A policy that takes the GPU with the least room of those where a part fits."""
 
     def part_of_gpu(self, node: NodeRoom, request: PodRequest, draw: random.Random) -> int:
@@ -51,7 +51,7 @@ class BestFitGpu(Policy):
         return min(fitting, key=node.gpus.__getitem__)
 
 
-class FirstGpu(Policy):
+class FirstGpu(PlacementPolicy):
     """A policy that takes the first GPU where a part fits, as kube-scheduler's allocator does."""
 
     ties = Ties.LISTED

@@ -1,4 +1,4 @@
-"""What pods request, and what is free on nodes whose GPUs can be shared.
+"""Requests of pods, and the free room of nodes whose GPUs can be shared.
 
 CPU is in thousandths of a core, memory in MiB, and each GPU has `WHOLE` parts.
 """
@@ -14,7 +14,7 @@ WHOLE = 1000
 
 
 class PodRequest(NamedTuple):
-    """What a pod requests. A pod gets `part` of each of its `gpus`; several GPUs are whole ones."""
+    """The request of a pod: `part` of each of its `gpus`; several GPUs are whole ones."""
 
     cpu: int
     memory: int
@@ -40,7 +40,7 @@ class PodRequest(NamedTuple):
 
 
 class NodeRoom:
-    """What is free on one node."""
+    """The free room of one node."""
 
     __slots__ = (
         "cache", "cpu", "cpu_capacity", "free_parts", "gpus", "index", "kinds", "largest",

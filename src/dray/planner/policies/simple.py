@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dray.planner.policies.interface import HIGHEST, BestFitGpu, FirstGpu, Policy, Ties
+from dray.planner.policies.interface import HIGHEST, BestFitGpu, FirstGpu, PlacementPolicy, Ties
 from dray.planner.policies.rooms import WHOLE, NodeRoom, PodRequest
 from dray.scheduling.nodes import scoring
 
@@ -32,7 +32,7 @@ class FirstFit(FirstGpu):
         return -node.index
 
 
-class RandomFit(Policy):
+class RandomFit(PlacementPolicy):
     """Any node and any GPU."""
 
     ties = Ties.DRAWN

@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 
-from dray.planner.policies.interface import Policy, Ties
+from dray.planner.policies.interface import PlacementPolicy, Ties
 from dray.planner.policies.rooms import NodeRoom, PodRequest
 
 
-class Ranking:
+class _Ranking:
     """The nodes where pods with one request fit, by score."""
 
-    def __init__(self, nodes: Sequence[NodeRoom], request: PodRequest, policy: Policy) -> None:
+    def __init__(
+        self, nodes: Sequence[NodeRoom], request: PodRequest, policy: PlacementPolicy
+    ) -> None:
         self._nodes, self._request, self._policy = nodes, request, policy
         self._scores: list[int | None] = [None] * len(nodes)
         self._positions = [0] * len(nodes)
@@ -57,9 +59,11 @@ class Ranking:
 class Rankings:
     """A ranking for every request, each brought up to date when it is asked."""
 
-    def __init__(self, nodes: Sequence[NodeRoom], policy: Policy, draw: random.Random) -> None:
+    def __init__(
+        self, nodes: Sequence[NodeRoom], policy: PlacementPolicy, draw: random.Random
+    ) -> None:
         self._nodes, self._policy, self._draw = nodes, policy, draw
-        self._rankings: dict[PodRequest, Ranking] = {}
+        self._rankings: dict[PodRequest, _Ranking] = {}
         self._cursors: dict[PodRequest, int] = {}
         self._changes: list[int] = []
         """The nodes that changed, in the order of the changes."""
@@ -68,7 +72,7 @@ class Rankings:
         """Return the node for a pod; None if it fits nowhere."""
         ranking = self._rankings.get(request)
         if ranking is None:
-            ranking = self._rankings[request] = Ranking(self._nodes, request, self._policy)
+            ranking = self._rankings[request] = _Ranking(self._nodes, request, self._policy)
         else:
             ranking.update(sorted(set(self._changes[self._cursors[request] :])))
         self._cursors[request] = len(self._changes)

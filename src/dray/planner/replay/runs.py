@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from dray.planner.policies.by_name import POLICIES
-from dray.planner.policies.interface import Policy, Ties
+from dray.planner.policies.interface import PlacementPolicy, Ties
 from dray.planner.policies.rooms import NodeRoom, PodRequest
 from dray.planner.replay.ranking import Rankings
 from dray.planner.traces import arrivals
@@ -29,8 +29,8 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     """What is requested now; with departures, without the pods that have left."""
 
 
-class Placement(NamedTuple):
-    """Where one pod went; a pod that fits nowhere has no node."""
+class PodPlacement(NamedTuple):
+    """The node and GPUs of one pod; a pod that fits nowhere has no node."""
 
     pod: str
     node: str | None
@@ -45,7 +45,7 @@ class Run(msgspec.Struct, kw_only=True):
     pods: int
     dropped: int
     samples: list[Sample]
-    placements: list[Placement] = []
+    placements: list[PodPlacement] = []
 
     def allocated_at(self, demand: float) -> float:
         """Return how much was allocated when the demand reached some percent."""
@@ -64,20 +64,24 @@ class Run(msgspec.Struct, kw_only=True):
 
 def replay(
     trace: Trace,
-    policy: str,
+    policy: str | PlacementPolicy,
     seed: int,
     *,
     demand: float = 1.3,
     has_departures: bool = False,
     progress: Progress | None = None,
 ) -> Run:
-    """Place the pods of a trace under a policy of `by_name.POLICIES`.
+    """Place the pods of a trace under a policy: a name of `by_name.POLICIES`, or one of your own.
 
     Pods arrive in an order that the seed decides until their requests reach `demand` times the
     capacity, and nothing leaves. With departures, they come and leave at the times of the trace.
-    A pod that fits nowhere when it arrives is dropped.
+    A pod that fits nowhere when it arrives is dropped. Raises ValueError if the trace has no pod
+    with a GPU, or no times for departures.
     """
-    cluster = Cluster(trace, POLICIES[policy](trace.requests()), seed)
+    name = policy if isinstance(policy, str) else type(policy).__name__
+    if isinstance(policy, str):
+        policy = POLICIES[policy](trace.requests())
+    cluster = ReplayedCluster(trace, policy, seed)
     if has_departures:
         steps = _timed(trace, cluster)
         total = len(trace.pods)
@@ -87,7 +91,7 @@ def replay(
     sample = Sample(0.0, 0.0, 0.0)
     samples = [sample]
     """The first at each whole percent, and the last; all of them with departures."""
-    placements: list[Placement] = []
+    placements: list[PodPlacement] = []
     for at, placement in steps:
         if placement is not None:
             placements.append(placement)
@@ -99,7 +103,7 @@ def replay(
     if samples[-1] != sample:
         samples.append(sample)
     return Run(
-        policy=policy,
+        policy=name,
         seed=seed,
         pods=len(placements),
         dropped=sum(placement.node is None for placement in placements),
@@ -108,17 +112,17 @@ def replay(
     )
 
 
-_Step = tuple[float, Placement | None]
+_Step = tuple[float, PodPlacement | None]
 
 
-def _arriving(pods: Sequence[TracePod], cluster: Cluster) -> Iterator[_Step]:
+def _arriving(pods: Sequence[TracePod], cluster: ReplayedCluster) -> Iterator[_Step]:
     for pod in pods:
         placement = cluster.place(pod)
         yield cluster.percent(cluster.requested), placement
 
 
-def _timed(trace: Trace, cluster: Cluster) -> Iterator[_Step]:
-    running: dict[int, Placement] = {}
+def _timed(trace: Trace, cluster: ReplayedCluster) -> Iterator[_Step]:
+    running: dict[int, PodPlacement] = {}
     for event in arrivals.by_time(trace.pods):
         pod = trace.pods[event.number]
         if event.is_arrival:
@@ -129,10 +133,10 @@ def _timed(trace: Trace, cluster: Cluster) -> Iterator[_Step]:
             yield float(event.time), None
 
 
-class Cluster:
+class ReplayedCluster:
     """The nodes of a trace with the pods that are on them."""
 
-    def __init__(self, trace: Trace, policy: Policy, seed: int) -> None:
+    def __init__(self, trace: Trace, policy: PlacementPolicy, seed: int) -> None:
         # Apart from the order of the pods, so that all policies get the same pods.
         self._draw = random.Random(f"{seed} nodes")
         nodes = list(trace.nodes)
@@ -151,20 +155,20 @@ class Cluster:
         """Return parts of GPUs in percent of the capacity."""
         return 100 * parts / self._capacity
 
-    def place(self, pod: TracePod) -> Placement:
+    def place(self, pod: TracePod) -> PodPlacement:
         """Give a pod its node and GPUs, if it fits anywhere."""
         request = pod.request
         self.requested += request.parts
         node = self._rankings.best(request)
         if node is None:
-            return Placement(pod.name, None, ())
+            return PodPlacement(pod.name, None, ())
         gpus = self._policy.gpus(node, request, self._draw)
         node.take(request, gpus)
         self._rankings.changed(node)
         self.allocated += request.parts
-        return Placement(pod.name, node.name, tuple(gpus))
+        return PodPlacement(pod.name, node.name, tuple(gpus))
 
-    def remove(self, request: PodRequest, placement: Placement) -> None:
+    def remove(self, request: PodRequest, placement: PodPlacement) -> None:
         """Free what a pod had that leaves."""
         self.requested -= request.parts
         if placement.node is None:

@@ -12,7 +12,7 @@ from dray.planner.replay.runs import Run, Sample
 
 
 class PolicySummary(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """What one policy reached over all seeds; shares are percent of the capacity."""
+    """The results of one policy over all seeds; shares are percent of the capacity."""
 
     policy: str
     seeds: list[int]

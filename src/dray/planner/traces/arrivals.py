@@ -21,8 +21,11 @@ def shuffled(trace: Trace, demand: float, seed: int) -> list[TracePod]:
     """Return pods whose requests for GPUs add up to `demand` times the capacity.
 
     Every pod of the trace is there once, in an order that the seed decides, and then pods drawn
-    from it. Where the trace has more than that, pods are left out at random.
+    from it. Where the trace has more than that, pods are left out at random. Raises ValueError if
+    no pod requests a GPU.
     """
+    if not any(pod.request.parts for pod in trace.pods):
+        raise ValueError("no pod of the trace requests a GPU")
     draw = random.Random(seed)
     pods = list(trace.pods)
     draw.shuffle(pods)

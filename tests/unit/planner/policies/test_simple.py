@@ -7,7 +7,7 @@ import random
 import pytest
 
 from dray.planner.policies import simple
-from dray.planner.policies.interface import Policy
+from dray.planner.policies.interface import PlacementPolicy
 from dray.planner.policies.rooms import NodeRoom, PodRequest
 
 DRAW = random.Random(0)
@@ -56,7 +56,7 @@ NONE = PodRequest(8_000, 100)
     ],
 )
 def test_a_score_is_that_of_the_definition(
-    policy: Policy, node: NodeRoom, request_: PodRequest, score: int
+    policy: PlacementPolicy, node: NodeRoom, request_: PodRequest, score: int
 ) -> None:
     assert node.fits(request_)
     assert policy.score(node, request_) == score
@@ -79,7 +79,9 @@ def test_clustering_prefers_a_node_with_one_kind_to_one_with_several() -> None:
         (simple.BestFit(), 2),
     ],
 )
-def test_a_part_is_taken_of_the_gpu_that_the_policy_prefers(policy: Policy, gpu: int) -> None:
+def test_a_part_is_taken_of_the_gpu_that_the_policy_prefers(
+    policy: PlacementPolicy, gpu: int
+) -> None:
     assert policy.gpus(room(1000, 400, 600, 600), HALF, DRAW) == (gpu,)
     assert policy.gpus(room(1000, 400, 1000, 1000), TWO, DRAW) == [0, 2]
 

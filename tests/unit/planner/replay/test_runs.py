@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from dray.planner.policies.by_name import POLICIES
-from dray.planner.policies.rooms import PodRequest
+from dray.planner.policies.interface import FirstGpu
+from dray.planner.policies.rooms import NodeRoom, PodRequest
 from dray.planner.replay import chart, runs, summaries
 from dray.planner.traces import arrivals
 from dray.planner.traces.openb import Trace, TraceNode, TracePod
@@ -93,6 +94,24 @@ def test_pods_leave_at_the_times_of_the_trace() -> None:
 def test_departures_need_times() -> None:
     with pytest.raises(ValueError, match="pod a has no creation_time"):
         runs.replay(TRACE, "first-fit", 1, has_departures=True)
+
+
+class LastFit(FirstGpu):
+    """The last node in the list."""
+
+    def score(self, node: NodeRoom, request: PodRequest) -> int:
+        return node.index
+
+
+def test_a_policy_can_be_ones_own() -> None:
+    run = runs.replay(TRACE, LastFit(), 1, demand=0.3)
+    assert run.policy == "LastFit"
+    assert run.placements[0].node == "n1"
+
+
+def test_a_trace_needs_a_pod_with_a_gpu() -> None:
+    with pytest.raises(ValueError, match="no pod of the trace requests a GPU"):
+        runs.replay(Trace(NODES, [TracePod("a", PodRequest(1, 1))]), "fgd", 1)
 
 
 def test_a_summary_has_the_mean_and_the_extremes_of_the_seeds() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
+from dray.allocator.placement import Allocator, Fit
 from dray.allocator.scenarios import Scenario
 from dray.planner.replay import scenario_runs
 from tests import builders
@@ -42,16 +44,16 @@ def test_packing_keeps_a_free_node_for_claims_that_need_all_of_it() -> None:
     assert nodes_of(taken) == ["n0"]
     cluster = content.inventory()
     first = scenario_runs.POLICIES["packing"]
-    place = first(cluster, scenario_runs.random.Random(1))
+    place = first(cluster, random.Random(1))
     (claim,) = content.claims
     # n2 has a device in use, so it is taken before the free nodes.
     other = builders.claim(builders.request("gpu"), name="other")
-    allocator = scenario_runs.Allocator(cluster, new_share_id=str)
+    allocator = Allocator(cluster, new_share_id=str)
     fit = allocator.allocate_on((other,), "n2")
-    assert isinstance(fit, scenario_runs.Fit)
+    assert isinstance(fit, Fit)
     cluster.record_allocation(other.key, fit.allocations[0])
     chosen = place(claim)
-    assert isinstance(chosen, scenario_runs.Fit)
+    assert isinstance(chosen, Fit)
     assert chosen.node == "n2"
 
 
