@@ -180,14 +180,14 @@ def _share(show: Progress | None, done: int, total: int) -> Progress | None:
 def _document(runs: Sequence[Run], departures: bool, placements: bool) -> dict[str, Any]:
     from dray.planner.replay import summaries
 
-    details = ("placements", "answers")
     built = msgspec.to_builtins(runs)
+    # A run of a scenario has answers, in the form of recorded ones; that of a trace, placements.
+    hidden = {"placements"} if "answers" in built[0] else set()
+    if not placements:
+        hidden |= {"placements", "answers"}
     return {
         "policies": msgspec.to_builtins(summaries.summaries(runs, has_departures=departures)),
-        "runs": [
-            {key: value for key, value in run.items() if key not in details or placements and value}
-            for run in built
-        ],
+        "runs": [{key: value for key, value in run.items() if key not in hidden} for run in built],
     }
 
 
