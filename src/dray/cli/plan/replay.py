@@ -13,6 +13,7 @@ import msgspec
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.output import serialization, tables
 from dray.cli.session import progress
+from dray.planner.policies.by_name import POLICIES
 
 if TYPE_CHECKING:
     from dray.allocator.scenarios import Scenario
@@ -29,8 +30,6 @@ def _names(
     """Return the names of policies that an option lists."""
     if value is None:
         return None
-    from dray.planner.policies.by_name import POLICIES
-
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
     for name in names:
         if name not in POLICIES:
@@ -53,7 +52,8 @@ def _names(
     "--policy",
     "policies",
     callback=_names,
-    help="Policies, separated by commas; all of them without this option.",
+    metavar="NAME,…",
+    help=f"Policies: {', '.join(POLICIES)}.  [default: all that can be used]",
 )
 @click.option(
     "--seeds",
@@ -132,7 +132,6 @@ def replay(
 def _of_trace(
     trace: Trace, policies: tuple[str, ...] | None, demand: float, has_departures: bool
 ) -> tuple[_OneRun, Sequence[str]]:
-    from dray.planner.policies import by_name
     from dray.planner.replay import runs
     from dray.planner.traces import arrivals
 
@@ -142,7 +141,7 @@ def _of_trace(
         except ValueError as error:
             raise CommandError(f"{error}.") from error
     one_run = functools.partial(runs.replay, trace, demand=demand, has_departures=has_departures)
-    return one_run, policies or tuple(by_name.POLICIES)
+    return one_run, policies or tuple(POLICIES)
 
 
 def _of_scenario(

@@ -47,18 +47,23 @@ def mean_free_portion(left_over: Iterable[tuple[int, int]]) -> int:
 
     Each resource is its capacity and what is left of it; one without capacity does not count.
     """
-    portions = [max(left, 0) * HIGHEST // total for total, left in left_over if total]
-    return sum(portions) // len(portions) if portions else 0
+    portions = resources = 0
+    for total, left in left_over:
+        if total:
+            resources += 1
+            if left > 0:
+                portions += left * HIGHEST // total
+    return portions // resources if resources else 0
 
 
-def _left_over(state: NodeState, requirements: PodRequirements) -> list[tuple[int, int]]:
+def _left_over(state: NodeState, requirements: PodRequirements) -> Sequence[tuple[int, int]]:
     """Return capacity and rest of CPU and memory with the pod on the node."""
     cpu, memory = state.allocatable.get("cpu", 0), state.allocatable.get("memory", 0)
     usage = requirements.usage
-    return [
+    return (
         (cpu, cpu - state.scored_cpu - usage.scored_cpu),
         (memory, memory - state.scored_memory - usage.scored_memory),
-    ]
+    )
 
 
 def preference(state: NodeState, requirements: PodRequirements) -> float:
