@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import ssl
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from dray.api import kinds, remote_command
 from dray.api.http_messages import Request, Response
 from dray.api.remote_command import CommandOutcome
 from dray.api.types.meta import JsonObject
-from dray.client import api_client
+from dray.apiserver import standalone
+from dray.client import api_client, rest
 from dray.cluster import assembly
 from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import fleet as fleets
@@ -306,3 +308,11 @@ def template(name: str, *requests: JsonObject) -> JsonObject:
 
 def from_template(name: str, template: str = "t") -> JsonObject:
     return {"name": name, "resourceClaimTemplateName": template}
+
+
+def client_tls(folder: Path, url: str, *groups: str) -> ssl.SSLContext:
+    """The context of a client of the API server with keys in this folder."""
+    found = standalone.connection(folder, url, "somebody", *groups)
+    context = ssl.create_default_context(cadata=found.certificate_authority.decode())
+    rest.load_pair(context, found.client_certificate, found.client_key)
+    return context

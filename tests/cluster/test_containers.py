@@ -60,7 +60,7 @@ def test_story_3_two_containers_share_a_claim_or_have_their_own() -> None:
 def test_a_container_without_a_claim_sees_no_device() -> None:
     async def story(here: Site) -> None:
         await here.world.create(template("t"))
-        script = "nvidia-smi -L; ls /run/dray; env | grep -c DEVICE"
+        script = "nvidia-smi -L || echo no GPU; ls /run/dray; env | grep -c DEVICE"
         with_claim = container(script, "with", claims=["gpu"])
         without = container(script, "without")
         claims = [from_template("gpu")]
@@ -68,7 +68,8 @@ def test_a_container_without_a_claim_sees_no_device() -> None:
         await here.world.pod_phase("p", "Failed")
         assert "UUID" in await here.log("p", "with")
         assert "UUID" not in await here.log("p", "without")
-        assert "nvidia-smi: not found" in await here.log("p", "without")
+        # The machine's own nvidia-smi may be there, but it finds nothing.
+        assert "no GPU" in await here.log("p", "without")
 
     with_node(story)
 
@@ -162,11 +163,11 @@ def test_story_14_an_extended_resource_is_served_by_devices() -> None:
     async def story(here: Site) -> None:
         main = container(f"{LIST}; exec sleep 100")
         main["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
-        other = container("nvidia-smi -L; exec sleep 100", "other")
+        other = container("nvidia-smi -L || echo no GPU; exec sleep 100", "other")
         await here.world.create(pod("p", main, other))
         await here.world.pod_phase("p", "Running")
         assert (await here.output("p")).count("UUID: GPU-") == 1
-        assert "not found" in await here.output("p", "other")
+        assert "no GPU" in await here.output("p", "other", lines=2)
 
     with_node(story)
 

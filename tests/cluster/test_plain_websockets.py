@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 
 import aiohttp
 import pytest
 
-from dray.apiserver import standalone
 from dray.apiserver.access.certificates import Authority
-from dray.client import rest
-from tests.cluster.site import Site, container, needs_sandbox, pod, with_node
+from tests.cluster.site import Site, client_tls, container, needs_sandbox, pod, with_node
 
 pytestmark = needs_sandbox
 
@@ -82,16 +79,9 @@ def _with_pod(story: Story) -> None:
         await here.world.create(pod("p", container(PRINTS)))
         await here.output("p")
         async with server.listening("127.0.0.1", 0, pair, authority.certificate) as url:
-            await story(url, _tls(here.folder, url))
+            await story(url, client_tls(here.folder, url, "system:masters"))
 
     with_node(listening)
-
-
-def _tls(folder: Path, url: str) -> ssl.SSLContext:
-    found = standalone.connection(folder, url, "somebody", "system:masters")
-    context = ssl.create_default_context(cadata=found.certificate_authority.decode())
-    rest.load_pair(context, found.client_certificate, found.client_key)
-    return context
 
 
 async def _messages(

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from pathlib import Path
 
 import aiohttp
 
-from dray.apiserver import standalone
 from dray.apiserver.access.certificates import Authority
-from dray.client import rest
-from tests.cluster.site import Site, container, needs_sandbox, pod, with_node
+from tests.cluster.site import Site, client_tls, container, needs_sandbox, pod, with_node
 from tests.unit.node.forwarding import client
 from tests.unit.node.forwarding.client import SpdyClient
 
@@ -36,21 +33,14 @@ def test_a_port_is_reached_by_websocket_and_by_spdy() -> None:
         await here.world.create(pod("p", container("", command=["python3", "-c", SERVER])))
         await here.output("p")
         async with server.listening("127.0.0.1", 0, pair, authority.certificate) as url:
-            tls = _tls(here.folder, url, "system:masters")
+            tls = client_tls(here.folder, url, "system:masters")
             assert await _by_websocket(url, tls) == b"HELLO" * 1000
             assert await _by_spdy(url, tls) == b"HELLO" * 1000
-            nobody = _tls(here.folder, url)
+            nobody = client_tls(here.folder, url)
             assert b" 403 " in await _upgrade(url, nobody, "portforward.k8s.io")
             assert b" 400 " in await _upgrade(url, tls, "other.k8s.io")
 
     with_node(story)
-
-
-def _tls(folder: Path, url: str, *groups: str) -> ssl.SSLContext:
-    found = standalone.connection(folder, url, "somebody", *groups)
-    context = ssl.create_default_context(cadata=found.certificate_authority.decode())
-    rest.load_pair(context, found.client_certificate, found.client_key)
-    return context
 
 
 async def _asked(spoken: SpdyClient) -> bytes:
