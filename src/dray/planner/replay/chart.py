@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
+from statistics import median_low
 from typing import NamedTuple
 
 from dray.planner.replay.runs import Run, Sample
@@ -38,9 +39,10 @@ class _Axis(NamedTuple):
 
 
 def against_demand(curves: Mapping[str, Sequence[Sample]], unit: str) -> str:
-    """Return the chart for pods that arrive and stay; it begins where the policies part."""
-    parted = min(
-        (s.at for curve in curves.values() for s in curve if s.at - s.allocated > 0.5), default=0.0
+    """Return the chart for pods that arrive and stay; it begins where most policies part."""
+    parted = median_low(
+        next((s.at for s in curve if s.at - s.allocated > 0.5), curve[-1].at)
+        for curve in curves.values()
     )
     begin = max(0.0, math.floor((parted - 5) / 10) * 10)
     lines = {
@@ -49,8 +51,9 @@ def against_demand(curves: Mapping[str, Sequence[Sample]], unit: str) -> str:
     }
     end = max(x for line in lines.values() for x, _ in line)
     x = _Axis(begin, max(end, begin + 1), f"requested, % of all {unit}")
-    highest = max(y for line in lines.values() for _, y in line)
-    y = _Axis(begin, max(highest, begin) + 2, f"allocated, % of all {unit}")
+    heights = [y for line in lines.values() for _, y in line]
+    low = math.floor(min(heights) / 5) * 5
+    y = _Axis(low, max(*heights, low) + 2, f"allocated, % of all {unit}")
     lines[_DEMAND] = [(begin, begin), (min(x.high, y.high),) * 2]
     return _drawn(lines, x, y)
 
