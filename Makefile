@@ -50,6 +50,7 @@ generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, proto
 	$(RUN)/python -m tools.make_lint_rules
 	$(RUN)/python -m tools.make_dashboard
 	$(RUN)/python -m tools.make_conformance
+	$(RUN)/python -m tools.make_policy_chart
 	$(RUN)/python -m tools.make_picture
 
 # --universal: for every platform and Python that dray runs on, each file with its hash.

@@ -116,5 +116,8 @@ BENCH = Collection("bench", "DRAY_BENCH")
 NVML = Collection("nvml", "DRAY_NVML")
 """What real GPUs say about themselves."""
 
+TRACES = Collection("traces", "DRAY_TRACES")
+"""Production traces and what a published simulator made of them; none is in the repository."""
+
 SEEDS = Collection("seeds", "DRAY_SEEDS")
 """Texts with manifests as people paste them; none is in the repository."""

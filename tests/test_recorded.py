@@ -13,7 +13,7 @@ import pytest
 
 from tests import recorded
 from tests.conformance import cases
-from tests.recorded import BENCH, CASES, CORPUS, GOLDEN, NVML, ROOT, SEEDS
+from tests.recorded import BENCH, CASES, CORPUS, GOLDEN, NVML, ROOT, SEEDS, TRACES
 
 MOST_BYTES = 4_000_000
 UPSTREAM = {
@@ -31,7 +31,7 @@ UPSTREAM = {
 
 @pytest.fixture(autouse=True)
 def _nothing_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for collection in (BENCH, CASES, GOLDEN, NVML, SEEDS):
+    for collection in (BENCH, CASES, GOLDEN, NVML, SEEDS, TRACES):
         monkeypatch.delenv(collection.variable, raising=False)
     monkeypatch.setattr(recorded, "BESIDE", tmp_path / "beside")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.interning import Interner
 from dray.api import features
 from dray.api.features import FeatureError, Features
@@ -61,6 +62,26 @@ class Scenario(msgspec.Struct, kw_only=True):
         }
         return msgspec.structs.replace(features.DEFAULT, **chosen)
 
+    def inventory(self) -> ClusterInventory:
+        """Return the cluster before the first claim is placed. Raises FeatureError."""
+        cluster = ClusterInventory(self.features())
+        for node in self.nodes:
+            cluster.put_node(node)
+        for device_class in self.classes:
+            cluster.put_class(device_class)
+        for rule in self.device_taint_rules:
+            cluster.put_taint_rule(rule)
+        for resource_slice in self.slices:
+            cluster.put_slice(resource_slice)
+        for claim in self.claims:
+            if claim.status.allocation is not None:
+                cluster.put_claim(claim)
+        return cluster
+
+    def waiting(self) -> list[ResourceClaim]:
+        """Return the claims to place, in their order."""
+        return [claim for claim in self.claims if claim.status.allocation is None]
+
 
 class _File(msgspec.Struct, rename="camel", kw_only=True):
     """A scenario file whose slices are still text."""
@@ -80,7 +101,14 @@ def read(data: bytes) -> Scenario:
     decoder = msgspec.json.Decoder(ResourceSlice)
     # One by one: parts equal to earlier ones are freed before the next slice is decoded.
     interner = Interner()
-    slices = [interner.share(decoder.decode(resource_slice)) for resource_slice in file.slices]
+    slices = []
+    for number, resource_slice in enumerate(file.slices):
+        try:
+            slices.append(interner.share(decoder.decode(resource_slice)))
+        except msgspec.ValidationError as error:
+            # Name the place in the file, not in the slice.
+            text = str(error).replace("`$", f"`$.slices[{number}]")
+            raise msgspec.ValidationError(text) from error
     return Scenario(
         name=file.name,
         nodes=file.nodes,

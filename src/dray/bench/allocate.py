@@ -18,8 +18,9 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model.rejections import AllocationError, Rejection
 from dray.allocator.scenarios import Scenario
 from dray.allocator.search import device_order
-from dray.api.types.dra import DeviceRequestAllocationResult, ResourceClaim
+from dray.api.types.dra import ResourceClaim
 from dray.bench import measured_process
+from dray.planner.replay import scenario_runs
 
 ZERO = "zero"
 ROTATE = "rotate"
@@ -94,7 +95,7 @@ class _Run:
 
     def __init__(self, scenario: Scenario, *, rotates: bool, policy: str | None) -> None:
         self._scenario = scenario
-        self._waiting = [claim for claim in scenario.claims if claim.status.allocation is None]
+        self._waiting = scenario.waiting()
         self._rotates = rotates
         self._order = device_order.BY_NAME[policy] if policy else None
         self._start = 0
@@ -104,7 +105,7 @@ class _Run:
 
     def place_all(self, progress: Progress | None) -> Report:
         began = time.perf_counter()
-        fleet = _fleet(self._scenario)
+        fleet = self._scenario.inventory()
         allocator = placement.Allocator(
             fleet, new_share_id=lambda: str(uuid.uuid4()), order=self._order
         )
@@ -143,7 +144,7 @@ class _Run:
     def _report(self, seconds: float, first_claim: float) -> Report:
         milliseconds = sorted(1000 * latency for latency in self._latencies) or [0.0]
         placed = [answer for answer in self._answers.values() if isinstance(answer, tuple)]
-        answers = {name: _recorded(answer) for name, answer in self._answers.items()}
+        answers = {name: scenario_runs.recorded(answer) for name, answer in self._answers.items()}
         return Report(
             name=self._scenario.name,
             claims=len(self._waiting),
@@ -157,35 +158,3 @@ class _Run:
             answers=answers,
             refusals=self._refusals,
         )
-
-
-def _fleet(scenario: Scenario) -> ClusterInventory:
-    fleet = ClusterInventory(scenario.features())
-    for node in scenario.nodes:
-        fleet.put_node(node)
-    for device_class in scenario.classes:
-        fleet.put_class(device_class)
-    for rule in scenario.device_taint_rules:
-        fleet.put_taint_rule(rule)
-    for resource_slice in scenario.slices:
-        fleet.put_slice(resource_slice)
-    for claim in scenario.claims:
-        if claim.status.allocation is not None:
-            fleet.put_claim(claim)
-    return fleet
-
-
-def _recorded(answer: Any) -> Any:
-    """Return a result as it is recorded."""
-    if not isinstance(answer, tuple):
-        return answer
-    node, allocation = answer
-    return {"node": node, "devices": [_device(result) for result in allocation.devices.results]}
-
-
-def _device(result: DeviceRequestAllocationResult) -> str:
-    text = f"{result.request}={result.driver}/{result.pool}/{result.device}"
-    if not result.consumed_capacity:
-        return text
-    consumed = msgspec.json.encode(dict(sorted(result.consumed_capacity.items())))
-    return f"{text}@{consumed.decode()}"

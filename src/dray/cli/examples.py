@@ -60,6 +60,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             'dray conformance --command "./driver --kubeconfig {kubeconfig} --node {node}"',
             "dray conformance --list",
         ),
+        "plan replay": (
+            "dray plan replay pod_list.csv --nodes node_list.csv --policy best-fit,fgd --seeds 10",
+            "dray plan replay pod_list.csv.gz --departures --chart policies.svg",
+            "dray plan replay scenario.json --policy upstream -o json --placements",
+        ),
         "doctor": ("dray doctor", "dray doctor --fix"),
         "mcp": ("dray mcp --context staging",),
         "snapshot": ("dray snapshot > snapshot.json",),

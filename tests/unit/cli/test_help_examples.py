@@ -14,7 +14,10 @@ from tests.unit.cli.conftest import run
 from tests.unit.cli.test_main import commands
 
 LINES = [line for lines in examples.EXAMPLES.values() for line in lines]
-FILES = ("claim.yaml", "dray.backup")
+FILES = (
+    *("claim.yaml", "dray.backup", "scenario.json"),
+    *("pod_list.csv", "pod_list.csv.gz", "node_list.csv"),
+)
 
 
 def words(line: str) -> list[str]:
@@ -55,7 +58,7 @@ def test_an_example_is_below_the_command_that_it_shows() -> None:
 
 def test_every_command_has_examples() -> None:
     for names in commands(main):
-        is_group = names in {("fleet",), ("history",), ("driver",), ("bench",)}
+        is_group = names in {("fleet",), ("history",), ("driver",), ("bench",), ("plan",)}
         if not is_group and names[0] != "bench":
             assert " ".join(names) in examples.EXAMPLES, names
 

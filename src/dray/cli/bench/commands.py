@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import click
 import msgspec
 
 from dray.cli.command_errors import CommandError, DrayCommand
+from dray.cli.session import progress
 
 if TYPE_CHECKING:
     from dray.bench.apiserver import ServerMeasurement
@@ -140,10 +140,8 @@ def allocate(
 
     decoded = _parsed(scenario, "is not a scenario", scenarios.read)
     recorded = _parsed(answers, "is not JSON", json.loads) if answers else None
-    with _progress() as progress:
-        report = benchmark.run(
-            decoded, start=start, policy=policy, answers=recorded, progress=progress
-        )
+    with progress.bar("placing") as show:
+        report = benchmark.run(decoded, start=start, policy=policy, answers=recorded, progress=show)
     if out:
         out.write_text(json.dumps(report.answers, indent=1) + "\n", "utf-8")
     _print_figures(report.figures(), as_json)
@@ -168,8 +166,8 @@ def churn(nodes: int, steps: int, signatures: int, as_json: bool) -> None:
     publishes a slice again."""
     from dray.bench import churn as benchmark
 
-    with _progress() as progress:
-        report = benchmark.run(nodes, steps=steps, signatures=signatures, progress=progress)
+    with progress.bar("placing") as show:
+        report = benchmark.run(nodes, steps=steps, signatures=signatures, progress=show)
     _print_figures(msgspec.to_builtins(report), as_json)
 
 
@@ -178,27 +176,6 @@ def _parsed(path: Path, problem: str, parse: Callable[[bytes], Any]) -> Any:
         return parse(path.read_bytes())
     except ValueError as error:
         raise click.ClickException(f"{path} {problem}: {error}") from error
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a callback that draws a progress bar on a terminal, or None elsewhere.
-
-    Without a terminal, drawing would only add to the measured time.
-    """
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import Progress
-
-    with Progress(transient=True) as bar:
-        task = bar.add_task("placing", total=None)
-
-        def show(done: int, total: int) -> None:
-            if done % 64 == 0 or done == total:
-                bar.update(task, completed=done, total=total)
-
-        yield show
 
 
 @click.command("cluster")

@@ -1,11 +1,11 @@
-"""A progress message on a terminal while a command waits."""
+"""Progress on a terminal while a command works: a message, or a bar."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 DELAY_SECONDS = 0.7
 
@@ -28,6 +28,28 @@ def shown(doing: str) -> Iterator[None]:
         finally:
             timer.cancel()
             timer.join()
+
+
+@contextlib.contextmanager
+def bar(doing: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a function that draws how much of a total is done, or None without a terminal.
+
+    Without a terminal, calling it would only add to the time.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(transient=True, console=Console(stderr=True)) as drawn:
+        task = drawn.add_task(doing, total=None)
+
+        def show(done: int, total: int) -> None:
+            if done % 64 == 0 or done == total:
+                drawn.update(task, completed=done, total=total)
+
+        yield show
 
 
 def _show(stack: contextlib.ExitStack, doing: str) -> None:

@@ -33,27 +33,37 @@ Rate = Callable[[NodeState, PodRequirements], float]
 
 def least_allocated(state: NodeState, requirements: PodRequirements) -> float:
     """Score nodes with more free resources higher (noderesources, leastResourceScorer)."""
-    free = _free_portions(state, requirements)
-    return sum(free) // len(free) if free else 0
+    return mean_free_portion(_left_over(state, requirements))
 
 
 def most_allocated(state: NodeState, requirements: PodRequirements) -> float:
     """Score nodes with less free resources higher."""
-    free = _free_portions(state, requirements)
-    return HIGHEST - sum(free) // len(free) if free else 0
+    left_over = _left_over(state, requirements)
+    return HIGHEST - mean_free_portion(left_over) if any(total for total, _ in left_over) else 0
 
 
-def _free_portions(state: NodeState, requirements: PodRequirements) -> list[int]:
-    requested = (
-        ("cpu", state.scored_cpu + requirements.usage.scored_cpu),
-        ("memory", state.scored_memory + requirements.usage.scored_memory),
+def mean_free_portion(left_over: Iterable[tuple[int, int]]) -> int:
+    """Return the mean of what is left of each resource, from 0 to `HIGHEST`.
+
+    Each resource is its capacity and what is left of it; one without capacity does not count.
+    """
+    portions = resources = 0
+    for total, left in left_over:
+        if total:
+            resources += 1
+            if left > 0:
+                portions += left * HIGHEST // total
+    return portions // resources if resources else 0
+
+
+def _left_over(state: NodeState, requirements: PodRequirements) -> Sequence[tuple[int, int]]:
+    """Return capacity and rest of CPU and memory with the pod on the node."""
+    cpu, memory = state.allocatable.get("cpu", 0), state.allocatable.get("memory", 0)
+    usage = requirements.usage
+    return (
+        (cpu, cpu - state.scored_cpu - usage.scored_cpu),
+        (memory, memory - state.scored_memory - usage.scored_memory),
     )
-    portions = []
-    for name, used in requested:
-        capacity = state.allocatable.get(name, 0)
-        if capacity:
-            portions.append(max(capacity - used, 0) * HIGHEST // capacity)
-    return portions
 
 
 def preference(state: NodeState, requirements: PodRequirements) -> float:

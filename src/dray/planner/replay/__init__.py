@@ -1,0 +1,1 @@
+"""Replay: places the pods of a trace one by one under a policy."""

@@ -1,0 +1,1 @@
+"""Traces: the nodes of a cluster, and the pods that arrived there."""
