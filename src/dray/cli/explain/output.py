@@ -18,7 +18,7 @@ from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.pod import pod_fix_text, pod_progress_text
 from dray.explain.pod.obstacles import BehindOthers
 from dray.explain.pod.pod_explanation import PodExplanation
-from dray.explain.text import explanation_text
+from dray.explain.text import explanation_text, phrases
 
 _COMMAND = re.compile(r"(^ +|: )(dray [^`]*)$")
 """A command at the end of a line, or alone on it."""
@@ -96,8 +96,8 @@ class Printer:
         for first, *others in by_key.values():
             lines = list(self._lines(first))
             if others:
-                names = ", ".join(_name(item) for item in others)
-                lines.append(f"  the same holds for {names}")
+                names = [_name(item) for item in others]
+                lines.append(f"  the same holds for {phrases.limited(names, len(names), 'pod')}")
             yield lines
 
     def _lines(self, explained: Explained) -> Iterator[str]:
