@@ -19,18 +19,21 @@ import click
 
 from dray.api import errors
 from dray.api.features import FeatureError
-from dray.cli import examples, kubectl_options
+from dray.cli import examples, kubectl_options, printed_commands
 from dray.client.kubeconfig import KubeconfigError
 
 
 class CommandError(click.ClickException):
-    """Ends a command with an exit code. `advice` is the next step for the user."""
+    """Ends a command with an exit code. `advice` is the next step for the user.
+
+    Commands in it get the options that chose the cluster of this one.
+    """
 
     exit_code = 1
 
     def __init__(self, message: str, advice: str = "") -> None:
         super().__init__(message)
-        self.advice = advice
+        self.advice = printed_commands.for_same_cluster(advice)
 
     def show(self, file: IO[Any] | None = None) -> None:
         prefix = click.style("Error:", fg="red", bold=True)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from dray.cli import printed_commands
 from dray.cli.explain.documents import Documents
 from dray.cli.explain.targets import ExplainTarget
 from dray.cli.output import formats
@@ -120,7 +121,7 @@ class Printer:
         if command and not self._source.is_live:
             line = f"{line[: command.start()]}." if command.start() else ""
         elif command:
-            line += self._source.flags
+            line = printed_commands.for_cluster(line, self._source.options)
         if not line:
             return ""
         if re.match(r" *(fix|or): ", line):
