@@ -131,7 +131,8 @@ ADVICE = {
     "logs-by-labels": Advice("logs -l app=none", "dray get pods -n default --show-labels"),
     "logs-of-a-workload": Advice("logs job/paused", "dray describe job paused -n default"),
     "port-forward": Advice(
-        "port-forward service/empty 8080:80", "dray get pods -n default -l app=none"
+        "port-forward service/empty 8080:80 --pod-running-timeout=0.1s",
+        "dray get pods -n default -l app=none",
     ),
     "fleet": Advice("fleet fail nosuch gpu-0", "dray get nodes"),
     "label-of-a-namespace": Advice(

@@ -296,8 +296,7 @@ async def _show_refusal(
     """Print why an object was not written, and lint's advice."""
     failure = command_errors.of_status(error) if isinstance(error, errors.StatusError) else error
     assert isinstance(failure, CommandError)
-    words = failure.advice
-    words = words or _creation_of_missing(failure.message)
+    words = _creation_of_missing(failure.message) or failure.advice
     if isinstance(error, errors.Conflict) and not words:
         words = "To take over these fields: --force-conflicts"
     CommandError(f"{manifest.source}: {failure.message}", words).show()
