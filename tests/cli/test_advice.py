@@ -39,6 +39,10 @@ OBJECTS = f"""
 ---
 {POD.replace("NAME", "runs")}
 ---
+{CLAIM.replace("shared", "kept")}
+---
+{POD.replace("NAME", "stays").replace("shared", "kept")}
+---
 apiVersion: v1
 kind: Pod
 metadata: {{name: waits}}
@@ -191,6 +195,7 @@ def cluster() -> Iterator[Cluster]:
     with Cluster("h100", nodes=1) as running:
         running.apply(OBJECTS)
         running.wait_for_pod("runs", "Running")
+        running.wait_for_pod("stays", "Running")
         yield running
 
 
@@ -225,3 +230,61 @@ def test_printed_commands_work_as_printed(advice: Advice, cluster: Cluster, tmp_
 
 def _filled(line: str, paths: dict[str, Path]) -> str:
     return re.sub(r"\{([\w.]+)\}", lambda match: str(paths[match[1]]), line)
+
+
+EXPRESSIONS = [
+    'device.capacity["gpu.nvidia.com"].memory >= "40Gi"',
+    'device.attributes["gpu.nvidia.com"].memory > 40',
+    'device.attributes["gpu.nvidia.com"].productName == "H100"',
+    'device.attributes["gpu.nvidia.com"].productname == "NVIDIA H100 80GB HBM3"',
+    'device.attributes["nvidia.com"].productName == "NVIDIA H100 80GB HBM3"',
+    'device.attributes["gpu.nvidia.com"].driverVersion > "570"',
+    'device.driver = "gpu.nvidia.com"',
+    "device.driver == 'gpu.nvidia.com' and device.attributes['gpu.nvidia.com'].type == 'gpu'",
+    'device.attribute["gpu.nvidia.com"].type == "gpu"',
+    'has(device.attributes["gpu.nvidia.com"].type',
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_expressions_of_cel_compile_and_match(expression: str, tmp_path: Path) -> None:
+    wrong = typed(f"cel {shlex.quote(expression)} --against h100", home=tmp_path)
+    found = re.search(r"Did you mean:\n  (.*)", wrong.output)
+    assert found, wrong.output
+    right = typed(f"cel {shlex.quote(found[1])} --against h100", home=tmp_path)
+    assert right.exit_code == 0, (found[1], right.output)
+    assert re.search(r"Matches [1-9]\d* of", right.output), (found[1], right.output)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".spec.allocation.devices.results[*].device",
+        ".status.allocation.devices[*].device",
+        ".status.allocation.result[*].pool",
+        ".name",
+        ".spec.requests[*].exactly.deviceClassName",
+        ".spec.devices.requests[*].deviceClassName",
+    ],
+)
+def test_paths_of_jsonpath_have_values(path: str, cluster: Cluster, tmp_path: Path) -> None:
+    chosen = ("--kubeconfig", str(cluster.kubeconfig))
+
+    def printed(template: str) -> Result:
+        whole = f"{{range .items[*]}}{{{template}}}{{end}}"
+        return typed(f"get resourceclaims -A -o jsonpath='{whole}'", *chosen, home=tmp_path)
+
+    found = re.search(r"Did you mean (\S+)\?", printed(path).stderr)
+    assert found, printed(path).output
+    assert printed(found[1]).stdout
+    assert not printed(found[1]).stderr
+
+
+def test_the_example_of_columns_works(cluster: Cluster, tmp_path: Path) -> None:
+    chosen = ("--kubeconfig", str(cluster.kubeconfig))
+    wrong = typed("get pods -A -o custom-columns=NAME", *chosen, home=tmp_path)
+    found = re.search("For example: (.*)", wrong.stderr)
+    assert found, wrong.output
+    shown = typed(f"get nodes {found[1]}", *chosen, home=tmp_path)
+    assert shown.exit_code == 0, shown.output
+    assert "h100-0" in shown.stdout
