@@ -129,8 +129,8 @@ def details(opened: tuple[str, str], objects: ClusterObjects) -> list[str]:
             shown = [item for item in devices if item.node == name]
         rows = [[item.label, item.model or "-", item.described_state] for item in shown]
         return tables.aligned(rows)
-    shown = waiting_causes.lines(kind, name, objects)
-    return [printed_commands.for_same_cluster(line) for line in shown]
+    lines = waiting_causes.lines(kind, name, objects)
+    return [printed_commands.for_same_cluster(line) for line in lines]
 
 
 @contextlib.contextmanager
