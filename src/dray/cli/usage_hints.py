@@ -1,4 +1,4 @@
-"""What to type instead of command lines that cannot be parsed, as users of kubectl write them."""
+"""Hints on command lines that cannot be parsed, as users of kubectl write them."""
 
 from __future__ import annotations
 

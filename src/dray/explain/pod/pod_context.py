@@ -37,7 +37,7 @@ class WaitingPod(msgspec.Struct, frozen=True):
 
 
 class ClusterResults:
-    """What was found out about a cluster for one pod and holds for its other pods, too."""
+    """Results about a cluster that were found for one pod and hold for all of its pods."""
 
     __slots__ = ("changed", "checks", "consumers", "events", "explanations", "line")
 
