@@ -42,7 +42,7 @@ PARTITIONS = (
     "dray apply -f examples/09-partitions/halves.yaml",
     "dray wait --for=condition=Ready pod/left pod/right",
 )
-"""Run before the pictures of single commands, so that they show partitions in use."""
+"""Run before the picture of `top`, so that it shows partitions in use."""
 SINGLE = {
     "explain": "dray explain pod/dream",
     "devices": "dray get devices",
@@ -50,6 +50,8 @@ SINGLE = {
     "lint": "dray lint examples/19-mistakes/quantity.yaml --against h100",
 }
 """The commands of the other pictures, by the name of the file."""
+TABLES = ("devices",)
+"""The pictures that are as wide as their output."""
 THEME = TerminalTheme(
     (17, 24, 39),
     (229, 231, 235),
@@ -73,14 +75,18 @@ def main() -> None:
         with _cluster(environment, Path(home)) as announced:
             first = {UP: "\n".join(announced.splitlines()[:FIRST_LINES])}
             _write("terminal", first | _all_printed(FIRST_MINUTES, environment))
-            _all_printed(PARTITIONS, environment)
             for name, command in SINGLE.items():
+                if name == "top":
+                    _all_printed(PARTITIONS, environment)
                 _write(name, _all_printed((command,), environment))
 
 
 def _write(name: str, outputs: Mapping[str, str]) -> None:
     """Write a picture of commands and their outputs."""
-    screen = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    lines = [line for text in outputs.values() for line in Text.from_ansi(text).plain.splitlines()]
+    # Rows of a table that are broken cannot be read.
+    width = max(COLUMNS, *map(len, lines)) if name in TABLES else COLUMNS
+    screen = Console(record=True, width=width, file=io.StringIO(), force_terminal=True)
     for command, printed in outputs.items():
         _show(screen, command, printed)
     picture = screen.export_svg(title="dray", theme=THEME, unique_id=f"dray-{name}")

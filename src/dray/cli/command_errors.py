@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -19,18 +20,21 @@ import click
 
 from dray.api import errors
 from dray.api.features import FeatureError
-from dray.cli import examples, kubectl_options
+from dray.cli import examples, kubectl_options, printed_commands
 from dray.client.kubeconfig import KubeconfigError
 
 
 class CommandError(click.ClickException):
-    """Ends a command with an exit code. `advice` is the next step for the user."""
+    """Ends a command with an exit code. `advice` is the next step for the user.
+
+    Commands in it get the options that chose the cluster of this one.
+    """
 
     exit_code = 1
 
     def __init__(self, message: str, advice: str = "") -> None:
         super().__init__(message)
-        self.advice = advice
+        self.advice = printed_commands.for_same_cluster(advice)
 
     def show(self, file: IO[Any] | None = None) -> None:
         prefix = click.style("Error:", fg="red", bold=True)
@@ -74,6 +78,10 @@ class DrayCommand(click.Command):
         except click.NoSuchOption as error:
             if kubectl_options.is_of_kubectl(self.name or "", error.option_name):
                 raise _left_to_kubectl(f"{self.name} {error.option_name}") from error
+            _raise_hint(self.name or "", args, error)
+            raise
+        except click.UsageError as error:
+            _raise_hint(self.name or "", args, error)
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -86,6 +94,15 @@ class DrayCommand(click.Command):
             with formatter.section("Examples"):
                 for line in shown:
                     formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+def _raise_hint(command: str, args: list[str], error: click.UsageError) -> None:
+    """Raise WrongUsage with what to type instead, if that is known."""
+    # Late: most command lines can be parsed.
+    from dray.cli import usage_hints
+
+    if hint := usage_hints.of(command, args):
+        raise WrongUsage(hint.message, hint.advice) from error
 
 
 def _left_to_kubectl(words: str) -> WrongUsage:
@@ -174,10 +191,21 @@ def of_status(error: errors.StatusError) -> CommandError:
     if isinstance(error, errors.Forbidden):
         return CommandError(f"not allowed: {error}")
     if isinstance(error, errors.NotFound):
-        return ObjectNotFound(str(error))
+        return ObjectNotFound(str(error), _what_there_is(str(error)))
     if isinstance(error, errors.Timeout):
         return TimedOut(str(error))
     return CommandError(str(error))
+
+
+def _what_there_is(message: str) -> str:
+    """Return the command that lists the objects of the kind that a message misses, or ""."""
+    found = re.fullmatch(r'([a-z][\w.-]*) "[^"]+" not found', message)
+    if found is None:
+        return ""
+    context = click.get_current_context(silent=True)
+    namespace = context.params.get("namespace") if context else ""
+    where = f" -n {namespace}" if namespace else ""
+    return f"See what there is: dray get {found[1]}{where}"
 
 
 class JsonPathError(ValueError):

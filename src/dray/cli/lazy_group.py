@@ -81,12 +81,28 @@ class LazyGroup(click.Group):
         if args[0] not in self._lazy and not args[0].startswith("-"):
             import difflib
 
+            from dray.cli import usage_hints
+
+            if args[0] == "help" and ctx.parent is None:
+                return self._help(ctx, args[1:])
             if ctx.parent is None and args[0] in kubectl_options.COMMANDS:
                 ctx.fail(f"There is no `dray {args[0]}`. Use kubectl: kubectl {' '.join(args)}")
             close = difflib.get_close_matches(args[0], self._lazy, n=1)
+            meant = usage_hints.MEANT.get(args[0]) if ctx.parent is None else None
+            if meant:
+                close = [f"dray {meant}"]
             advice = f"Did you mean {close[0]}?" if close else "See them all with --help."
             ctx.fail(f"There is no command {args[0]}. {advice}")
         return super().resolve_command(ctx, args)
+
+    def _help(
+        self, ctx: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return `dray COMMAND --help` for `dray help COMMAND`; print all commands without one."""
+        if words:
+            return self.resolve_command(ctx, [*words, "--help"])
+        click.echo(ctx.get_help())
+        ctx.exit()
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete names of commands without importing them, which would take a second."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import click
 
 from dray.api import http_messages, kinds
+from dray.cli import printed_commands
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.doctor import certificate_checks, health_checks, problems
 from dray.cli.doctor.problems import ClusterProblem, Deletion, Repair
@@ -39,12 +40,13 @@ def doctor(target: Target, against: str, format: OutputFormat, fix: bool, yes: b
     if fix and against:
         raise WrongUsage("--fix needs a cluster, not --against")
     problems_found, limits = examined(target, against)
+    chosen = cluster_objects.command_options(against, target)
     for line in limits:
         click.echo(line, err=True)
     if format.is_table:
-        _show(problems_found, is_complete=not limits)
+        _show(problems_found, chosen, is_complete=not limits)
     else:
-        formats.show_document(documents(problems_found), format)
+        formats.show_document(documents(problems_found, chosen), format)
     solved = _repaired(target, problems_found, yes) if fix else 0
     if len(problems_found) > solved:
         sys.exit(1)
@@ -78,7 +80,7 @@ def _find_problems(objects: ClusterObjects, against: str, target: Target) -> lis
     return [*found, *live, *certificate_checks.find(target.connect(), utc_now())]
 
 
-def _show(problems_found: list[ClusterProblem], *, is_complete: bool) -> None:
+def _show(problems_found: list[ClusterProblem], chosen: str, *, is_complete: bool) -> None:
     if not problems_found and is_complete:
         click.echo("Nothing is wrong.")
     elif not problems_found:
@@ -86,14 +88,19 @@ def _show(problems_found: list[ClusterProblem], *, is_complete: bool) -> None:
     for problem in problems_found:
         click.echo(f"{click.style(problem.about, bold=True)} {problem.message} [{problem.fault}]")
         if problem.advice:
-            click.echo(f"  {problem.advice}")
+            click.echo(f"  {printed_commands.for_cluster(problem.advice, chosen)}")
         for repair in problem.repairs:
-            click.echo(f"  {repair.command}")
+            click.echo(f"  {repair.command}{chosen}")
 
 
-def documents(problems_found: Iterable[ClusterProblem]) -> list[dict[str, object]]:
+def documents(problems_found: Iterable[ClusterProblem], chosen: str) -> list[dict[str, object]]:
+    """Return the problems; `chosen` are the options that choose their cluster."""
     return [
-        {**problem._asdict(), "repairs": [repair.command for repair in problem.repairs]}
+        {
+            **problem._asdict(),
+            "advice": printed_commands.for_cluster(problem.advice, chosen),
+            "repairs": [f"{repair.command}{chosen}" for repair in problem.repairs],
+        }
         for problem in problems_found
     ]
 

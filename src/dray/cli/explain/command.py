@@ -107,7 +107,8 @@ def _field_help(text: str, recursive: bool) -> str:
     name, *path = text.split(".")
     kind = kinds.by_name(targets.SHORT.get(name.lower(), name))
     if kind is None:
-        raise ObjectNotFound(f"there is no kind {name}", "To explain an object, write TYPE/NAME.")
+        advice = f"To explain an object, write TYPE/NAME, such as: dray explain pod/{name}"
+        raise ObjectNotFound(f"there is no kind {name}", advice)
     try:
         return field_docs.explain(kind.in_version(kind.versions[0]), path, recursive=recursive)
     except field_docs.UnknownField as error:

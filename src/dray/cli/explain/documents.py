@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from dray.api import errors, kinds
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.cli.inputs import manifests
+from dray.cli.inputs import cluster_objects, manifests
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 
@@ -29,30 +28,18 @@ POD_SPECS: Mapping[str, tuple[str, ...]] = {
 WORKLOADS = frozenset(POD_SPECS) - {"Pod"}
 
 
-def _is_fleet(name: str) -> bool:
-    # Imported here, because commands on a cluster do not need simulated fleets.
-    from dray.drivers.simulated import fleet
-
-    return name in fleet.shipped()
-
-
 class Documents:
     """Finds documents: in the files of a command, in those of --against, or in the cluster."""
 
     def __init__(self, target: Target, against: str, files: Sequence[JsonObject]) -> None:
         self._files = list(files)
-        is_file = bool(against) and Path(against).exists()
-        self.is_live = not is_file and not (against and _is_fleet(against))
+        cluster = cluster_objects.cluster_of(against, target)
+        self.is_live = cluster is not None
         """Whether objects come from a cluster that commands can be run against."""
-        context = against if self.is_live and against else target.context
-        self._target = dataclasses.replace(target, context=context)
-        self._against = against if is_file else ""
-
-    @property
-    def flags(self) -> str:
-        """Return the options with which other commands go to the same cluster."""
-        flags = {"--kubeconfig": self._target.kubeconfig, "--context": self._target.context}
-        return "".join(f" {name} {value}" for name, value in flags.items() if value)
+        self.options = cluster_objects.command_options(against, target)
+        """The options with which other commands go to the same cluster."""
+        self._target = cluster or target
+        self._against = against if against and Path(against).exists() else ""
 
     def find(self, kind: Kind, name: str, namespace: str) -> JsonObject | None:
         """Return one object, or None if it does not exist."""

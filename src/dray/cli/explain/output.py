@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from dray.cli import printed_commands
 from dray.cli.explain.documents import Documents
 from dray.cli.explain.targets import ExplainTarget
 from dray.cli.output import formats
@@ -18,7 +19,7 @@ from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.pod import pod_fix_text, pod_progress_text
 from dray.explain.pod.obstacles import BehindOthers
 from dray.explain.pod.pod_explanation import PodExplanation
-from dray.explain.text import explanation_text
+from dray.explain.text import explanation_text, phrases
 
 _COMMAND = re.compile(r"(^ +|: )(dray [^`]*)$")
 """A command at the end of a line, or alone on it."""
@@ -96,8 +97,8 @@ class Printer:
         for first, *others in by_key.values():
             lines = list(self._lines(first))
             if others:
-                names = ", ".join(_name(item) for item in others)
-                lines.append(f"  the same holds for {names}")
+                names = [_name(item) for item in others]
+                lines.append(f"  the same holds for {phrases.limited(names, len(names), 'pod')}")
             yield lines
 
     def _lines(self, explained: Explained) -> Iterator[str]:
@@ -120,7 +121,7 @@ class Printer:
         if command and not self._source.is_live:
             line = f"{line[: command.start()]}." if command.start() else ""
         elif command:
-            line += self._source.flags
+            line = printed_commands.for_cluster(line, self._source.options)
         if not line:
             return ""
         if re.match(r" *(fix|or): ", line):

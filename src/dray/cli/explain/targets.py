@@ -115,7 +115,7 @@ def _not_found(
     elif close := spelling.similar(name, here):
         advice.append(f"Did you mean {close[0]}?")
     if source.is_live:
-        about = f"dray events --for {kind.singular}/{name} -n {namespace}{source.flags}"
+        about = f"dray events --for {kind.singular}/{name} -n {namespace}{source.options}"
         advice.append(f"If it is gone, its events remain for a while: {about}")
     return ObjectNotFound(message, "\n".join(advice))
 

@@ -27,6 +27,7 @@ from dray.api.types.core import CoreEvent, ResourceQuota
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
+from dray.cli import printed_commands
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.session import connection, progress, server_version
@@ -119,18 +120,31 @@ def load(against: str, target: Target, events: ObjectSelection | None = None) ->
 
     Of the events of a cluster, only those that `events` selects are read: there may be many.
     """
-    if against and Path(against).exists():
-        return from_files([against])
+    cluster = cluster_of(against, target)
+    if cluster is None:
+        return from_files([against]) if Path(against).exists() else from_fleet(against)
     if against:
-        # Imported here, because commands on a cluster do not need simulated fleets.
-        from dray.drivers.simulated import fleet
-
-        if against in fleet.shipped():
-            return from_fleet(against)
-        target = dataclasses.replace(target, context=against)
-        _require_context(against, target)
+        _require_context(against, cluster)
     with progress.shown("Reading the cluster"):
-        return connection.run(target, lambda session: from_cluster(session, events))
+        return connection.run(cluster, lambda session: from_cluster(session, events))
+
+
+def cluster_of(against: str, target: Target) -> Target | None:
+    """Return the cluster of `--against` or `target`; None for files and fleets."""
+    if not against:
+        return target
+    if Path(against).exists():
+        return None
+    # Imported here, because commands on a cluster do not need simulated fleets.
+    from dray.drivers.simulated import fleet
+
+    return None if against in fleet.shipped() else dataclasses.replace(target, context=against)
+
+
+def command_options(against: str, target: Target) -> str:
+    """Return the options with which printed commands go to the cluster that was read."""
+    cluster = cluster_of(against, target)
+    return printed_commands.options(cluster.kubeconfig, cluster.context) if cluster else ""
 
 
 def _require_context(against: str, target: Target) -> None:

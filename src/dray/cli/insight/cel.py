@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import click
+import msgspec
 
 from dray.api import features as gates
 from dray.cli.command_errors import DrayCommand
@@ -42,7 +43,15 @@ def report_on(expression: str, objects: ClusterObjects | None) -> Report:
     """Check a selector, and try it on the devices of a cluster if there is one."""
     if objects is None:
         return selector_report.make(expression, gates.DEFAULT)
-    return selector_report.make(expression, objects.features, objects.devices())
+    devices = list(objects.devices())
+    report = selector_report.make(expression, objects.features, devices)
+    if report.matched or not devices:
+        return report
+    # Late: most expressions match something.
+    from dray.cli.lint import selector_hints
+
+    found = selector_hints.corrected(expression, objects.features, devices)
+    return msgspec.structs.replace(report, rewrites=(found.text,)) if found else report
 
 
 def _show(report: Report, where: str) -> None:

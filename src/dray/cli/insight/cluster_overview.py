@@ -13,7 +13,7 @@ from dray.api.semantics.conditions import find_condition
 from dray.api.types.dra import DeviceClass, ResourceClaim
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.cli.inputs import fitting_pods, published_devices
+from dray.cli.inputs import fitting_pods, pod_contexts, published_devices
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.inputs.published_devices import PublishedDevice
 from dray.cli.insight import waiting_causes
@@ -155,11 +155,13 @@ def _unused_claims(
 
 def _waiting_pods(objects: ClusterObjects) -> Iterator[WaitingObject]:
     pending = [pod for pod in objects.of(Pod) if (pod.status.phase or "Pending") == "Pending"]
-    inventory = objects.inventory() if pending else None
+    if not pending:
+        return
+    inventory, shared = objects.inventory(), pod_contexts.of_all(objects)
     for number, pod in enumerate(pending):
         cause = ""
-        if inventory is not None and number < EXPLAINED_PODS:
-            cause = waiting_causes.short(pod, inventory, objects)
+        if number < EXPLAINED_PODS:
+            cause = waiting_causes.short(pod, inventory, objects, shared)
         created = pod.metadata.creation_timestamp or ""
         metadata = pod.metadata
         yield WaitingObject(metadata.namespace, metadata.name, created, cause or _condition(pod))

@@ -195,7 +195,18 @@ class Period(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     used_by: tuple[str, ...] = ()
 
 
-@click.group("history")
+class _History(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            raise WrongUsage(
+                f"{args[0]}: only devices have a history", f"Write: dray history device {args[0]}"
+            )
+        return super().resolve_command(ctx, args)
+
+
+@click.group("history", cls=_History)
 def history() -> None:
     """Show past allocations, as far back as the server keeps revisions."""
 

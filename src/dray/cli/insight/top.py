@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.allocator import device_counts
+from dray.cli import printed_commands
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.inputs import cluster_objects, published_devices
 from dray.cli.inputs.cluster_objects import ClusterObjects
@@ -128,7 +129,8 @@ def details(opened: tuple[str, str], objects: ClusterObjects) -> list[str]:
             shown = [item for item in devices if item.node == name]
         rows = [[item.label, item.model or "-", item.described_state] for item in shown]
         return tables.aligned(rows)
-    return waiting_causes.lines(kind, name, objects)
+    lines = waiting_causes.lines(kind, name, objects)
+    return [printed_commands.for_same_cluster(line) for line in lines]
 
 
 @contextlib.contextmanager

@@ -9,12 +9,16 @@ from dray.cli.inputs import pod_contexts
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.explain import claim_explanation
 from dray.explain.pod import obstacles, pod_explanation, pod_fix_text, pod_progress_text
+from dray.explain.pod.pod_context import PodContext
 from dray.explain.text import explanation_text
 
 
-def short(pod: Pod, inventory: ClusterInventory, objects: ClusterObjects) -> str:
+def short(
+    pod: Pod, inventory: ClusterInventory, objects: ClusterObjects, shared: PodContext
+) -> str:
     """Return in one line why a pod waits, or "" if nothing is in its way."""
-    explained = pod_explanation.explain_pod(pod, pod_contexts.of(pod, objects), inventory)
+    context = pod_contexts.of(pod, objects, shared)
+    explained = pod_explanation.explain_pod(pod, context, inventory)
     blocked = explained.progress.blocked
     if blocked is None:
         return ""

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from dray.api import features as gates
+from dray.cli import printed_commands
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.inputs import cluster_objects, manifests
 from dray.cli.inputs.cluster_objects import ClusterObjects
@@ -88,7 +89,12 @@ def lint(
     if fix:
         texts = _fixed(linter, texts, also_unsafe=unsafe_fixes)
     result = linter.check(texts)
-    report = Report.of(result.findings, [file for file, _ in texts], is_strict=strict)
+    chosen = cluster_objects.command_options(against, target) if against else ""
+    found = [
+        finding._replace(advice=printed_commands.for_cluster(finding.advice, chosen))
+        for finding in result.findings
+    ]
+    report = Report.of(found, [file for file, _ in texts], is_strict=strict)
     reports.show(report, form, aside=fix and manifests.STANDARD_INPUT in files)
     reports.write(report, report_files)
     _conclude(report, result.objects, form)

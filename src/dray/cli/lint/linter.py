@@ -154,7 +154,11 @@ class Linter:
         others = [changed if document is target else document for document in documents]
         before = list(self._later(documents, rule.stage))
         after = list(self._later(others, rule.stage))
-        return _is_gone(finding, after) and not _added(before, after, rule.stage)
+        is_gone = _is_gone(finding, after)
+        if rule.stage is CheckStage.SCHEDULING and not suggestion.is_correction:
+            # "Would fit": another message about the same pod would prove it wrong.
+            is_gone = _number(finding, after) < _number(finding, before)
+        return is_gone and not _added(before, after, rule.stage)
 
     def _later(self, documents: Sequence[Document], stage: CheckStage) -> Iterator[Finding]:
         """Yield the findings about several objects together, up to a stage."""
@@ -194,6 +198,11 @@ def _with_fixes(text: str, fixes: Sequence[FileFix]) -> str:
 def _is_gone(finding: Finding, after: Iterable[Finding]) -> bool:
     key = (finding.rule, finding.message)
     return all((other.rule, other.message) != key for other in after)
+
+
+def _number(finding: Finding, among: Iterable[Finding]) -> int:
+    """Return how many findings there are of the same rule."""
+    return sum(other.rule == finding.rule for other in among)
 
 
 def _added(before: Iterable[Finding], after: Iterable[Finding], stage: CheckStage) -> bool:

@@ -156,7 +156,8 @@ def history(source: Source, arguments: HistoryArguments) -> ToolAnswer:
 
 def doctor(source: Source, _arguments: Arguments) -> ToolAnswer:
     found, limits = doctor_command.examined(source.target, source.against)
-    return ToolAnswer(doctor_command.documents(found), limits)
+    chosen = cluster_objects.command_options(source.against, source.target)
+    return ToolAnswer(doctor_command.documents(found, chosen), limits)
 
 
 class CelArguments(Arguments, frozen=True):

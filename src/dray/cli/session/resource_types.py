@@ -18,6 +18,7 @@ ROOTS = ("/api", "/apis")
 AGGREGATED = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 DEVICE_WORDS = ("devices", "device", "dev")
 """Types of `get` and `describe` that are not resources of the API."""
+_DEVICE_KINDS = ("accelerator", "gpu", "mig", "nic", "npu", "tpu")
 ALIASES = {
     "claim": "resourceclaims",
     "claims": "resourceclaims",
@@ -97,10 +98,16 @@ def _unknown(name: str, served: Iterable[Kind]) -> ObjectNotFound:
             "devices are entries of ResourceSlices, which their drivers write",
             "See them with: dray get devices, or dray describe device POOL/DEVICE",
         )
+    if name.lower().removesuffix("s") in _DEVICE_KINDS:
+        return ObjectNotFound(
+            f'the server doesn\'t have a resource type "{name}"', "See them with: dray get devices"
+        )
     words = {word for kind in served for word in (kind.plural, kind.singular)}
     words.update(ALIASES, DEVICE_WORDS)
     close = difflib.get_close_matches(name.lower(), words, n=1)
-    advice = f"Did you mean {close[0]}?" if close else "See them all: dray api-resources"
+    advice = f"An object is named with its type, as in pod/{name}. See: dray api-resources"
+    if close:
+        advice = f"Did you mean {close[0]}?"
     return ObjectNotFound(f'the server doesn\'t have a resource type "{name}"', advice)
 
 

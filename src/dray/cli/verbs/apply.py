@@ -12,7 +12,7 @@ import msgspec
 from dray.api import errors, http_messages
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.cli import command_errors
+from dray.cli import command_errors, printed_commands
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.inputs.manifests import Manifest
@@ -87,7 +87,7 @@ def apply(
     """Make objects what the files say, by server-side apply."""
     if server_side == "false":
         advice = "Use kubectl apply for that, or leave the option out."
-        raise WrongUsage("--server-side=false: dray only applies on the server", advice)
+        raise WrongUsage("--server-side=false: objects are applied on the server only", advice)
     query = [("fieldManager", field_manager), ("force", str(force_conflicts).lower())]
 
     async def one(session: Session, kind: Kind, document: JsonObject) -> tuple[JsonObject, str]:
@@ -296,8 +296,7 @@ async def _show_refusal(
     """Print why an object was not written, and lint's advice."""
     failure = command_errors.of_status(error) if isinstance(error, errors.StatusError) else error
     assert isinstance(failure, CommandError)
-    words = failure.advice
-    words = words or _creation_of_missing(failure.message)
+    words = _creation_of_missing(failure.message) or failure.advice
     if isinstance(error, errors.Conflict) and not words:
         words = "To take over these fields: --force-conflicts"
     CommandError(f"{manifest.source}: {failure.message}", words).show()
@@ -326,7 +325,7 @@ async def _warn(session: Session, accepted: list[Manifest], given: _Input) -> No
     advice = await given.advice(session) if accepted and given.is_about_devices() else None
     for manifest in accepted if advice else ():
         assert advice is not None
-        for line in advice.warnings(manifest):
+        for line in map(printed_commands.for_same_cluster, advice.warnings(manifest)):
             if not line.startswith(" "):
                 click.secho("Warning: ", fg="yellow", nl=False, err=True)
             click.echo(line, err=True)
@@ -334,4 +333,4 @@ async def _warn(session: Session, accepted: list[Manifest], given: _Input) -> No
 
 def _echo(lines: Iterator[str] | tuple[()]) -> None:
     for line in lines:
-        click.echo(line, err=True)
+        click.echo(printed_commands.for_same_cluster(line), err=True)

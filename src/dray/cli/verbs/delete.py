@@ -115,6 +115,8 @@ def delete(
     async def body(session: Session) -> None:
         meant, failures = await _meant(session, what, selection)
         number = len(meant) + len(failures)
+        if not number:
+            click.echo("No resources found", err=True)
         if interactive and not _is_confirmed(meant):
             return
         deleted = await _delete_all(session, meant, request, failures)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -51,7 +52,7 @@ class ExecCommand(DrayCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         has_command = "--" in args or ctx.resilient_parsing
-        advice = "Write: dray exec POD [-c CONTAINER] -- COMMAND"
+        advice = _with_dashes(args)
         try:
             rest = super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -61,6 +62,16 @@ class ExecCommand(DrayCommand):
         if not has_command:
             raise WrongUsage("the command must follow --", advice)
         return rest
+
+
+def _with_dashes(args: list[str]) -> str:
+    """Return how to write a command line without `--`: options of dray, a pod, a command."""
+    pod = next((index for index, word in enumerate(args) if not word.startswith("-")), len(args))
+    flags = {"-i", "-t", "-it", "-ti", "--stdin", "--tty"}
+    command = args[pod + 1 :]
+    if not flags.issuperset(args[:pod]) or not command or command[0].startswith("-"):
+        return "Write: dray exec POD [-c CONTAINER] -- COMMAND"
+    return f"Write: dray exec {shlex.join(args[: pod + 1])} -- {shlex.join(command)}"
 
 
 @click.command("exec", cls=ExecCommand)

@@ -127,7 +127,10 @@ def explained(error: errors.StatusError, session: Session, reference: ObjectArgu
         return error
     namespace = session.place(reference)
     where = f" -n {namespace}" if namespace else ""
-    return ObjectNotFound(str(error), f"See what there is: dray get {reference.kind.plural}{where}")
+    advice = f"See what there is: dray get {reference.kind.plural}{where}"
+    if reference.kind.plural == "replicationcontrollers":
+        advice = f"These are not claims. See the claims: dray get resourceclaims{where}"
+    return ObjectNotFound(str(error), advice)
 
 
 def _plain_table(document: JsonObject) -> Table:

@@ -76,6 +76,11 @@ def logs(target: Target, pod: str, container_name: str, container: str, **how: A
         raise WrongUsage("--all-containers and a container cannot both be given")
     if container and container_name:
         raise WrongUsage("only one container can be given")
+    if container_name and kinds.by_name(pod):
+        # `logs pod train` would look for container train of a pod with the name "pod".
+        raise WrongUsage(
+            f"{pod} is a type, not the name of a pod", f"Write: dray logs {pod}/{container_name}"
+        )
     request = LogRequest(
         pod,
         container or container_name,

@@ -69,9 +69,13 @@ def _parse(text: str, file: str) -> Any:
     if bool(text) == bool(file):
         raise WrongUsage("give the patch with --patch or with --patch-file")
     try:
-        return bounded_yaml.load(formats.file_text(file) if file else text, bounded_yaml.FILE)
+        parsed = bounded_yaml.load(formats.file_text(file) if file else text, bounded_yaml.FILE)
     except bounded_yaml.YamlError as error:
         raise WrongUsage(f"the patch is neither JSON nor YAML: {error}") from error
+    if not isinstance(parsed, dict | list):
+        advice = """For example: -p '{"spec": {"replicas": 2}}'"""
+        raise WrongUsage(f"the patch is neither an object nor a list: {parsed}", advice)
+    return parsed
 
 
 @click.command("label", cls=DrayCommand)

@@ -37,27 +37,49 @@ class Eligibility(NamedTuple):
     excluded: dict[str, tuple[FilterReason, ...]]
 
 
-def eligible_nodes(
-    pod: Pod, nodes: Iterable[Node], pods: Iterable[Pod], classes: Collection[DeviceClass]
-) -> Eligibility:
-    """Return which nodes the scheduler would consider for a pod, before it looks at devices."""
-    states, delegated = _states(nodes, pods), Classes()
-    delegated.reload(classes)
-    requirements = pod_requirements.requirements_of(pod)
-    eligibility = Eligibility([], {})
-    for state in states:
-        try:
-            reasons = node_fit.reasons_against(state, requirements, delegated.has)
-        except SelectorError:
-            reasons = (node_fit.NOT_SELECTED,)
-        if not state.allocatable:
-            # A node from a file without status: nothing is known about its resources.
-            reasons = tuple(item for item in reasons if item.kind is not ReasonKind.NODE_RESOURCES)
-        if reasons:
-            eligibility.excluded[state.name] = reasons
-        else:
-            eligibility.eligible.append(state.name)
-    return eligibility
+class NodeChecks:
+    """Checks the nodes of one cluster for pods; once for all pods with equal requirements."""
+
+    def __init__(
+        self, nodes: Mapping[str, Node], pods: Iterable[Pod], classes: Collection[DeviceClass]
+    ) -> None:
+        self._nodes, self._classes = nodes, classes
+        self._states = _states(nodes.values(), pods)
+        self._delegated = Classes()
+        self._delegated.reload(classes)
+        self._made: dict[PodRequirements, Eligibility] = {}
+
+    def eligible_nodes(self, pod: Pod) -> Eligibility:
+        """Return which nodes the scheduler would consider for a pod, before it looks at devices."""
+        requirements = pod_requirements.requirements_of(pod)
+        if requirements not in self._made:
+            self._made[requirements] = self._eligibility(requirements)
+        return self._made[requirements]
+
+    def explain(
+        self, pod: Pod, excluded: Mapping[str, Sequence[FilterReason]]
+    ) -> Iterator[Obstacle]:
+        """Yield why nodes are excluded: an obstacle for each cause."""
+        exclusions = _Exclusions(pod, self._nodes, self._states, self._classes)
+        return exclusions.explain(excluded)
+
+    def _eligibility(self, requirements: PodRequirements) -> Eligibility:
+        eligibility = Eligibility([], {})
+        for state in self._states:
+            try:
+                reasons = node_fit.reasons_against(state, requirements, self._delegated.has)
+            except SelectorError:
+                reasons = (node_fit.NOT_SELECTED,)
+            if not state.allocatable:
+                # A node from a file without status: nothing is known about its resources.
+                reasons = tuple(
+                    item for item in reasons if item.kind is not ReasonKind.NODE_RESOURCES
+                )
+            if reasons:
+                eligibility.excluded[state.name] = reasons
+            else:
+                eligibility.eligible.append(state.name)
+        return eligibility
 
 
 def _states(nodes: Iterable[Node], pods: Iterable[Pod]) -> Nodes:
@@ -72,18 +94,18 @@ def _states(nodes: Iterable[Node], pods: Iterable[Pod]) -> Nodes:
     return states
 
 
-class Exclusions:
+class _Exclusions:
     """Explains why nodes are excluded."""
 
     def __init__(
         self,
         pod: Pod,
         nodes: Mapping[str, Node],
-        pods: Iterable[Pod],
+        states: Nodes,
         classes: Collection[DeviceClass],
     ) -> None:
         self._pod, self._nodes, self._classes = pod, nodes, classes
-        self._states = _states(nodes.values(), pods)
+        self._states = states
         self._requirements: PodRequirements = pod_requirements.requirements_of(pod)
 
     def explain(self, excluded: Mapping[str, Sequence[FilterReason]]) -> Iterator[Obstacle]:

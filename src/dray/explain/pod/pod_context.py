@@ -18,6 +18,9 @@ from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
+from dray.explain.equal_claims import ClaimExplanations
+from dray.explain.pod.node_eligibility import NodeChecks
+from dray.explain.pod.pod_changes import NodeChange
 
 DEFAULT_NAMESPACE = "default"
 OTHER_NAMESPACES = " of other namespaces"
@@ -31,6 +34,24 @@ class WaitingPod(msgspec.Struct, frozen=True):
     name: str
     pod: Pod
     classes: frozenset[str]
+
+
+class ClusterResults:
+    """Results about a cluster that were found for one pod and hold for all of its pods."""
+
+    __slots__ = ("changed", "checks", "consumers", "events", "explanations", "line")
+
+    def __init__(self) -> None:
+        self.line: list[WaitingPod] | None = None
+        """The waiting pods in order."""
+        self.explanations = ClaimExplanations()
+        self.checks: NodeChecks | None = None
+        self.consumers: dict[ClaimKey, tuple[str, ...]] | None = None
+        """The pods of each claim that has some."""
+        self.events: dict[tuple[str, str], list[CoreEvent]] | None = None
+        """The events by namespace and name of the object that they are about."""
+        self.changed: dict[NodeChange, PodContext] = {}
+        """The cluster after a change of a node."""
 
 
 class PodContext(msgspec.Struct, frozen=True):
@@ -50,8 +71,8 @@ class PodContext(msgspec.Struct, frozen=True):
     unread: frozenset[str] = frozenset()
     partly_read: frozenset[str] = frozenset()
     """Kinds that could be read only in the pod's own namespace."""
-    line: list[WaitingPod] = []
-    """The waiting pods in order, made when first needed; contexts of one cluster share it."""
+    results: ClusterResults = msgspec.field(default_factory=ClusterResults)
+    """Made when first needed; the contexts of one cluster share them."""
 
 
 def from_objects(
@@ -72,9 +93,52 @@ def from_objects(
 
 
 def with_events(context: PodContext, pod: Pod, events: Iterable[CoreEvent]) -> PodContext:
-    """Return the context of one pod: with those of the events that are about it."""
-    about = [item for item in events if _is_about(item, pod)]
-    return msgspec.structs.replace(context, events=sorted(about, key=_time))
+    """Return the context of one pod: with those of the cluster's events that are about it."""
+    results = context.results
+    if results.events is None:
+        results.events = {}
+        for event in events:
+            about = event.involved_object
+            results.events.setdefault((about.namespace, about.name), []).append(event)
+    named = results.events.get((pod.metadata.namespace, pod.metadata.name), ())
+    about_pod = [item for item in named if _is_about(item, pod)]
+    return msgspec.structs.replace(context, events=sorted(about_pod, key=_time))
+
+
+def with_change(context: PodContext, change: NodeChange) -> PodContext:
+    """Return the context after a change of a node."""
+    changed = context.results.changed
+    if change not in changed:
+        results = ClusterResults()
+        # The allocator's inventory and the line of pods stay those of the cluster as it is.
+        results.explanations, results.line = context.results.explanations, context.results.line
+        nodes = {**context.nodes, change.node: change.changed(context.nodes[change.node])}
+        changed[change] = msgspec.structs.replace(context, nodes=nodes, results=results)
+    return msgspec.structs.replace(changed[change], events=context.events)
+
+
+def node_checks(context: PodContext) -> NodeChecks:
+    """Return the checks of the context's nodes."""
+    results = context.results
+    if results.checks is None:
+        results.checks = NodeChecks(context.nodes, context.pods, context.classes)
+    return results.checks
+
+
+def consumers_of(context: PodContext) -> Mapping[ClaimKey, tuple[str, ...]]:
+    """Return the pods that use each claim, as NAMESPACE/NAME."""
+    results = context.results
+    if results.consumers is None:
+        results.consumers = {
+            key: tuple(
+                f"{key.namespace}/{consumer.name}"
+                for consumer in claim.status.reserved_for
+                if pod_claims.is_pod(consumer)
+            )
+            for key, claim in context.claims.items()
+            if claim.status.reserved_for
+        }
+    return results.consumers
 
 
 def inventory_of(context: PodContext) -> ClusterInventory:

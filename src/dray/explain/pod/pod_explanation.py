@@ -11,14 +11,19 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
-from dray.api.semantics import pod_claims, pod_resources
+from dray.api.semantics import pod_resources
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import CHANGES_COMBINED, Explanation, Outcome
-from dray.explain.pod import node_eligibility, obstacles, pod_progress, queue_wait
-from dray.explain.pod.node_eligibility import Exclusions
+from dray.explain.pod import (
+    node_eligibility,
+    obstacles,
+    pod_context,
+    pod_progress,
+    queue_wait,
+)
 from dray.explain.pod.obstacles import Obstacle
 from dray.explain.pod.pod_changes import (
     DropNodeAffinity,
@@ -106,15 +111,6 @@ class _PodExplainer:
 
     def __init__(self, context: PodContext, cluster: ClusterInventory, combine: int) -> None:
         self._context, self._cluster, self._combine = context, cluster, combine
-        self._consumers = {
-            key: tuple(
-                f"{key.namespace}/{consumer.name}"
-                for consumer in claim.status.reserved_for
-                if pod_claims.is_pod(consumer)
-            )
-            for key, claim in context.claims.items()
-            if claim.status.reserved_for
-        }
 
     def explain(self, pod: Pod) -> PodExplanation:
         context = self._context
@@ -127,9 +123,8 @@ class _PodExplainer:
             explanation = self._explained(claims, nodes) if claims and not is_blind else None
             progress = pod_progress.inspect_pod(pod, context, explanation)
             return PodExplanation(progress=progress, explanation=explanation)
-        eligibility = node_eligibility.eligible_nodes(
-            pod, context.nodes.values(), context.pods, context.classes
-        )
+        checks = pod_context.node_checks(context)
+        eligibility = checks.eligible_nodes(pod)
         explanation = None
         if claims and not is_blind:
             explanation = self._explained(claims, eligibility.eligible or None)
@@ -138,21 +133,16 @@ class _PodExplainer:
             excluded = {}
         elif eligibility.eligible:
             excluded = self._with_devices(claims, excluded)
-        exclusions = Exclusions(pod, context.nodes, context.pods, context.classes)
-        no_node = ExcludedNodes(tuple(exclusions.explain(excluded)), not eligibility.eligible)
+        no_node = ExcludedNodes(tuple(checks.explain(pod, excluded)), not eligibility.eligible)
         progress = pod_progress.inspect_pod(pod, context, explanation, no_node)
         return PodExplanation(progress=progress, explanation=explanation)
 
     def _explained(
         self, claims: Sequence[ResourceClaim], nodes: Sequence[str] | None
     ) -> Explanation:
-        return claim_explanation.explain(
-            self._cluster,
-            claims,
-            new_share_id=lambda: "new",
-            nodes=nodes,
-            combine=self._combine,
-            consumers=self._consumers,
+        consumers = pod_context.consumers_of(self._context)
+        return self._context.results.explanations.explain(
+            self._cluster, claims, nodes, self._combine, consumers
         )
 
     def _with_devices(self, claims: Sequence[ResourceClaim], excluded: Excluded) -> Excluded:
@@ -209,10 +199,9 @@ class _Fixes:
         if isinstance(change, PodChange):
             pod = change.applied_to(pod)
         else:
-            changed = change.changed(context.nodes[change.node])
-            context = msgspec.structs.replace(
-                context, nodes={**context.nodes, change.node: changed}
-            )
+            # The line has to be that of the cluster as it is.
+            queue_wait.waiting_line(context)
+            context = pod_context.with_change(context, change)
         after = _PodExplainer(context, self._cluster, 1).explain(pod)
         if obstacle in after.progress.findings:
             return None

@@ -14,7 +14,7 @@ from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Explanation
-from dray.explain.pod import node_eligibility, obstacles
+from dray.explain.pod import obstacles, pod_context
 from dray.explain.pod.obstacles import Obstacle
 from dray.explain.pod.pod_context import PodContext, WaitingPod, claims_of
 from dray.explain.suggestions.changes import SuggestedChange, WaitForClaim, WaitForClaims
@@ -43,22 +43,24 @@ def pods_before(pod: Pod, context: PodContext) -> list[Pod]:
 
 
 def _before(pod: Pod, context: PodContext) -> list[WaitingPod]:
-    if not context.line:
-        context.line.extend(_line(context))
+    line = waiting_line(context)
     classes = _classes(pod, context)
-    end = bisect.bisect_left(context.line, _order(pod), key=lambda waiting: waiting.order)
-    return [item for item in context.line[:end] if not classes.isdisjoint(item.classes)]
+    end = bisect.bisect_left(line, _order(pod), key=lambda waiting: waiting.order)
+    return [item for item in line[:end] if not classes.isdisjoint(item.classes)]
 
 
-def _line(context: PodContext) -> list[WaitingPod]:
+def waiting_line(context: PodContext) -> list[WaitingPod]:
     """Return the pods that wait for devices and that some node accepts, the first one first."""
-    bound = [pod for pod in context.pods if pod.spec.node_name]
-    line = [
-        WaitingPod(_order(pod), str(pod.metadata.key), pod, frozenset(_classes(pod, context)))
-        for pod in context.pods
-        if _waits(pod) and _has_node(pod, bound, context)
-    ]
-    return sorted(line, key=lambda waiting: waiting.order)
+    results = context.results
+    if results.line is None:
+        checks = pod_context.node_checks(context)
+        line = [
+            WaitingPod(_order(pod), str(pod.metadata.key), pod, frozenset(_classes(pod, context)))
+            for pod in context.pods
+            if _waits(pod) and checks.eligible_nodes(pod).eligible
+        ]
+        results.line = sorted(line, key=lambda waiting: waiting.order)
+    return results.line
 
 
 def wait_in_line(pod: Pod, context: PodContext, cluster: ClusterInventory) -> WaitForClaims | None:
@@ -134,14 +136,6 @@ def _holders(change: SuggestedChange) -> tuple[ClaimKey, ...]:
         case WaitForClaims(holders=holders):
             return holders
     return ()
-
-
-def _has_node(pod: Pod, bound: Sequence[Pod], context: PodContext) -> bool:
-    return bool(
-        node_eligibility.eligible_nodes(
-            pod, context.nodes.values(), bound, context.classes
-        ).eligible
-    )
 
 
 def _is_waiting(change: SuggestedChange) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from dray.api.types.meta import JsonObject
-from tests.unit.cli.conftest import Cluster, as_list, start, stop
+from tests.unit.cli.conftest import Cluster, as_list, run, start, stop
 
 DRIVER, CLASS = "gpu.example.com", "gpu.example.com"
 KINDS = "nodes,pods,resourceclaims,resourceslices,deviceclasses,events"
@@ -223,8 +224,8 @@ def test_the_printed_command_mends_it_as_well(ward: Ward) -> None:
     ward.set_status("by-hand", {"allocation": allocation("gpu-2"), "reservedFor": [consumer]})
     (ailment,) = ward.found()
     (command,) = ailment["repairs"]
-    words, _, patch = command.removeprefix("dray ").partition(" -p ")
-    mended = ward.cluster.dray(*words.split(), "-p", patch.strip("'"))
+    assert command.endswith(f" --kubeconfig {ward.cluster.kubeconfig}")
+    mended = run(*shlex.split(command)[1:])
     assert mended.exit_code == 0, mended.output
     assert ward.found() == []
 

@@ -181,7 +181,8 @@ def test_a_device_is_described(fleet: Cluster, words: tuple[str, ...]) -> None:
 def test_a_device_that_is_not_there(fleet: Cluster) -> None:
     missing = fleet.dray("describe", "device", "gpu-0/gpu-9")
     assert missing.exit_code == 4
-    assert missing.stderr == "Error: there is no device gpu-0/gpu-9\nSee: dray get devices\n"
+    command = f"dray get devices --kubeconfig {fleet.kubeconfig}"
+    assert missing.stderr == f"Error: there is no device gpu-0/gpu-9\nSee: {command}\n"
 
 
 @pytest.mark.parametrize(

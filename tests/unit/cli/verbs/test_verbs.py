@@ -75,7 +75,8 @@ def test_a_missing_object_says_how_to_see_what_there_is(cluster: Cluster, namesp
     assert result.exit_code == 4
     assert result.stderr == (
         'Error: resourceclaims.resource.k8s.io "nope" not found\n'
-        f"See what there is: dray get resourceclaims -n {namespace}\n"
+        f"See what there is: dray get resourceclaims -n {namespace}"
+        f" --kubeconfig {cluster.kubeconfig}\n"
     )
     ignored = cluster.dray("get", "cm", "nope", "-n", namespace, "--ignore-not-found")
     assert (ignored.exit_code, ignored.output) == (0, "")

@@ -17,7 +17,7 @@ from dray.api.types.pods import Pod
 from dray.explain.pod import obstacles, pod_explanation, pod_fix_text
 from dray.explain.pod.obstacles import Obstacle
 from dray.explain.pod.pod_changes import NodeChange, PodChange, Uncordon
-from dray.explain.pod.pod_context import PodContext
+from dray.explain.pod.pod_context import ClusterResults, PodContext
 from dray.explain.pod.pod_explanation import PodExplanation
 from tests import builders
 from tests.builders import claim, cluster_inventory, device_class, gpu_slice, hold, request
@@ -178,7 +178,9 @@ def test_each_fix_works_when_it_is_made(name: str) -> None:
                 assert isinstance(change, NodeChange)
                 nodes = dict(changed_context.nodes)
                 nodes[change.node] = change.changed(nodes[change.node])
-                changed_context = msgspec.structs.replace(changed_context, nodes=nodes)
+                changed_context = msgspec.structs.replace(
+                    changed_context, nodes=nodes, results=ClusterResults()
+                )
         after = explained(changed, changed_context)
         assert not any(isinstance(item, kind) for item in after.progress.findings)
         assert after.progress.blocked is None
