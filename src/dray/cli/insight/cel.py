@@ -47,11 +47,18 @@ def report_on(expression: str, objects: ClusterObjects | None) -> Report:
     report = selector_report.make(expression, objects.features, devices)
     if report.matched or not devices:
         return report
-    # Late: most expressions match something.
-    from dray.cli.lint import selector_hints
+    rewrites = [
+        text
+        for text in report.rewrites
+        if selector_report.make(text, objects.features, devices).matched
+    ]
+    if not rewrites:
+        # Late: most expressions match something.
+        from dray.cli.lint import selector_hints
 
-    found = selector_hints.corrected(expression, objects.features, devices)
-    return msgspec.structs.replace(report, rewrites=(found.text,)) if found else report
+        found = selector_hints.corrected(expression, objects.features, devices)
+        rewrites = [found.text] if found else list(report.rewrites)
+    return msgspec.structs.replace(report, rewrites=tuple(rewrites))
 
 
 def _show(report: Report, where: str) -> None:

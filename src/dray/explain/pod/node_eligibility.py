@@ -18,6 +18,7 @@ from dray.api.types.nodes import Node, Taint
 from dray.api.types.pods import Pod
 from dray.explain.pod import obstacles
 from dray.explain.pod.obstacles import Obstacle
+from dray.explain.pod.pod_context import PodContext
 from dray.explain.selectors import spelling
 from dray.scheduling.claims.extended_resources import Classes
 from dray.scheduling.nodes import node_fit, pod_requirements
@@ -80,6 +81,14 @@ class NodeChecks:
             else:
                 eligibility.eligible.append(state.name)
         return eligibility
+
+
+def node_checks(context: PodContext) -> NodeChecks:
+    """Return the checks of the context's nodes."""
+    results = context.results
+    if results.checks is None:
+        results.checks = NodeChecks(context.nodes, context.pods, context.classes)
+    return results.checks
 
 
 def _states(nodes: Iterable[Node], pods: Iterable[Pod]) -> Nodes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,9 +18,12 @@ from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.explain.equal_claims import ClaimExplanations
-from dray.explain.pod.node_eligibility import NodeChecks
-from dray.explain.pod.pod_changes import NodeChange
+
+if TYPE_CHECKING:
+    # Commands that only list devices do not need these.
+    from dray.explain.equal_claims import ClaimExplanations
+    from dray.explain.pod.node_eligibility import NodeChecks
+    from dray.explain.pod.pod_changes import NodeChange
 
 DEFAULT_NAMESPACE = "default"
 OTHER_NAMESPACES = " of other namespaces"
@@ -44,7 +47,7 @@ class ClusterResults:
     def __init__(self) -> None:
         self.line: list[WaitingPod] | None = None
         """The waiting pods in order."""
-        self.explanations = ClaimExplanations()
+        self.explanations: ClaimExplanations | None = None
         self.checks: NodeChecks | None = None
         self.consumers: dict[ClaimKey, tuple[str, ...]] | None = None
         """The pods of each claim that has some."""
@@ -115,14 +118,6 @@ def with_change(context: PodContext, change: NodeChange) -> PodContext:
         nodes = {**context.nodes, change.node: change.changed(context.nodes[change.node])}
         changed[change] = msgspec.structs.replace(context, nodes=nodes, results=results)
     return msgspec.structs.replace(changed[change], events=context.events)
-
-
-def node_checks(context: PodContext) -> NodeChecks:
-    """Return the checks of the context's nodes."""
-    results = context.results
-    if results.checks is None:
-        results.checks = NodeChecks(context.nodes, context.pods, context.classes)
-    return results.checks
 
 
 def consumers_of(context: PodContext) -> Mapping[ClaimKey, tuple[str, ...]]:

@@ -17,6 +17,7 @@ from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import CHANGES_COMBINED, Explanation, Outcome
+from dray.explain.equal_claims import ClaimExplanations
 from dray.explain.pod import (
     node_eligibility,
     obstacles,
@@ -123,7 +124,7 @@ class _PodExplainer:
             explanation = self._explained(claims, nodes) if claims and not is_blind else None
             progress = pod_progress.inspect_pod(pod, context, explanation)
             return PodExplanation(progress=progress, explanation=explanation)
-        checks = pod_context.node_checks(context)
+        checks = node_eligibility.node_checks(context)
         eligibility = checks.eligible_nodes(pod)
         explanation = None
         if claims and not is_blind:
@@ -140,10 +141,10 @@ class _PodExplainer:
     def _explained(
         self, claims: Sequence[ResourceClaim], nodes: Sequence[str] | None
     ) -> Explanation:
-        consumers = pod_context.consumers_of(self._context)
-        return self._context.results.explanations.explain(
-            self._cluster, claims, nodes, self._combine, consumers
-        )
+        results, consumers = self._context.results, pod_context.consumers_of(self._context)
+        if results.explanations is None:
+            results.explanations = ClaimExplanations()
+        return results.explanations.explain(self._cluster, claims, nodes, self._combine, consumers)
 
     def _with_devices(self, claims: Sequence[ResourceClaim], excluded: Excluded) -> Excluded:
         """Return the excluded nodes without those that have no devices for the pod."""

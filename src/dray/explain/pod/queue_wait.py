@@ -14,7 +14,7 @@ from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Explanation
-from dray.explain.pod import obstacles, pod_context
+from dray.explain.pod import node_eligibility, obstacles
 from dray.explain.pod.obstacles import Obstacle
 from dray.explain.pod.pod_context import PodContext, WaitingPod, claims_of
 from dray.explain.suggestions.changes import SuggestedChange, WaitForClaim, WaitForClaims
@@ -53,7 +53,7 @@ def waiting_line(context: PodContext) -> list[WaitingPod]:
     """Return the pods that wait for devices and that some node accepts, the first one first."""
     results = context.results
     if results.line is None:
-        checks = pod_context.node_checks(context)
+        checks = node_eligibility.node_checks(context)
         line = [
             WaitingPod(_order(pod), str(pod.metadata.key), pod, frozenset(_classes(pod, context)))
             for pod in context.pods
