@@ -22,6 +22,7 @@ WITHOUT_CLUSTER = (
     "fleet list",
     "fleet show",
     "lint(?!.* --against )",
+    "plan replay",
     "restore",
     "status",
     "up",
