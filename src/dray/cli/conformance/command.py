@@ -92,6 +92,8 @@ def conformance(
         return
     if bool(command) == (socket is not None):
         raise WrongUsage("give --command or --socket", "All checks are shown by --list.")
+    if target.namespace:
+        raise WrongUsage("-n has no effect here: the suite has a namespace of its own")
     if socket is not None:
         if not socket.is_socket():
             raise WrongUsage(f"{socket} is not a socket")
@@ -99,6 +101,7 @@ def conformance(
             raise WrongUsage("--socket needs --node", "The names are shown by: dray get nodes")
         opened = _beside(target, socket, node, cdi)
     else:
+        _refuse_options_of_socket(target, node, cdi)
         opened = suite.site_of_command(command)
     telemetry.configure_logging(logging.ERROR)
     begun = time.monotonic()
@@ -107,6 +110,21 @@ def conformance(
     except asyncio.CancelledError:
         raise SystemExit(TERMINATED_CODE) from None
     _conclude(results, driver, time.monotonic() - begun, format, junit)
+
+
+def _refuse_options_of_socket(target: Target, node: str, cdi: Path) -> None:
+    """Raise WrongUsage for options that say where a driver runs already."""
+    given = {
+        "--kubeconfig": target.kubeconfig,
+        "--context": target.context,
+        "--node": node,
+        "--cdi": cdi != CDI,
+    }
+    for option, value in given.items():
+        if value:
+            raise WrongUsage(
+                f"{option} is for --socket", "--command starts the driver in a cluster of its own."
+            )
 
 
 def _checks(chosen: tuple[str, ...]) -> Sequence[ConformanceCheck]:

@@ -80,11 +80,7 @@ def explain(
         return
     if recursive:
         raise WrongUsage("--recursive is for the documentation of fields")
-    is_whole = not what and not files and bool(target.namespace or target.all_namespaces)
-    if not what and not files and not is_whole:
-        raise WrongUsage("say what to explain: TYPE/NAME, -f FILE, -n NAMESPACE or -A")
-    if target.all_namespaces and (what or files):
-        raise WrongUsage("-A explains everything; leave out the names, or -A")
+    is_whole = _is_whole(target, has_names=bool(what or files))
     texts = list(manifests.texts(files, recursive=True))
     run = ExplainRun(target, targets.parse_names(what), texts, against, _print_note)
     if invalid := run.invalid(feature_gates):
@@ -135,6 +131,17 @@ def _print_fixes(groups: Sequence[ExplainedGroup], source: Documents) -> None:
 
 def _print_note(line: str) -> None:
     click.echo(line, err=True)
+
+
+def _is_whole(target: Target, *, has_names: bool) -> bool:
+    """Return whether a namespace or the cluster is explained. Raises WrongUsage."""
+    if target.all_namespaces and has_names:
+        raise WrongUsage("-A explains everything; leave out the names, or -A")
+    if has_names:
+        return False
+    if not target.namespace and not target.all_namespaces:
+        raise WrongUsage("say what to explain: TYPE/NAME, -f FILE, -n NAMESPACE or -A")
+    return True
 
 
 def _show_invalid(found: Sequence[Finding], format: OutputFormat) -> None:

@@ -252,3 +252,9 @@ def test_the_scheduler_keeps_to_its_own_nodes_in_a_cluster_that_has_one_already(
     assert "--node-selector" in refusal.value.advice
     features = asyncio.run(scheduler.allowed_features(client, "pool=dray", ""))
     assert features.version == "1.34"
+
+
+def test_the_exporter_is_about_all_namespaces() -> None:
+    refused = run("exporter", "-n", "team")
+    assert refused.exit_code == 2
+    assert "-n has no effect here" in refused.stderr

@@ -42,6 +42,10 @@ def test_checks_are_listed() -> None:
         (("--socket", "/no/such.sock", "--node", "n"), "/no/such.sock is not a socket"),
         (("--list", "-o", "name"), "-o name: checks are no objects"),
         (("--command", "x", "--check", "slice"), "there is no check or group 'slice'"),
+        (("--command", "a", "--node", "n"), "--node is for --socket"),
+        (("--command", "a", "--cdi", "/cdi"), "--cdi is for --socket"),
+        (("--command", "a", "--context", "c"), "--context is for --socket"),
+        (("--command", "a", "-n", "team"), "-n has no effect here"),
     ],
 )
 def test_wrong_arguments_end_with_2(arguments: tuple[str, ...], text: str) -> None:

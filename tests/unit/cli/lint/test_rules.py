@@ -4,31 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from textwrap import dedent
 
 import pytest
 from tools import make_lint_rules
 
 from dray.cli.lint import rules
 from tests.unit.cli.conftest import run
+from tests.unit.cli.lint.test_reports import UNUSED
 
-UNUSED = dedent(
-    """\
-    apiVersion: v1
-    kind: Pod
-    metadata: {name: p}
-    spec:
-      containers: [{name: c, image: x}]
-      resourceClaims:
-      - name: g
-        resourceClaimName: c
-    ---
-    apiVersion: resource.k8s.io/v1
-    kind: ResourceClaim
-    metadata: {name: c}
-    spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]}}
-    """
-)
 IGNORE = "# dray-lint: ignore=unused-claim"
 
 
