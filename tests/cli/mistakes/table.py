@@ -114,7 +114,9 @@ KNOWN = (
             Answer("is in namespace kube-public, not default",
                    "Write metadata.namespace: kube-public in Pod other-namespace"),
             explain=Answer("one of that name exists in namespace kube-public",
-                           "create the ResourceClaim in default, or the pod in kube-public")),
+                           "fix: copy ResourceClaim other-namespace from namespace kube-public to "
+                           "default"),
+            explain_fixes=True),
     Mistake("admin-access", "adminAccess without the label", "admin-access",
             Answer("resource.kubernetes.io/admin-access",
                    "dray label namespace admin-access resource.kubernetes.io/admin-access=true"),

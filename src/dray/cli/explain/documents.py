@@ -52,6 +52,10 @@ class Documents:
                 return document
         return self._read(kind, name, namespace) if self.is_live else None
 
+    def add(self, document: JsonObject) -> None:
+        """Take an object that a fix creates, so that it is found too."""
+        self._files.append(document)
+
     def _read(self, kind: Kind, name: str, namespace: str) -> JsonObject | None:
         namespace = namespace if kind.namespaced else ""
         try:

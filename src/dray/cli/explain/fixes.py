@@ -18,8 +18,8 @@ from dray.cli.explain.targets import ExplainTarget
 from dray.cli.output import serialization
 from dray.explain.claim_explanation import Explanation
 from dray.explain.pod import pod_fix_text
-from dray.explain.pod.pod_changes import PodChange
-from dray.explain.pod.pod_explanation import Change, PodExplanation
+from dray.explain.pod.pod_changes import Change, CopyObject, NodeChange, PodChange
+from dray.explain.pod.pod_explanation import PodExplanation, PodFix
 from dray.explain.suggestions import changes
 from dray.explain.suggestions.changes import SuggestedChange
 from dray.explain.text import explanation_text
@@ -42,6 +42,8 @@ class Fix(NamedTuple):
     """Pods to delete, so that their owner makes new ones."""
     commands: tuple[str, ...] = ()
     """Commands that change nodes."""
+    created: int = 0
+    """How many of the documents do not exist yet."""
 
 
 def text(fix: Fix) -> str:
@@ -51,11 +53,12 @@ def text(fix: Fix) -> str:
         return f"# {fix.words}\n{how or '# No manifest has to be changed.'}\n"
     lines = [f"# {fix.words}"]
     replaced = [item for item in fix.documents if item["kind"] not in _CHANGEABLE]
-    if replaced:
+    if len(replaced) > fix.created:
+        missing = " --ignore-not-found" if fix.created else ""
         lines.append(
             "# These objects cannot be changed in place. Save this as fix.yaml, then replace them:"
         )
-        lines.append("#   dray delete -f fix.yaml && dray apply -f fix.yaml")
+        lines.append(f"#   dray delete -f fix.yaml{missing} && dray apply -f fix.yaml")
     else:
         lines.append("# Save this as fix.yaml, then: dray apply -f fix.yaml")
     if fix.pods:
@@ -66,14 +69,9 @@ def text(fix: Fix) -> str:
 
 def of_pod(target: ExplainTarget, explained: PodExplanation, source: Documents) -> Fix | None:
     """Return the best fix of a pod, or None if nothing is known that helps."""
-    of_pods = [fix for fix in explained.fixes if isinstance(fix.changes[0], PodChange)]
-    for fix in of_pods:
-        words = f"{target.title}: {pod_fix_text.text(fix)}"
-        changed = _changed_pod(target, words, fix.changes, source)
-        if fix.explanation is not None and fix.explanation.changes:
-            further = _of_claims(target, fix.explanation, source, with_pod=False)
-            changed = changed._replace(documents=[*changed.documents, *further.documents])
-        return changed
+    for fix in explained.fixes:
+        if not isinstance(fix.changes[0], NodeChange):
+            return _of_manifests(target, fix, source)
     is_about_devices = pod_fix_text.is_about_devices(explained)
     if is_about_devices and explained.explanation is not None and explained.explanation.changes:
         return _of_claims(target, explained.explanation, source)
@@ -88,12 +86,42 @@ def of_claims(target: ExplainTarget, explanation: Explanation, source: Documents
     return _of_claims(target, explanation, source) if explanation.changes else None
 
 
+def _of_manifests(target: ExplainTarget, fix: PodFix, source: Documents) -> Fix:
+    """Return the copied objects, the changed pod and what else its claims need."""
+    copies = [item for item in fix.changes if isinstance(item, CopyObject)]
+    found = [document for item in copies if (document := _copied(item, source)) is not None]
+    if len(copies) < len(fix.changes):
+        found += _changed_pod(target, fix.changes, source)
+    if fix.explanation is not None and fix.explanation.changes:
+        for document in found:
+            source.add(document)
+        changed = _of_claims(target, fix.explanation, source, with_pod=False).documents
+        names = {_name(document) for document in changed}
+        found = [*(item for item in found if _name(item) not in names), *changed]
+    words = f"{target.title}: {pod_fix_text.text(fix)}"
+    return Fix(words, found, created=len(copies))
+
+
+def _name(document: JsonObject) -> tuple[str, str]:
+    return document["kind"], document["metadata"]["name"]
+
+
+def _copied(change: CopyObject, source: Documents) -> JsonObject | None:
+    kind = kinds.by_name(change.kind)
+    document = source.find(kind, change.name, change.source) if kind is not None else None
+    if document is None:
+        return None
+    copied = _clean(document)
+    copied["metadata"]["namespace"] = change.namespace
+    return copied
+
+
 def _changed_pod(
-    target: ExplainTarget, words: str, found: Sequence[Change], source: Documents
-) -> Fix:
+    target: ExplainTarget, found: Sequence[Change], source: Documents
+) -> Iterator[JsonObject]:
     document = _pod_or_owner(target, source)
     if document is None:
-        return Fix(words, [])
+        return
     changed = _clean(document)
     path = POD_SPECS[changed["kind"]]
     parent: Any = changed
@@ -102,7 +130,7 @@ def _changed_pod(
     for change in found:
         if isinstance(change, PodChange):
             parent[path[-1]] = change.applied_to_spec(parent[path[-1]])
-    return Fix(words, [changed])
+    yield changed
 
 
 def _pod_or_owner(target: ExplainTarget, source: Documents) -> JsonObject | None:

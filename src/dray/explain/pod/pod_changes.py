@@ -1,4 +1,4 @@
-"""Changes to a pod or a node that would let the pod be scheduled, as values that can be applied.
+"""Changes that would let a pod be scheduled, as values that can be applied.
 
 Changes of a pod are made in its spec as a document, so that they serve pods, the pod templates of
 workloads and manifests with fields that dray does not know.
@@ -177,6 +177,19 @@ class RemoveTaint(NodeChange, frozen=True, kw_only=True):
 
     def patch(self) -> JsonObject:
         return {"spec": {"taints": [{"$patch": "delete", "key": self.key}]}}
+
+
+class CopyObject(msgspec.Struct, frozen=True, kw_only=True, tag_field="change", tag=True):
+    """A copy of a claim or a template of another namespace in the namespace of the pod."""
+
+    kind: str
+    name: str
+    source: str
+    """The namespace that has the object."""
+    namespace: str
+
+
+Change = PodChange | NodeChange | CopyObject
 
 
 def _containers(spec: JsonObject) -> list[dict[str, Any]]:

@@ -18,12 +18,12 @@ from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
+from dray.explain.pod.pod_changes import TEMPLATE, CopyObject, NodeChange
 
 if TYPE_CHECKING:
     # Commands that only list devices do not need these.
     from dray.explain.equal_claims import ClaimExplanations
     from dray.explain.pod.node_eligibility import NodeChecks
-    from dray.explain.pod.pod_changes import NodeChange
 
 DEFAULT_NAMESPACE = "default"
 OTHER_NAMESPACES = " of other namespaces"
@@ -53,7 +53,7 @@ class ClusterResults:
         """The pods of each claim that has some."""
         self.events: dict[tuple[str, str], list[CoreEvent]] | None = None
         """The events by namespace and name of the object that they are about."""
-        self.changed: dict[NodeChange, PodContext] = {}
+        self.changed: dict[NodeChange | CopyObject, PodContext] = {}
         """The cluster after a change of a node."""
 
 
@@ -108,16 +108,32 @@ def with_events(context: PodContext, pod: Pod, events: Iterable[CoreEvent]) -> P
     return msgspec.structs.replace(context, events=sorted(about_pod, key=_time))
 
 
-def with_change(context: PodContext, change: NodeChange) -> PodContext:
-    """Return the context after a change of a node."""
+def with_change(context: PodContext, change: NodeChange | CopyObject) -> PodContext:
+    """Return the context after a change of something else than the pod."""
     changed = context.results.changed
     if change not in changed:
         results = ClusterResults()
         # The allocator's inventory and the line of pods stay those of the cluster as it is.
         results.explanations, results.line = context.results.explanations, context.results.line
-        nodes = {**context.nodes, change.node: change.changed(context.nodes[change.node])}
-        changed[change] = msgspec.structs.replace(context, nodes=nodes, results=results)
+        after = msgspec.structs.replace(context, results=results)
+        if isinstance(change, CopyObject):
+            changed[change] = _with_copy(after, change)
+        else:
+            nodes = {**context.nodes, change.node: change.changed(context.nodes[change.node])}
+            changed[change] = msgspec.structs.replace(after, nodes=nodes)
     return msgspec.structs.replace(changed[change], events=context.events)
+
+
+def _with_copy(context: PodContext, change: CopyObject) -> PodContext:
+    source = ClaimKey(change.source, change.name)
+    key = ClaimKey(change.namespace, change.name)
+    metadata = ObjectMeta(name=key.name, namespace=key.namespace)
+    if change.kind == TEMPLATE:
+        template = ResourceClaimTemplate(metadata, context.templates[source].spec)
+        templates = {**context.templates, key: template}
+        return msgspec.structs.replace(context, templates=templates)
+    claims = {**context.claims, key: ResourceClaim(metadata, context.claims[source].spec)}
+    return msgspec.structs.replace(context, claims=claims)
 
 
 def consumers_of(context: PodContext) -> Mapping[ClaimKey, tuple[str, ...]]:

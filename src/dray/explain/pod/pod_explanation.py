@@ -1,4 +1,4 @@
-"""Explain one pod: how far it has come, its claims, and changes of the pod or a node that help.
+"""Explain one pod: how far it has come, its claims, and changes that help.
 
 Each change is tried: the pod is explained again as it would be after it.
 """
@@ -27,8 +27,9 @@ from dray.explain.pod import (
 )
 from dray.explain.pod.obstacles import Obstacle
 from dray.explain.pod.pod_changes import (
+    Change,
+    CopyObject,
     DropNodeAffinity,
-    NodeChange,
     PodChange,
     ReferTo,
     RemoveTaint,
@@ -53,9 +54,6 @@ _CHANGES_COMBINED = 3
 NEEDED_FOR_DEVICES = frozenset({"ResourceSlice", "DeviceClass", "Node"})
 Excluded = dict[str, tuple[FilterReason, ...]]
 _FITS = (Outcome.ALLOCATED, Outcome.FITS)
-
-
-Change = PodChange | NodeChange
 
 
 class PodFix(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +174,7 @@ class _PodExplainer:
 
 
 class _Fixes:
-    """Finds changes of a pod or a node that help."""
+    """Finds changes of a pod, a node or the place of a claim that help."""
 
     def __init__(self, context: PodContext, cluster: ClusterInventory) -> None:
         self._context, self._cluster = context, cluster
@@ -220,10 +218,17 @@ class _Fixes:
             case obstacles.KindConfused(pod_claim=pod_claim, actual=actual, name=name):
                 yield ReferTo(pod_claim=pod_claim, kind=actual, name=name)
             case obstacles.ObjectMissing(similar=similar) if similar:
-                for source in pod.spec.resource_claims:
-                    names = (source.resource_claim_name, source.resource_claim_template_name)
+                for item in pod.spec.resource_claims:
+                    names = (item.resource_claim_name, item.resource_claim_template_name)
                     if obstacle.name in names:
-                        yield ReferTo(pod_claim=source.name, kind=obstacle.kind, name=similar)
+                        yield ReferTo(pod_claim=item.name, kind=obstacle.kind, name=similar)
+            case obstacles.ObjectMissing(elsewhere=(source, *_)):
+                yield CopyObject(
+                    kind=obstacle.kind,
+                    name=obstacle.name,
+                    source=source,
+                    namespace=obstacle.namespace,
+                )
             case obstacles.ClaimUnused(pod_claim=pod_claim):
                 for container in pod.spec.containers[:1]:
                     yield UseClaim(pod_claim=pod_claim, container=container.name)

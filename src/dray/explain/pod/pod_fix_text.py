@@ -9,7 +9,7 @@ from typing import Any
 from dray.explain.claim_explanation import Outcome
 from dray.explain.pod import pod_changes, pod_progress_text
 from dray.explain.pod.obstacles import ClaimsDoNotFit
-from dray.explain.pod.pod_changes import FIELD_OF, NodeChange, PodChange
+from dray.explain.pod.pod_changes import FIELD_OF, Change, NodeChange
 from dray.explain.pod.pod_explanation import PodExplanation, PodFix
 from dray.explain.text import explanation_text, phrases
 
@@ -78,7 +78,7 @@ def changes(fix: PodFix) -> str:
     return ", and ".join(map(change, fix.changes))
 
 
-def change(changed: PodChange | NodeChange) -> str:
+def change(changed: Change) -> str:
     """Return what to change."""
     match changed:
         case pod_changes.SelectNodes(replacement=""):
@@ -104,6 +104,8 @@ def change(changed: PodChange | NodeChange) -> str:
             return f"write request {new} instead of {old} in container {changed.container}"
         case pod_changes.RenameResource(resource=resource, replacement=replacement):
             return f"write {phrases.code(replacement)} instead of {phrases.code(resource)}"
+        case pod_changes.CopyObject(kind=kind, name=name):
+            return f"copy {kind} {name} from namespace {changed.source} to {changed.namespace}"
     assert isinstance(changed, NodeChange)
     if isinstance(changed, pod_changes.RemoveTaint):
         return f"remove the taint {changed.key}:{changed.effect} from node {changed.node}"

@@ -85,6 +85,18 @@ FIXED = {
         both(POD.replace("{name: gpu}]}", "{name: gpu, request: gpus}]}")),
         "container main uses request gpus, which claim gpu does not have",
     ),
+    "other-namespace": (
+        both(template=TEMPLATE.replace("name: one-gpu", "name: one-gpu, namespace: team")),
+        "one of that name exists in namespace team",
+    ),
+    "other-namespace-and-more": (
+        both(
+            POD.replace("{name: gpu}]}", "{name: gpu, request: gpus}]}"),
+            TEMPLATE.replace("name: one-gpu", "name: one-gpu, namespace: team")
+            + "          count: 8\n",
+        ),
+        "one of that name exists in namespace team",
+    ),
     "two-mistakes": (
         both(
             POD.replace("spec:\n", "spec:\n  nodeSelector: {disk: ssd}\n", 1).replace(
