@@ -56,7 +56,7 @@ class QueueEntry:
         return -self.priority, self.arrival
 
 
-READY, BACKING_OFF, WAITING, IN_PROGRESS = "ready", "backing off", "waiting", "worked on"
+READY, BACKING_OFF, WAITING, IN_PROGRESS = "ready", "backing_off", "waiting", "in_progress"
 
 
 @dataclass(slots=True, eq=False)

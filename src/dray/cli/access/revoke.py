@@ -21,7 +21,7 @@ from dray.clock import utc_now
 
 @click.command("revoke", cls=DrayCommand)
 @click.argument("user", required=False, default="")
-@connection.options
+@connection.options_of_cluster
 @click.option("--before", default="", metavar="TIME", help="Instead of now: 2026-01-02T03:04:05Z.")
 @click.option("--certificate", default="", metavar="FILE", help="Only this certificate, in PEM.")
 @click.option(

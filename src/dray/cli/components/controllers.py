@@ -17,7 +17,7 @@ from dray.controllers import manager
 
 
 @click.command("controllers", cls=DrayCommand)
-@connection.options
+@connection.options_of_cluster
 @click.option("--only", default="", metavar="A,B", help=f"Some of {', '.join(manager.LOOPS)}.")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)

@@ -23,7 +23,7 @@ ADVICE = "Choose another address with --listen; port 0 takes any free port."
 
 
 @click.command("exporter", cls=DrayCommand)
-@connection.options
+@connection.options_of_cluster
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT")
 @click.option(
     "--web-config",
@@ -36,8 +36,6 @@ def exporter(target: Target, listen: str, web_config: Path | None) -> None:
     It only reads: nodes, namespaces, pods and the objects of Dynamic Resource Allocation. /metrics
     has the figures; /livez, /healthz and /readyz are for probes.
     """
-    if target.namespace:
-        raise WrongUsage("-n has no effect here: the figures are about all namespaces")
     host, port = foreground.parse_listen(listen, "--listen", DEFAULT_LISTEN)
     foreground.run(
         foreground.until_signalled(lambda: _run(target, (listen, host, port), web_config))

@@ -140,7 +140,7 @@ def _some(names: list[str]) -> str:
 @click.command("fail", cls=DrayCommand)
 @click.argument("node", shell_complete=completer("nodes"))
 @click.argument("names", metavar="DEVICE…", nargs=-1, required=True)
-@connection.options
+@connection.options_of_cluster
 @click.option("--effect", type=click.Choice(EFFECTS), default=EFFECTS[0], show_default=True)
 def fail(target: Target, node: str, names: tuple[str, ...], effect: str) -> None:
     """Break devices of a node, as if the hardware did: their driver taints them."""
@@ -165,7 +165,7 @@ def _failed_annotation(failed: Mapping[str, str]) -> str | None:
 @click.command("slow", cls=DrayCommand)
 @click.argument("node", shell_complete=completer("nodes"))
 @click.argument("delay", metavar="DURATION")
-@connection.options
+@connection.options_of_cluster
 def slow(target: Target, node: str, delay: str) -> None:
     """Make preparing a claim take so long on a node, such as 5s.
 
@@ -181,7 +181,7 @@ def slow(target: Target, node: str, delay: str) -> None:
 
 @click.command("crash", cls=DrayCommand)
 @click.argument("node", shell_complete=completer("nodes"))
-@connection.options
+@connection.options_of_cluster
 def crash(target: Target, node: str) -> None:
     """Let the driver of a node crash whenever it prepares a claim, until the node is healed.
 
@@ -194,7 +194,7 @@ def crash(target: Target, node: str) -> None:
 @click.command("heal", cls=DrayCommand)
 @click.argument("node", shell_complete=completer("nodes"))
 @click.argument("names", metavar="[DEVICE…]", nargs=-1)
-@connection.options
+@connection.options_of_cluster
 def heal(target: Target, node: str, names: tuple[str, ...]) -> None:
     """Repair devices of a node; without names, everything that was done to the node."""
 
@@ -217,7 +217,7 @@ def heal(target: Target, node: str, names: tuple[str, ...]) -> None:
 
 @click.command("scale", cls=DrayCommand)
 @click.argument("nodes", type=click.IntRange(0))
-@connection.options
+@connection.options_of_cluster
 @click.option("--fleet", "name", default="", help="Which, where a cluster has several.")
 def scale(target: Target, nodes: int, name: str) -> None:
     """Set the number of machines of each kind in a running `dray up`.

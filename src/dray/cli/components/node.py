@@ -68,7 +68,7 @@ class Settings:
 
 
 @click.command("node", cls=DrayCommand)
-@connection.options
+@connection.options_of_cluster
 @click.option("--name", default=platform.node(), show_default=True, help="Of the Node.")
 @click.option(
     "--address", default="", help="Address at which the API server reaches this computer."

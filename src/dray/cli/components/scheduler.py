@@ -21,7 +21,7 @@ from dray.scheduler import scheduler as scheduling
 
 
 @click.command("scheduler", cls=DrayCommand)
-@connection.options
+@connection.options_of_cluster
 @click.option("--scheduler-name", default=scheduling.DEFAULT_NAME, show_default=True)
 @click.option("--node-selector", default="", help="Only nodes with these labels.")
 @click.option("--policy", type=click.Choice(sorted(device_order.BY_NAME)), default=None)

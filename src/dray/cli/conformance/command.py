@@ -49,7 +49,7 @@ TERMINATED_CODE: Final = 128 + signal.SIGTERM
     type=click.Path(path_type=Path, dir_okay=False),
     help="Instead: the registration socket of a driver that runs on this node of a cluster.",
 )
-@connection.options
+@connection.options_of_cluster
 @click.option("--node", default="", help="With --socket: the node's name.")
 @click.option(
     "--cdi",
@@ -92,8 +92,6 @@ def conformance(
         return
     if bool(command) == (socket is not None):
         raise WrongUsage("give --command or --socket", "All checks are shown by --list.")
-    if target.namespace:
-        raise WrongUsage("-n has no effect here: the suite has a namespace of its own")
     if socket is not None:
         if not socket.is_socket():
             raise WrongUsage(f"{socket} is not a socket")

@@ -171,7 +171,7 @@ def _group_and_kind(document: JsonObject) -> tuple[str, str]:
 
 
 @click.command("snapshot", cls=DrayCommand)
-@connection.options
+@connection.options_of_cluster
 @click.option("--anonymise", is_flag=True, help="Replace all names.")
 def snapshot(target: Target, anonymise: bool) -> None:
     """Print nodes, slices, classes, claims and pods as one JSON document.

@@ -12,6 +12,7 @@ import click
 
 from dray.api.kinds import Kind
 from dray.cli import cluster_options
+from dray.cli.command_errors import WrongUsage
 from dray.cli.session import cluster_choice
 from dray.cli.session.cluster_choice import ClusterChoice
 from dray.cli.session.read_only import ReadOnlyTransport
@@ -72,6 +73,18 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(target=Target(kubeconfig, context, namespace, everywhere), **rest)
 
     return cluster_options.added(wrapped)
+
+
+def options_of_cluster(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --kubeconfig and --context to a command for which a namespace has no meaning."""
+
+    @functools.wraps(function)
+    def wrapped(target: Target, **rest: Any) -> Any:
+        if target.namespace:
+            raise WrongUsage("-n has no effect here: the command is about the whole cluster")
+        return function(target=target, **rest)
+
+    return options(wrapped)
 
 
 all_namespaces_option = click.option(

@@ -254,7 +254,15 @@ def test_the_scheduler_keeps_to_its_own_nodes_in_a_cluster_that_has_one_already(
     assert features.version == "1.34"
 
 
-def test_the_exporter_is_about_all_namespaces() -> None:
-    refused = run("exporter", "-n", "team")
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("exporter",), ("scheduler",), ("controllers",), ("node",), ("snapshot",)),
+        *(("fleet", "crash", "n1"), ("fleet", "scale", "2"), ("revoke", "ann")),
+    ],
+    ids=" ".join,
+)
+def test_a_command_about_the_whole_cluster_has_no_namespace(command: tuple[str, ...]) -> None:
+    refused = run(*command, "-n", "team")
     assert refused.exit_code == 2
     assert "-n has no effect here" in refused.stderr
