@@ -99,7 +99,7 @@ class NewPodSandbox(PodSandbox):
         self._lock = lock
 
     def discard(self) -> None:
-        """End it, where no pod needs it."""
+        """End it, and wait until it has ended."""
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         self._peer.close()
@@ -248,7 +248,7 @@ def _start_relay(listener: int, plan: dict[str, Any], pod: PodSandbox) -> None:
         os._exit(1)
 
 
-def _connect(plan: dict[str, Any], pod: PodSandbox) -> None:
+def _connect(plan: dict[str, Any], pod: NewPodSandbox) -> None:
     """Connect the pod with the network of the node. Ends the pod and raises OSError otherwise."""
     found = pod.namespaces("user", "net")
     ours, theirs = socket.socketpair()
@@ -267,7 +267,8 @@ def _connect(plan: dict[str, Any], pod: PodSandbox) -> None:
     with ours:
         said = ours.recv(4096)
     if said != network_helpers.READY:
-        pod.kill()
+        # Not by `kill` alone: a process that is about to end could still be found and joined.
+        pod.discard()
         text = said.decode("utf-8", "replace") or "the process ended"
         raise OSError(0, f"network of the pod: {plan['networkHelper']['kind']}: {text}")
 
