@@ -120,6 +120,11 @@ def cluster() -> Iterator[Cluster]:
         running.apply(OBJECTS)
         running.wait_for_pod("train", "Running")
         running.wait_for(lambda: len(running.list("pods", labels="app=web")) == 1, "pod of web")
+        # The scheduler writes its event after the pod has its node, and nothing waits for it.
+        running.wait_for(
+            lambda: any(event["reason"] == "Scheduled" for event in running.list("events")),
+            "event of the scheduler",
+        )
         yield running
 
 
