@@ -21,6 +21,7 @@ ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 POD_CLAIM_NAME_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 EXTENDED_RESOURCE_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
 MIRROR_POD_ANNOTATION: Final = "kubernetes.io/config.mirror"
+POD_TEMPLATE_HASH_LABEL: Final = "pod-template-hash"
 
 # Finalizers.
 CLAIM_FINALIZER: Final = "resource.kubernetes.io/delete-protection"

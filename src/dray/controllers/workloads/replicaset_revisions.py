@@ -9,6 +9,7 @@ import msgspec
 from dray.api import kinds
 from dray.api.semantics import owner_references
 from dray.api.types.meta import JsonObject, LabelSelector
+from dray.api.well_known import POD_TEMPLATE_HASH_LABEL
 from dray.controllers.slim_types import Deployment, ReplicaSet
 from dray.controllers.workloads import rollouts
 from dray.controllers.workloads.controller_revisions import short_hash
@@ -72,7 +73,7 @@ def replica_set(deployment: Deployment, size: int, revision: int) -> JsonObject:
     """Return the body of the ReplicaSet for the present template of the deployment."""
     spec, metadata = deployment.spec, deployment.metadata
     hashed = short_hash(spec.template, deployment.status.collision_count)
-    label = {rollouts.HASH_LABEL: hashed}
+    label = {POD_TEMPLATE_HASH_LABEL: hashed}
     template = {**spec.template, "metadata": dict(spec.template.get("metadata") or {})}
     labels = {**(template["metadata"].get("labels") or {}), **label}
     template["metadata"]["labels"] = labels

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from dray.api.well_known import POD_TEMPLATE_HASH_LABEL
 from dray.controllers.slim_types import (
     Deployment,
     ReplicaSet,
@@ -17,7 +18,6 @@ from dray.controllers.slim_types import (
     Template,
 )
 
-HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
 MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
@@ -85,7 +85,11 @@ def are_equal(first: Template, second: Template) -> bool:
 
 def _without_hash(template: Template) -> Template:
     metadata: dict[str, Any] = dict(template.get("metadata") or {})
-    labels = {k: v for k, v in (metadata.pop("labels", None) or {}).items() if k != HASH_LABEL}
+    labels = {
+        k: v
+        for k, v in (metadata.pop("labels", None) or {}).items()
+        if k != POD_TEMPLATE_HASH_LABEL
+    }
     metadata.pop("creationTimestamp", None)
     return {**template, "metadata": {**metadata, "labels": labels}}
 
