@@ -11,7 +11,7 @@ from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.what_if import evictions
 
-__all__ = ["Change", "Changed", "ImpossibleChange", "evict", "node_of", "unknown"]
+__all__ = ["Change", "Changed", "ImpossibleChange", "apply_all", "evict", "node_of", "unknown"]
 
 
 class ImpossibleChange(ValueError):
@@ -26,6 +26,8 @@ class Changed(NamedTuple):
     """Pods that have to go; controllers make most of them again."""
     removed: Sequence[Pod] = ()
     """Pods that are left out on purpose: nobody makes them again."""
+    drained: Sequence[Pod] = ()
+    """Those of `evicted` that PodDisruptionBudgets protect, because their node is drained."""
 
 
 class Change(Protocol):
@@ -34,6 +36,23 @@ class Change(Protocol):
     def apply(self, cluster: ClusterModel) -> Changed:
         """Return the cluster with the change. Raises ImpossibleChange."""
         ...
+
+
+def apply_all(cluster: ClusterModel, changes: Iterable[Change]) -> Changed:
+    """Return the cluster after several changes, in their order. Raises ImpossibleChange.
+
+    A pod that has to go is not placed before the last change is made.
+    """
+    whole = Changed(cluster)
+    for change in changes:
+        one = change.apply(whole.cluster)
+        whole = Changed(
+            one.cluster,
+            (*whole.evicted, *one.evicted),
+            (*whole.removed, *one.removed),
+            (*whole.drained, *one.drained),
+        )
+    return whole
 
 
 def evict(cluster: ClusterModel, pods: Sequence[Pod]) -> Changed:

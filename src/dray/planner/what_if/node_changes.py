@@ -82,7 +82,8 @@ class DrainNode:
             raise ImpossibleChange(f"node {self.node} is drained already")
         taints = (*node.spec.taints, *_missing(node, UNSCHEDULABLE_TAINT))
         spec = msgspec.structs.replace(node.spec, unschedulable=True, taints=taints)
-        return evict(cluster.with_objects([msgspec.structs.replace(node, spec=spec)]), pods)
+        cordoned = cluster.with_objects([msgspec.structs.replace(node, spec=spec)])
+        return evict(cordoned, pods)._replace(drained=pods)
 
 
 @dataclass(frozen=True, slots=True)
