@@ -9,14 +9,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from dray.api.templates.workload_types import Deployment, ReplicaSet, Template, replicas
 from dray.api.well_known import POD_TEMPLATE_HASH_LABEL
-from dray.controllers.slim_types import (
-    Deployment,
-    ReplicaSet,
-    ReplicationController,
-    StatefulSet,
-    Template,
-)
 
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
@@ -34,10 +28,6 @@ class RolloutBudget(NamedTuple):
 
     surge: int
     unavailable: int
-
-
-def replicas(workload: Deployment | ReplicaSet | ReplicationController | StatefulSet) -> int:
-    return 1 if workload.spec.replicas is None else workload.spec.replicas
 
 
 def is_rolling(deployment: Deployment) -> bool:
