@@ -99,7 +99,9 @@ def _write_shared_claims(state: SchedulingState, decisions: Iterable[Decision]) 
     A pod cannot use a claim whose allocation is only reserved for another one.
     """
     for decision in decisions:
-        for assigned in decision.fit.claims if isinstance(decision, NodeAssignment) else ():
+        if not isinstance(decision, NodeAssignment):
+            continue
+        for assigned in decision.fit.claims:
             claim = state.claims.get(assigned.claim.key)
             owner = owner_references.controller_of(assigned.claim.metadata)
             if claim is None or (owner and owner.uid == decision.pod.metadata.uid):

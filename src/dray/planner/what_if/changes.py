@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -29,6 +30,16 @@ class Changed(NamedTuple):
     drained: Sequence[Pod] = ()
     """Those of `evicted` that PodDisruptionBudgets protect, because their node is drained."""
 
+    def then(self, change: Change) -> Changed:
+        """Return the cluster after one more change. Raises ImpossibleChange."""
+        one = change.apply(self.cluster)
+        return Changed(
+            one.cluster,
+            (*self.evicted, *one.evicted),
+            (*self.removed, *one.removed),
+            (*self.drained, *one.drained),
+        )
+
 
 class Change(Protocol):
     """One thing that is different in a cluster."""
@@ -43,16 +54,7 @@ def apply_all(cluster: ClusterModel, changes: Iterable[Change]) -> Changed:
 
     A pod that has to go is not placed before the last change is made.
     """
-    whole = Changed(cluster)
-    for change in changes:
-        one = change.apply(whole.cluster)
-        whole = Changed(
-            one.cluster,
-            (*whole.evicted, *one.evicted),
-            (*whole.removed, *one.removed),
-            (*whole.drained, *one.drained),
-        )
-    return whole
+    return functools.reduce(Changed.then, changes, Changed(cluster))
 
 
 def evict(cluster: ClusterModel, pods: Sequence[Pod]) -> Changed:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dray.api.ids import DeviceId, ObjectKey
 from dray.api.semantics import pod_claims, pod_status
-from dray.api.types.dra import DeviceClass, ResourceClaim
+from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.placement.place import Plan, PlannedPod, place
@@ -21,7 +21,7 @@ from dray.scheduling.decision import Decision
 from dray.scheduling.fit_counts import FitCount
 from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 
-__all__ = ["PodComparison", "Position", "Result", "WhatIf", "compare"]
+__all__ = ["PodComparison", "Position", "Result", "WhatIf", "compare", "room"]
 
 
 class Result(enum.Enum):
@@ -70,10 +70,9 @@ class WhatIf(NamedTuple):
     """Those that the changes concern, those that wait, and those that are submitted."""
     running: int
     """How many other pods run on as they are."""
-    room: Mapping[str, tuple[FitCount, FitCount]]
-    """How many more pods with one device of a class fit before and after, by class."""
     blocked: Sequence[BlockedDrain]
     """PodDisruptionBudgets at which draining a node stops."""
+    before: Plan
     after: Plan
 
     @property
@@ -90,11 +89,10 @@ def compare(
     changed: Changed,
     *,
     policy: str | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
 ) -> WhatIf:
     """Return what changes do, for a submission to the cluster before and after them.
 
-    `policy` is that of the scheduler after the changes. `should_stop` ends the counting of room.
+    `policy` is that of the scheduler after the changes.
     """
     plan_before = place(before.cluster, [*_waiting(before.cluster), *before.pods])
     again = [
@@ -117,10 +115,25 @@ def compare(
     return WhatIf(
         pods,
         sum(map(pod_status.is_active, running)),
-        _room((before.cluster, plan_before), (after.cluster, plan_after), should_stop),
         drain_budgets.blocked(after.cluster, changed.drained, plan_after),
+        plan_before,
         plan_after,
     )
+
+
+def room(
+    found: WhatIf, should_stop: Callable[[], bool] = lambda: False
+) -> dict[str, tuple[FitCount, FitCount]]:
+    """Return how many more pods with one device of a class fit before and after, by class.
+
+    When `should_stop` returns True, the rest is not counted.
+    """
+    states = found.before.state, found.after.state
+    names = sorted({name for state in states for name in state.inventory.classes})
+    before, after = (
+        [fit_counts.count(state, name, should_stop) for name in names] for state in states
+    )
+    return dict(zip(names, zip(before, after, strict=True), strict=True))
 
 
 def _waiting(cluster: ClusterModel) -> list[SubmittedPod]:
@@ -195,21 +208,3 @@ def _without_after(
 ) -> PodComparison:
     before = positions.get(pod.metadata.key, Position())
     return PodComparison(pod, evictions.owner_of(pod), result, before, Position())
-
-
-def _room(
-    before: tuple[ClusterModel, Plan],
-    after: tuple[ClusterModel, Plan],
-    should_stop: Callable[[], bool],
-) -> dict[str, tuple[FitCount, FitCount]]:
-    """Return how many more pods with one device of each class fit before and after."""
-    classes = [
-        {item.metadata.name for item in cluster.of(DeviceClass)} for cluster, _ in (before, after)
-    ]
-    counts = [
-        {name: fit_counts.count(plan.state, name, should_stop) for name in known}
-        for known, (_, plan) in zip(classes, (before, after), strict=True)
-    ]
-    none = FitCount(0)
-    names = sorted(classes[0] | classes[1])
-    return {name: (counts[0].get(name, none), counts[1].get(name, none)) for name in names}

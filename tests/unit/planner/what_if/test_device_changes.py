@@ -7,6 +7,7 @@ import pytest
 
 from dray.api.types.dra import DeviceToleration, ResourceClaim, ResourceSlice
 from dray.api.types.pods import Pod
+from dray.planner.what_if import compare
 from dray.planner.what_if.changes import ImpossibleChange
 from dray.planner.what_if.device_changes import FailDevice
 from tests import builders
@@ -72,7 +73,7 @@ def test_a_device_of_a_pool_without_a_node_is_named_by_the_pool() -> None:
     shared = builders.resource_slice(builders.gpu("gpu-0"), pool="fabric", all_nodes=True)
     model = cluster(shared)
     found = what_if(model, FailDevice("fabric", "gpu-0"))
-    assert [count.pods for count in found.room["gpu"]] == [5, 4]
+    assert [count.pods for count in compare.room(found)["gpu"]] == [5, 4]
 
 
 @pytest.mark.parametrize(

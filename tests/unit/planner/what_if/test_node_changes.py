@@ -13,6 +13,7 @@ from dray.api.types.core import (
 from dray.api.types.dra import DeviceTaint, ResourceSlice
 from dray.api.types.meta import LabelSelector, ObjectMeta
 from dray.api.types.nodes import Node, Taint
+from dray.planner.what_if import compare
 from dray.planner.what_if.changes import ImpossibleChange
 from dray.planner.what_if.node_changes import AddNodes, CopyNode, DrainNode, RemoveNode, TaintNode
 from tests import builders
@@ -35,7 +36,7 @@ def test_pods_of_a_removed_node_move_and_their_devices_are_free() -> None:
     assert moved.owner == "replicaset/web-5d9"
     assert found.is_good
     assert found.running == 1
-    before, after = found.room["gpu"]
+    before, after = compare.room(found)["gpu"]
     assert (before.pods, after.pods) == (2, 0)
 
 
@@ -59,7 +60,7 @@ def test_a_drained_node_keeps_daemons_and_gets_no_pods() -> None:
     found = what_if(cluster(daemon, running("web-1", "n1", "gpu-0")), DrainNode("n1"))
     assert results(found) == {"web-1": "moves n2"}
     assert found.running == 1
-    assert found.room["gpu"][1].pods == 1
+    assert compare.room(found)["gpu"][1].pods == 1
 
 
 def test_pods_that_are_evicted_together_find_their_places_one_after_the_other() -> None:
@@ -103,14 +104,17 @@ def test_a_copy_has_the_same_devices_under_a_name_of_its_own_and_is_healthy() ->
     assert published.spec.pool.name == "n1-copy-2"
     assert [device.taints for device in published.spec.devices] == [(), ()]
     found = what_if(model, CopyNode("n1", 2))
-    assert [count.pods for count in found.room["gpu"]] == [2, 6]
+    assert [count.pods for count in compare.room(found)["gpu"]] == [2, 6]
 
 
 def test_added_nodes_bring_their_devices_and_missing_classes() -> None:
     fast = builders.device_class("fast")
     added = AddNodes([small.node("n3")], [builders.gpu_slice("n3", 4)], [fast])
     found = what_if(cluster(), added)
-    assert {name: after.pods for name, (_, after) in found.room.items()} == {"gpu": 8, "fast": 8}
+    assert {name: after.pods for name, (_, after) in compare.room(found).items()} == {
+        "gpu": 8,
+        "fast": 8,
+    }
     with pytest.raises(ImpossibleChange, match="there is a node n1 already"):
         AddNodes([small.node("n1")]).apply(cluster())
 

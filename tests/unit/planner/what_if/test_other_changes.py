@@ -6,6 +6,7 @@ import pytest
 
 from dray.api import features
 from dray.api.ids import ObjectKey
+from dray.planner.what_if import compare
 from dray.planner.what_if.changes import ImpossibleChange
 from dray.planner.what_if.node_changes import CopyNode, RemoveNode
 from dray.planner.what_if.other_changes import RemovePod, SetFeatures
@@ -17,7 +18,7 @@ def test_a_pod_that_is_left_out_frees_its_devices_and_is_not_made_again() -> Non
     model = cluster(running("web", "n1", "gpu-0", "gpu-1"))
     found = what_if(model, RemovePod(ObjectKey("default", "web")))
     assert results(found) == {"web": "removed"}
-    assert [count.pods for count in found.room["gpu"]] == [2, 4]
+    assert [count.pods for count in compare.room(found)["gpu"]] == [2, 4]
     assert found.is_good
 
 
@@ -32,7 +33,7 @@ def test_feature_gates_decide_what_can_be_used() -> None:
     model = cluster(worn, nodes=["n1"], gpus=1)
     off = features.parse("DRADeviceTaintRules=false,DRADeviceTaints=false")
     found = what_if(model, SetFeatures(off))
-    assert [count.pods for count in found.room["gpu"]] == [0, 1]
+    assert [count.pods for count in compare.room(found)["gpu"]] == [0, 1]
     with pytest.raises(ImpossibleChange, match="has these feature gates already"):
         SetFeatures(features.DEFAULT).apply(model)
 
