@@ -95,11 +95,7 @@ def compare(
     `policy` is that of the scheduler after the changes.
     """
     plan_before = place(before.cluster, [*_waiting(before.cluster), *before.pods])
-    again = [
-        evictions.made_again(pod, after.cluster)
-        for pod in changed.evicted
-        if evictions.is_made_again(pod)
-    ]
+    again = evictions.made_again(changed.evicted, after.cluster)
     # As in the scheduler's queue: higher priority first, and new pods after those that wait.
     queue = sorted([*_waiting(after.cluster), *again], key=lambda item: -_priority(item.pod))
     plan_after = place(after.cluster, [*queue, *after.pods], policy=policy)

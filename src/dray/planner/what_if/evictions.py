@@ -7,17 +7,14 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from dray.api import kinds
-from dray.api.ids import ObjectKey
 from dray.api.semantics import owner_references, pod_status
-from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
-from dray.api.types.meta import ObjectMeta, OwnerReference
-from dray.api.types.pods import Pod, PodResourceClaimStatus, PodStatus
-from dray.api.well_known import (
-    MIRROR_POD_ANNOTATION,
-    POD_CLAIM_NAME_ANNOTATION,
-    POD_TEMPLATE_HASH_LABEL,
-)
+from dray.api.types.dra import ResourceClaim
+from dray.api.types.pods import Pod, PodStatus
+from dray.api.well_known import MIRROR_POD_ANNOTATION, POD_TEMPLATE_HASH_LABEL
 from dray.planner.cluster_model import ClusterModel
+from dray.planner.submission.expansion import NOW
+from dray.planner.submission.made_claims import ClaimMaker
+from dray.planner.submission.quota_book import QuotaBook
 from dray.planner.submission.submitted_pods import SubmittedPod
 
 
@@ -72,56 +69,27 @@ def _freed(claims: Iterable[ResourceClaim], gone: frozenset[str]) -> Iterator[Re
         yield msgspec.structs.replace(claim, status=status)
 
 
-def made_again(pod: Pod, cluster: ClusterModel) -> SubmittedPod:
-    """Return the pod that its controller makes in place of a deleted one.
+def made_again(pods: Iterable[Pod], cluster: ClusterModel) -> list[SubmittedPod]:
+    """Return the pods that controllers make in place of deleted ones.
 
-    It keeps the name, although only StatefulSets give the same one again: so it can be compared.
+    They keep their names, although only StatefulSets give the same name again: so they can be
+    compared. They do not charge quotas, because the deleted ones were charged.
     """
-    uid = f"{pod.metadata.uid}-again"
+    claims = ClaimMaker(cluster, QuotaBook(ClusterModel(), NOW))
+    return [_made_again(pod, claims) for pod in pods if is_made_again(pod)]
+
+
+def _made_again(pod: Pod, maker: ClaimMaker) -> SubmittedPod:
     metadata = msgspec.structs.replace(
-        pod.metadata, uid=uid, resource_version="", creation_timestamp=None
+        pod.metadata,
+        uid=f"{pod.metadata.uid}-again",
+        resource_version="",
+        creation_timestamp=None,
     )
     spec = msgspec.structs.replace(pod.spec, node_name="")
-    templates = {template.metadata.key: template for template in cluster.of(ResourceClaimTemplate)}
-    of_groups = {entry.name: entry for entry in _of_group(pod, cluster)}
-    claims, statuses = [], list(of_groups.values())
-    for source in pod.spec.resource_claims:
-        key = ObjectKey(metadata.namespace, source.resource_claim_template_name or "")
-        # Without its template no claim is made, and the pod waits for that.
-        if source.name not in of_groups and (template := templates.get(key)) is not None:
-            claims.append(_claim_from(template, metadata, source.name))
-            statuses.append(PodResourceClaimStatus(source.name, claims[-1].metadata.name))
-    status = PodStatus(phase=pod_status.PENDING, resource_claim_statuses=tuple(statuses))
-    return SubmittedPod(Pod(metadata, spec, status), claims, owner=owner_of(pod))
-
-
-def _of_group(pod: Pod, cluster: ClusterModel) -> Iterator[PodResourceClaimStatus]:
-    """Yield the claims that the pod got from its PodGroup, which keeps them."""
-    kept = {
-        claim.key
-        for claim in cluster.of(ResourceClaim)
-        if owner_references.controlled_by(claim.metadata, kinds.POD_GROUP)
-    }
-    for entry in pod.status.resource_claim_statuses:
-        if (pod.metadata.namespace, entry.resource_claim_name) in kept:
-            yield entry
-
-
-def _claim_from(
-    template: ResourceClaimTemplate, owner: ObjectMeta, pod_claim: str
-) -> ResourceClaim:
-    name = f"{owner.name}-{pod_claim}-again"
-    annotations = {**template.spec.metadata.annotations, POD_CLAIM_NAME_ANNOTATION: pod_claim}
-    reference = OwnerReference("v1", "Pod", owner.name, owner.uid, controller=True)
-    metadata = ObjectMeta(
-        name=name,
-        namespace=owner.namespace,
-        uid=f"{owner.uid}-{pod_claim}",
-        labels=template.spec.metadata.labels,
-        annotations=annotations,
-        owner_references=(reference,),
-    )
-    return ResourceClaim(metadata, template.spec.spec)
+    waiting = Pod(metadata, spec, PodStatus(phase=pod_status.PENDING))
+    made, claims = maker.for_pod(waiting)
+    return SubmittedPod(made, claims, owner=owner_of(pod))
 
 
 def owner_of(pod: Pod) -> str:
