@@ -176,7 +176,7 @@ def test_changes_give_the_cluster_that_is_built_like_that(seed: int) -> None:
     found = small.what_if(model, *changes)
     expected = place(world.model(), [submitted(name, world) for name in world.again])
     after = {each.pod.metadata.name: each for each in found.pods}
-    assert {name: each.result for name, each in after.items() if not each.decision} == world.results
+    assert {name: each.result for name, each in after.items() if not each.planned} == world.results
     placed = {
         planned.submitted.pod.metadata.name: (planned.node, tuple(planned.devices()))
         for planned in expected.pods

@@ -12,14 +12,14 @@ from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.placement.place import Plan, PlannedPod, place
-from dray.planner.submission.submitted_pods import Submission, SubmittedPod
+from dray.planner.submission import submitted_pods
+from dray.planner.submission.submitted_pods import Submission
 from dray.planner.what_if import drain_budgets, evictions
 from dray.planner.what_if.changes import Changed
 from dray.planner.what_if.drain_budgets import BlockedDrain
 from dray.scheduling import fit_counts
-from dray.scheduling.decision import Decision
 from dray.scheduling.fit_counts import FitCount
-from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
+from dray.scheduling.preemption import priority_of
 
 __all__ = ["PodComparison", "Position", "Result", "WhatIf", "compare", "room"]
 
@@ -58,7 +58,7 @@ class PodComparison(NamedTuple):
     result: Result
     before: Position
     after: Position
-    decision: Decision | None = None
+    planned: PlannedPod | None = None
     """The scheduler's decision after the changes; None for a pod that is not made again."""
     is_submitted: bool = False
 
@@ -94,10 +94,11 @@ def compare(
 
     `policy` is that of the scheduler after the changes.
     """
-    plan_before = place(before.cluster, [*_waiting(before.cluster), *before.pods])
+    plan_before = place(before.cluster, [*submitted_pods.waiting(before.cluster), *before.pods])
     again = evictions.made_again(changed.evicted, after.cluster)
     # As in the scheduler's queue: higher priority first, and new pods after those that wait.
-    queue = sorted([*_waiting(after.cluster), *again], key=lambda item: -_priority(item.pod))
+    waiting = [*submitted_pods.waiting(after.cluster), *again]
+    queue = sorted(waiting, key=lambda item: -priority_of(item.pod))
     plan_after = place(after.cluster, [*queue, *after.pods], policy=policy)
     positions = {
         **_positions(before.cluster, [*changed.evicted, *changed.removed]),
@@ -130,23 +131,6 @@ def room(
         [fit_counts.count(state, name, should_stop) for name in names] for state in states
     )
     return dict(zip(names, zip(before, after, strict=True), strict=True))
-
-
-def _waiting(cluster: ClusterModel) -> list[SubmittedPod]:
-    """Return the pods of the cluster that wait for a node, in the scheduler's order."""
-    waiting = [
-        pod
-        for pod in cluster.of(Pod)
-        if not pod.spec.node_name
-        and pod_status.is_active(pod)
-        and pod.spec.scheduler_name in ("", DEFAULT_SCHEDULER_NAME)
-    ]
-    waiting.sort(key=lambda pod: (-_priority(pod), pod.metadata.creation_timestamp or ""))
-    return [SubmittedPod(pod, owner=evictions.owner_of(pod)) for pod in waiting]
-
-
-def _priority(pod: Pod) -> int:
-    return pod.spec.priority or 0
 
 
 def _positions(cluster: ClusterModel, pods: Iterable[Pod]) -> dict[ObjectKey, Position]:
@@ -185,8 +169,9 @@ def _placed(
         result = Result.RESTARTS if key in restarted else Result.STAYS
     else:
         result = Result.MOVES
-    owner = planned.submitted.owner or evictions.owner_of(pod)
-    return PodComparison(pod, owner, result, before, after, planned.decision, key in submitted)
+    is_submitted = key in submitted
+    owner = planned.submitted.owner if is_submitted else evictions.owner_of(pod)
+    return PodComparison(pod, owner, result, before, after, planned, is_submitted)
 
 
 def _gone(changed: Changed, positions: Mapping[ObjectKey, Position]) -> Iterator[PodComparison]:
