@@ -27,10 +27,15 @@ def pods_on(cluster: ClusterModel, node: str) -> list[Pod]:
     ]
 
 
+def is_daemon(pod: Pod) -> bool:
+    return owner_references.controlled_by(pod.metadata, kinds.DAEMON_SET) is not None
+
+
 def belongs_to_node(pod: Pod) -> bool:
     """Return whether a pod stays when its node is drained: of a DaemonSet, or a static pod."""
-    of_daemon_set = owner_references.controlled_by(pod.metadata, kinds.DAEMON_SET)
-    return of_daemon_set is not None or MIRROR_POD_ANNOTATION in pod.metadata.annotations
+    # The annotation may be missing in a snapshot; the owner of a static pod is its node.
+    is_static = owner_references.controlled_by(pod.metadata, kinds.NODE) is not None
+    return is_daemon(pod) or is_static or MIRROR_POD_ANNOTATION in pod.metadata.annotations
 
 
 def is_made_again(pod: Pod) -> bool:
@@ -75,21 +80,31 @@ def made_again(pods: Iterable[Pod], cluster: ClusterModel) -> list[SubmittedPod]
     They keep their names, although only StatefulSets give the same name again: so they can be
     compared. They do not charge quotas, because the deleted ones were charged.
     """
-    claims = ClaimMaker(cluster, QuotaBook(ClusterModel(), NOW))
-    return [_made_again(pod, claims) for pod in pods if is_made_again(pod)]
+    maker = claim_maker(cluster)
+    again = []
+    for pod in pods:
+        if is_made_again(pod):
+            waiting, claims = maker.for_pod(unplaced(pod, pod.metadata.name))
+            again.append(SubmittedPod(waiting, claims, owner=owner_of(pod)))
+    return again
 
 
-def _made_again(pod: Pod, maker: ClaimMaker) -> SubmittedPod:
+def claim_maker(cluster: ClusterModel) -> ClaimMaker:
+    """Return what makes the claims of pods, without quotas."""
+    return ClaimMaker(cluster, QuotaBook(ClusterModel(), NOW))
+
+
+def unplaced(pod: Pod, name: str) -> Pod:
+    """Return a new pod like one that runs, which waits for a node."""
     metadata = msgspec.structs.replace(
         pod.metadata,
-        uid=f"{pod.metadata.uid}-again",
+        name=name,
+        uid=f"{pod.metadata.uid}-{name}-again",
         resource_version="",
         creation_timestamp=None,
     )
     spec = msgspec.structs.replace(pod.spec, node_name="")
-    waiting = Pod(metadata, spec, PodStatus(phase=pod_status.PENDING))
-    made, claims = maker.for_pod(waiting)
-    return SubmittedPod(made, claims, owner=owner_of(pod))
+    return Pod(metadata, spec, PodStatus(phase=pod_status.PENDING))
 
 
 def owner_of(pod: Pod) -> str:

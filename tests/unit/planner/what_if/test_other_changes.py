@@ -25,6 +25,9 @@ def test_a_pod_that_is_left_out_frees_its_devices_and_is_not_made_again() -> Non
 def test_an_unknown_pod_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ImpossibleChange, match="no pod wob in namespace default; did you mean web"):
         RemovePod(ObjectKey("default", "wob")).apply(cluster(running("web", "n1")))
+    ended = builders.pod("done", uid="done", status={"phase": "Succeeded"})
+    with pytest.raises(ImpossibleChange, match="default/done has ended"):
+        RemovePod(ObjectKey("default", "done")).apply(cluster(ended))
 
 
 def test_feature_gates_decide_what_can_be_used() -> None:
