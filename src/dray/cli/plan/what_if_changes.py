@@ -95,6 +95,7 @@ def _set_gates(text: str, cluster: ClusterModel, namespace: str) -> Change:
 
 
 _CHANGES: Mapping[str, Callable[[str, ClusterModel, str], Change]] = {
+    "feature_gates": _set_gates,
     "add": _add,
     "add_like": _copy,
     "without": _leave_out,
@@ -102,9 +103,9 @@ _CHANGES: Mapping[str, Callable[[str, ClusterModel, str], Change]] = {
     "drain": _drain,
     "taint": _taint,
     "fail": _fail,
-    "feature_gates": _set_gates,
 }
 """Changes by the field of their option. The order counts.
 
-Copies are made before their node goes, and a pod is left out before its node evicts it.
+Feature gates decide which claims are made for pods that are made again. Copies are made before
+their node goes, and a pod is left out before its node evicts it.
 """

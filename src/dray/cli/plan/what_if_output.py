@@ -65,7 +65,7 @@ def show(answer: Answer, format: OutputFormat) -> None:
     by_result = Counter(_WORDS[each.result] for each in found.pods)
     summary = [f"{number} {word}" for word, number in by_result.items()]
     click.echo(f"pods: {', '.join([*summary, f'{found.running} not affected'])}")
-    for line in (*_budget_lines(found), *_obstacle_lines(answer)):
+    for line in (*_room_errors(answer), *_budget_lines(found), *_obstacle_lines(answer)):
         click.echo(line)
 
 
@@ -83,6 +83,12 @@ def _position(position: Position, is_wide: bool) -> str:
         return _NOTHING
     names = [str(device) if is_wide else device.device for device in position.devices]
     return f"{position.node} ({', '.join(names)})" if names else position.node
+
+
+def _room_errors(answer: Answer) -> Iterator[str]:
+    for name, (_, after) in answer.room.items():
+        if after.error:
+            yield f"{click.style('✗', fg='red')} room for {name} after the changes: {after.error}"
 
 
 def _budget_lines(found: WhatIf) -> Iterator[str]:
@@ -130,7 +136,8 @@ def _document(answer: Answer) -> dict[str, Any]:
 
 
 def _count(count: FitCount) -> dict[str, Any]:
-    return {"pods": count.pods, "isComplete": count.is_complete}
+    document: dict[str, Any] = {"pods": count.pods, "isComplete": count.is_complete}
+    return {**document, "error": count.error} if count.error else document
 
 
 def _pod(each: PodComparison, obstacle: Obstacle | None) -> dict[str, Any]:

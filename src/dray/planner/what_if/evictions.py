@@ -15,7 +15,6 @@ from dray.planner.cluster_model import ClusterModel
 from dray.planner.submission.expansion import NOW
 from dray.planner.submission.made_claims import ClaimMaker
 from dray.planner.submission.quota_book import QuotaBook
-from dray.planner.submission.submitted_pods import SubmittedPod
 
 
 def pods_on(cluster: ClusterModel, node: str) -> list[Pod]:
@@ -74,19 +73,18 @@ def _freed(claims: Iterable[ResourceClaim], gone: frozenset[str]) -> Iterator[Re
         yield msgspec.structs.replace(claim, status=status)
 
 
-def made_again(pods: Iterable[Pod], cluster: ClusterModel) -> list[SubmittedPod]:
-    """Return the pods that controllers make in place of deleted ones.
+def made_again(pods: Iterable[Pod], cluster: ClusterModel) -> Iterator[Pod | ResourceClaim]:
+    """Yield the pods that controllers make in place of deleted ones, with their claims.
 
     They keep their names, although only StatefulSets give the same name again: so they can be
     compared. They do not charge quotas, because the deleted ones were charged.
     """
-    maker = claim_maker(cluster)
-    again = []
+    maker, created = claim_maker(cluster), newest(cluster)
     for pod in pods:
         if is_made_again(pod):
-            waiting, claims = maker.for_pod(unplaced(pod, pod.metadata.name))
-            again.append(SubmittedPod(waiting, claims, owner=owner_of(pod)))
-    return again
+            waiting, claims = maker.for_pod(unplaced(pod, pod.metadata.name, created))
+            yield waiting
+            yield from claims
 
 
 def claim_maker(cluster: ClusterModel) -> ClaimMaker:
@@ -94,14 +92,19 @@ def claim_maker(cluster: ClusterModel) -> ClaimMaker:
     return ClaimMaker(cluster, QuotaBook(ClusterModel(), NOW))
 
 
-def unplaced(pod: Pod, name: str) -> Pod:
+def newest(cluster: ClusterModel) -> str:
+    """Return the time of the newest pod: new ones wait behind all others."""
+    return max((pod.metadata.creation_timestamp or "" for pod in cluster.of(Pod)), default="")
+
+
+def unplaced(pod: Pod, name: str, created: str) -> Pod:
     """Return a new pod like one that runs, which waits for a node."""
     metadata = msgspec.structs.replace(
         pod.metadata,
         name=name,
         uid=f"{pod.metadata.uid}-{name}-again",
         resource_version="",
-        creation_timestamp=None,
+        creation_timestamp=created,
     )
     spec = msgspec.structs.replace(pod.spec, node_name="")
     return Pod(metadata, spec, PodStatus(phase=pod_status.PENDING))

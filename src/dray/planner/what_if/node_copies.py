@@ -40,14 +40,14 @@ def copies(cluster: ClusterModel, name: str, count: int) -> Iterator[Any]:
         for pod in evictions.pods_on(cluster, name)
         if evictions.is_daemon(pod) and pod_status.is_active(pod)
     ]
-    claims = evictions.claim_maker(cluster)
+    claims, created = evictions.claim_maker(cluster), evictions.newest(cluster)
     names = (f"{name}-copy-{number}" for number in itertools.count(1))
     for copy in itertools.islice((each for each in names if each not in taken), count):
         yield _node(original, copy)
         for published in current:
             yield _slice(published, name, copy)
         for pod in daemons:
-            daemon, made = claims.for_pod(_daemon(pod, copy))
+            daemon, made = claims.for_pod(_daemon(pod, copy, created))
             yield from (daemon, *made)
 
 
@@ -86,9 +86,9 @@ def _healthy(device: Device) -> Device:
     return msgspec.structs.replace(device, taints=()) if device.taints else device
 
 
-def _daemon(pod: Pod, node: str) -> Pod:
+def _daemon(pod: Pod, node: str, created: str) -> Pod:
     """Return a pod of the same DaemonSet for another node."""
-    waiting = evictions.unplaced(pod, f"{pod.metadata.name}-{node}")
+    waiting = evictions.unplaced(pod, f"{pod.metadata.name}-{node}", created)
     named = NodeSelectorRequirement("metadata.name", "In", (node,))
     terms = (NodeSelectorTerm(match_fields=(named,)),)
     affinity = waiting.spec.affinity or Affinity()

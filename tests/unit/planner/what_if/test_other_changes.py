@@ -55,3 +55,15 @@ def test_a_copy_takes_the_place_of_a_removed_node() -> None:
     model = cluster(running("web", "n1", "gpu-0", "gpu-1"), running("b", "n2", "gpu-0"))
     found = what_if(model, CopyNode("n1"), RemoveNode("n1"))
     assert results(found) == {"web": "moves n1-copy-1"}
+
+
+def test_pods_that_are_preempted_stop() -> None:
+    model = cluster(
+        running("high", "n1", "gpu-0", "gpu-1", priority=10),
+        running("low", "n2", "gpu-0", "gpu-1", priority=1),
+    )
+    model = SetFeatures(features.parse("DrayPreemption=true")).apply(model).cluster
+    found = what_if(model, RemoveNode("n1"))
+    assert results(found) == {"high": "moves n2", "low": "stops"}
+    assert found.running == 0
+    assert not found.is_good
