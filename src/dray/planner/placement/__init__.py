@@ -1,0 +1,1 @@
+"""Places pods in a cluster as its scheduler would."""
