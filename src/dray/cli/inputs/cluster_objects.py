@@ -17,16 +17,24 @@ import msgspec
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import errors, kinds
 from dray.api import features as gates
-from dray.api.conversion import canonical, defaults, versions
+from dray.api.conversion import typed_objects
 from dray.api.features import Features
 from dray.api.ids import PoolId
 from dray.api.kinds import Kind
 from dray.api.semantics import pools
 from dray.api.types import dra
-from dray.api.types.core import CoreEvent, ResourceQuota
+from dray.api.types.core import (
+    CoreEvent,
+    LimitRange,
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ResourceQuota,
+)
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
-from dray.api.types.pods import Pod
+from dray.api.types.pods import Pod, RuntimeClass
+from dray.api.types.workloads import PodGroup
 from dray.cli import printed_commands
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import manifests
@@ -43,7 +51,6 @@ T = TypeVar("T")
 
 VERSION_ANNOTATION = "dray.dev/server-version"
 """Annotation of a snapshot: the Kubernetes version of its server."""
-NO_TIME = "1970-01-01T00:00:00Z"
 PAGE_ITEMS = 500
 """The page size of kubectl."""
 
@@ -52,6 +59,12 @@ READ: Mapping[tuple[str, str], type[Any]] = {
     ("", "Pod"): Pod,
     ("", "ResourceQuota"): ResourceQuota,
     ("", "Event"): CoreEvent,
+    ("", "LimitRange"): LimitRange,
+    ("", "Namespace"): Namespace,
+    ("policy", "PodDisruptionBudget"): PodDisruptionBudget,
+    ("scheduling.k8s.io", "PodGroup"): PodGroup,
+    ("scheduling.k8s.io", "PriorityClass"): PriorityClass,
+    ("node.k8s.io", "RuntimeClass"): RuntimeClass,
     ("resource.k8s.io", "ResourceSlice"): dra.ResourceSlice,
     ("resource.k8s.io", "DeviceClass"): dra.DeviceClass,
     ("resource.k8s.io", "ResourceClaim"): dra.ResourceClaim,
@@ -59,6 +72,11 @@ READ: Mapping[tuple[str, str], type[Any]] = {
     ("resource.k8s.io", "DeviceTaintRule"): dra.DeviceTaintRule,
 }
 """Types by group and kind; objects of other kinds are skipped."""
+ONLY_PLANNED = frozenset(
+    {LimitRange, Namespace, PodDisruptionBudget, PodGroup, PriorityClass, RuntimeClass}
+)
+"""Types that plans need, and explanations do not."""
+EXPLAINED = frozenset(READ.values()) - ONLY_PLANNED
 
 option = click.option(
     "--against",
@@ -115,10 +133,16 @@ class ClusterObjects:
         return pod_context.inventory_of(pod_context.from_objects(self.objects, self.features))
 
 
-def load(against: str, target: Target, events: ObjectSelection | None = None) -> ClusterObjects:
+def load(
+    against: str,
+    target: Target,
+    events: ObjectSelection | None = None,
+    types: Collection[type[Any]] = EXPLAINED,
+) -> ClusterObjects:
     """Load the objects that `--against` names; without it, those of the cluster of `target`.
 
-    Of the events of a cluster, only those that `events` selects are read: there may be many.
+    Of a cluster, only objects of `types` are read, and of its events only those that `events`
+    selects: there may be many.
     """
     cluster = cluster_of(against, target)
     if cluster is None:
@@ -126,7 +150,7 @@ def load(against: str, target: Target, events: ObjectSelection | None = None) ->
     if against:
         _require_context(against, cluster)
     with progress.shown("Reading the cluster"):
-        return connection.run(cluster, lambda session: from_cluster(session, events))
+        return connection.run(cluster, lambda session: from_cluster(session, events, types))
 
 
 def cluster_of(against: str, target: Target) -> Target | None:
@@ -298,7 +322,7 @@ def decode(document: JsonObject, source: str) -> Any | None:
     if type_ is None:
         return None
     try:
-        return _decoded(document, type_)
+        return typed_objects.decode(document, type_)
     except (msgspec.ValidationError, ValueError, TypeError, AttributeError) as error:
         name = (document.get("metadata") or {}).get("name", "")
         raise CommandError(
@@ -307,18 +331,10 @@ def decode(document: JsonObject, source: str) -> Any | None:
         ) from error
 
 
-def _decoded(document: JsonObject, type_: type[Any]) -> Any:
-    stored = versions.to_storage(document)
-    group, _ = kinds.parse_api_version(stored["apiVersion"])
-    defaults.fill(stored, NO_TIME)
-    schema_type = kinds.served(group, stored["kind"]).preferred.schema_type
-    return msgspec.convert(canonical.prune_nulls(canonical.write(schema_type, stored)), type_)
-
-
 async def from_cluster(
     session: Session,
     events: ObjectSelection | None = None,
-    types: Collection[type[Any]] = frozenset(READ.values()),
+    types: Collection[type[Any]] = EXPLAINED,
 ) -> ClusterObjects:
     """Read all objects of some types that the user may list; other kinds are noted as unread."""
     version = await server_version.read(session.client)

@@ -1,0 +1,49 @@
+"""What the commands of `dray plan` read: a cluster, and the objects that are submitted to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from dray.api.types.core import CoreEvent
+from dray.cli.command_errors import CommandError, WrongUsage
+from dray.cli.inputs import cluster_objects, manifests
+from dray.cli.session.connection import Target
+from dray.planner.cluster_model import ClusterModel
+from dray.planner.submission import expansion
+from dray.planner.submission.submitted_pods import Submission
+
+_PLANNED = frozenset(cluster_objects.READ.values()) - {CoreEvent}
+_NEEDED = ("Node", "Pod", "ResourceSlice", "DeviceClass", "ResourceClaim")
+"""Kinds without which every plan would be wrong."""
+
+
+def load(against: str, target: Target) -> ClusterModel:
+    """Return the cluster that `--against` names; without it, that of `target`.
+
+    Says on standard error which kinds could not be read. Raises CommandError where a plan without
+    them would be wrong.
+    """
+    objects = cluster_objects.load(against, target, types=_PLANNED)
+    for kind in _NEEDED:
+        if message := {**objects.partly_read, **objects.unread}.get(kind):
+            advice = "A plan needs the right to list them in all namespaces."
+            raise CommandError(f"{kind} objects cannot be read: {message}", advice)
+    for kind, message in {**objects.partly_read, **objects.unread}.items():
+        click.echo(f"The plan does not count with {kind} objects: {message}", err=True)
+    objects.objects.pop(CoreEvent, None)
+    return ClusterModel(objects.objects, objects.features)
+
+
+def submitted(files: Sequence[str], cluster: ClusterModel, namespace: str = "") -> Submission:
+    """Return the pods of the objects in files, and the cluster with the other objects.
+
+    Objects without a namespace are in `namespace`, or in "default". Raises WrongUsage for files
+    without anything that makes pods.
+    """
+    documents = [manifest.document for manifest in manifests.read(files, recursive=True)]
+    found = expansion.expand(documents, cluster, namespace or "default")
+    if not found.pods:
+        raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
+    return found
