@@ -1,0 +1,183 @@
+"""The pods that may be moved: deleted, and made again by their controller on another place."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from dray.api import kinds, well_known
+from dray.api.ids import ClaimKey, ObjectKey
+from dray.api.semantics import owner_references, pod_claims, pod_status
+from dray.api.types.dra import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
+from dray.api.types.pods import Pod, PodStatus
+from dray.planner.cluster_model import ClusterModel
+from dray.scheduling.claims.claim_index import ClaimIndex
+from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
+
+
+class Obstacle(enum.Enum):
+    """Why a pod is not moved; the value completes the sentence "it …"."""
+
+    DAEMON = "belongs to a DaemonSet, which runs a pod on every node"
+    STATIC = "is a static pod of its node"
+    LEAVING = "is being deleted"
+    BARE = "has no controller that would make it again"
+    SCHEDULER = "is placed by another scheduler, whose decisions are not known"
+    TEMPLATE = "needs a ResourceClaimTemplate that does not exist"
+    PRIORITY = "has a higher priority than the pods that need its place"
+
+
+STAYING = frozenset({Obstacle.DAEMON, Obstacle.STATIC, Obstacle.LEAVING})
+"""Pods that an empty node may have, as after `kubectl drain --ignore-daemonsets`."""
+
+
+class MoveUnit(NamedTuple):
+    """Pods that are moved together: one, or all that share a claim.
+
+    The devices of a shared claim stay where they are until its last pod is deleted.
+    """
+
+    keys: tuple[ObjectKey, ...]
+
+
+class Replacement(NamedTuple):
+    """The pod that a controller makes when a pod is deleted, with the claims made for it."""
+
+    pod: Pod
+    claims: Sequence[ResourceClaim]
+
+
+class Movability:
+    """Answers for one cluster which pods may be moved."""
+
+    def __init__(self, cluster: ClusterModel, *, include_bare: bool = False) -> None:
+        self._templates = {value.metadata.key: value for value in cluster.of(ResourceClaimTemplate)}
+        self._include_bare = include_bare
+
+    def obstacle(self, pod: Pod) -> Obstacle | None:
+        """Return why a placed pod is not moved, or None if it may be."""
+        metadata = pod.metadata
+        if well_known.MIRROR_POD_ANNOTATION in metadata.annotations:
+            return Obstacle.STATIC
+        if owner_references.controlled_by(metadata, kinds.DAEMON_SET):
+            return Obstacle.DAEMON
+        if pod_status.is_deleted(pod):
+            return Obstacle.LEAVING
+        if is_bare(pod):
+            return None if self._include_bare else Obstacle.BARE
+        if (pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME) != DEFAULT_SCHEDULER_NAME:
+            return Obstacle.SCHEDULER
+        if any(key not in self._templates for key in _template_keys(pod)):
+            return Obstacle.TEMPLATE
+        return None
+
+    def replacement(self, pod: Pod, claims: ClaimIndex, suffix: str = "") -> Replacement:
+        """Return the pod that is made after `pod`, and its claims.
+
+        Controllers generate new names. Here names stay the same, so that plans can refer to them;
+        `suffix` makes others, for a replacement beside the old pod.
+        """
+        metadata = msgspec.structs.replace(
+            pod.metadata, name=pod.metadata.name + suffix, uid=f"{pod.metadata.uid}-moved"
+        )
+        templates = {
+            source.name: self._templates[ObjectKey(metadata.namespace, template)]
+            for source in pod.spec.resource_claims
+            if (template := source.resource_claim_template_name)
+        }
+        statuses, made = [], []
+        for status in pod.status.resource_claim_statuses:
+            claim = claims.get(ClaimKey(metadata.namespace, status.resource_claim_name or ""))
+            if claim is not None and is_owned(claim, pod):
+                new = _claim_from(templates[status.name], claim, metadata.uid, suffix)
+                made.append(new)
+                status = msgspec.structs.replace(status, resource_claim_name=new.metadata.name)
+            statuses.append(status)
+        return Replacement(
+            Pod(
+                metadata,
+                msgspec.structs.replace(pod.spec, node_name=""),
+                PodStatus(resource_claim_statuses=tuple(statuses)),
+            ),
+            made,
+        )
+
+
+def is_bare(pod: Pod) -> bool:
+    """Return whether no controller makes the pod again after its deletion."""
+    return owner_references.controller_of(pod.metadata) is None
+
+
+def is_replaced_early(pod: Pod) -> bool:
+    """Return whether the replacement of a pod is made while the pod is still being deleted."""
+    # A StatefulSet gives the new pod the same name, so that the old one has to be gone.
+    is_stateful = owner_references.controlled_by(pod.metadata, kinds.STATEFUL_SET) is not None
+    return not is_bare(pod) and not is_stateful
+
+
+def depends_on_others(pod: Pod) -> bool:
+    """Return whether more pods elsewhere can make a pod fit; mostly they only take room."""
+    affinity = pod.spec.affinity
+    return bool(
+        (affinity is not None and affinity.pod_affinity is not None)
+        or pod.spec.topology_spread_constraints
+        or pod_claims.group_name(pod)
+    )
+
+
+def is_owned(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether a claim was made for the pod alone and is deleted with it."""
+    owner = owner_references.controller_of(claim.metadata)
+    return owner is not None and owner.uid == pod.metadata.uid
+
+
+def units(movable: Iterable[Pod], claims: ClaimIndex) -> list[MoveUnit]:
+    """Return every pod as a unit, and units of the pods that share claims if all may be moved."""
+    by_uid = {pod.metadata.uid: pod for pod in movable}
+    found = [MoveUnit((pod.metadata.key,)) for pod in by_uid.values()]
+    seen: set[str] = set()
+    for uid in by_uid:
+        if uid not in seen:
+            together = _sharing(uid, by_uid, claims)
+            seen |= together
+            if len(together) > 1 and together <= by_uid.keys():
+                members = (pod for pod in by_uid.values() if pod.metadata.uid in together)
+                found.append(MoveUnit(tuple(pod.metadata.key for pod in members)))
+    return found
+
+
+def _sharing(uid: str, by_uid: dict[str, Pod], claims: ClaimIndex) -> set[str]:
+    """Return the uids of all pods that share claims with a pod, directly or through others."""
+    found, new = {uid}, [uid]
+    while new:
+        pod = by_uid.get(new.pop())
+        for key in pod_claims.used_claims(pod) if pod is not None else ():
+            claim = claims.get(key)
+            users = claim.status.reserved_for if claim is not None else ()
+            added = {user.uid for user in users if pod_claims.is_pod(user)} - found
+            found |= added
+            new += added
+    return found
+
+
+def _template_keys(pod: Pod) -> Iterator[ObjectKey]:
+    for source in pod.spec.resource_claims:
+        if source.resource_claim_template_name:
+            yield ObjectKey(pod.metadata.namespace, source.resource_claim_template_name)
+
+
+def _claim_from(
+    template: ResourceClaimTemplate, old: ResourceClaim, pod_uid: str, suffix: str
+) -> ResourceClaim:
+    owner = owner_references.controller_of(old.metadata)
+    assert owner is not None
+    metadata = msgspec.structs.replace(
+        old.metadata,
+        name=old.metadata.name + suffix,
+        uid=f"{old.metadata.uid}-moved",
+        owner_references=(msgspec.structs.replace(owner, uid=pod_uid),),
+    )
+    return ResourceClaim(metadata, template.spec.spec, ResourceClaimStatus())

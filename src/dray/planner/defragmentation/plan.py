@@ -1,0 +1,172 @@
+"""Plans of moves: the fewest that reach a goal, in an order in which every pod has a place."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from dray.api.ids import ObjectKey
+from dray.api.types.core import PodDisruptionBudget
+from dray.api.types.pods import Pod
+from dray.planner.cluster_model import ClusterModel
+from dray.planner.defragmentation import movable_pods, search
+from dray.planner.defragmentation.goals import EmptyNode, Goal, RoomFor
+from dray.planner.defragmentation.movable_pods import Movability, MoveUnit, Obstacle
+from dray.planner.defragmentation.search import MoveChoice, MoveSearch
+from dray.planner.defragmentation.simulation import Place, Simulation
+from dray.planner.placement.place import NOW
+from dray.planner.submission.submitted_pods import SubmittedPod
+from dray.scheduling.disruption_budgets import DisruptionBudget
+from dray.scheduling.preemption import priority_of
+
+__all__ = ["EFFORT", "Defragmentation", "Move", "MovedPod", "empty_node", "room_for"]
+
+EFFORT = 20_000
+"""Decisions after which a search ends without a proof."""
+
+
+class MovedPod(NamedTuple):
+    """A pod with its place before and after a move."""
+
+    key: ObjectKey
+    before: Place
+    after: Place | None
+    """None if nothing makes the pod again."""
+
+
+class Move(NamedTuple):
+    """One step: pods that are deleted together, mostly one, and where their replacements run."""
+
+    pods: Sequence[MovedPod]
+    cordoned: frozenset[str]
+    """The nodes that are cordoned meanwhile, so that the scheduler chooses this place."""
+
+
+class Defragmentation(NamedTuple):
+    """A plan of moves, or why there is none."""
+
+    moves: Sequence[Move] | None
+    """In their order; None without a plan."""
+    is_proved: bool
+    """Whether no plan has fewer pods; without a plan, whether there is none."""
+    places: Mapping[ObjectKey, Place]
+    """The places of the pods that room was made for."""
+    obstacles: Mapping[ObjectKey, Obstacle]
+    """Why pods that would have to be moved are not."""
+
+    @property
+    def moved_pods(self) -> int:
+        return sum(len(move.pods) for move in self.moves or ())
+
+
+def empty_node(
+    cluster: ClusterModel,
+    node: str,
+    *,
+    include_bare: bool = False,
+    policy: str | None = None,
+    now: datetime.datetime = NOW,
+    effort: int = EFFORT,
+) -> Defragmentation:
+    """Return the fewest moves after which a node is empty, but for daemons and static pods."""
+    planner = _Planner(cluster, EmptyNode(node), include_bare, policy, now)
+    return planner.plan(effort)
+
+
+def room_for(
+    cluster: ClusterModel,
+    pods: Sequence[SubmittedPod],
+    *,
+    include_bare: bool = False,
+    policy: str | None = None,
+    now: datetime.datetime = NOW,
+    effort: int = EFFORT,
+) -> Defragmentation:
+    """Return the fewest moves after which all of some pods fit; none if they fit already."""
+    # A pod that waits already is one of those that room is made for.
+    keys = {item.pod.metadata.key for item in pods}
+    cluster = cluster.without(Pod, lambda pod: pod.metadata.key in keys)
+    return _Planner(cluster, RoomFor(pods), include_bare, policy, now).plan(effort)
+
+
+class _Planner:
+    def __init__(
+        self,
+        cluster: ClusterModel,
+        goal: Goal,
+        include_bare: bool,
+        policy: str | None,
+        now: datetime.datetime,
+    ) -> None:
+        self._cluster, self._goal = cluster, goal
+        self._movability = Movability(cluster, include_bare=include_bare)
+        self._policy, self._now = policy, now
+        self._budgets = [DisruptionBudget.of(value) for value in cluster.of(PodDisruptionBudget)]
+
+    def plan(self, effort: int) -> Defragmentation:
+        simulation = self._simulation()
+        must_move = self._goal.must_move(simulation)
+        obstacles = {
+            pod.metadata.key: obstacle
+            for pod in must_move
+            if (obstacle := self._movability.obstacle(pod)) is not None
+        }
+        if obstacles:
+            return Defragmentation(None, True, {}, obstacles)
+        units = self._units(simulation, must_move)
+        found = MoveSearch(simulation, self._goal, units, self._budgets, effort).run()
+        if found.moves is None:
+            return Defragmentation(None, found.is_proved, {}, {})
+        return self._replayed(found.moves, found.is_proved)
+
+    def _simulation(self) -> Simulation:
+        return Simulation(self._cluster, self._movability, policy=self._policy, now=self._now)
+
+    def _units(self, simulation: Simulation, must_move: Sequence[Pod]) -> list[MoveUnit]:
+        """Return what may be moved: first what has to be, then pods of a low enough priority."""
+        highest = self._goal.highest_priority(simulation)
+        keys = {pod.metadata.key for pod in must_move}
+        others = [
+            pod
+            for pod in simulation.state.pods
+            if pod.spec.node_name
+            and pod.metadata.key not in keys
+            and priority_of(pod) <= highest
+            and self._movability.obstacle(pod) is None
+        ]
+        # Pods without a controller are lost: they come last.
+        others.sort(key=movable_pods.is_bare)
+        return movable_pods.units([*must_move, *others], simulation.state.claims)
+
+    def _replayed(self, choices: Sequence[MoveChoice], is_proved: bool) -> Defragmentation:
+        """Make the moves again from the start; what happens then is the plan.
+
+        Raises RuntimeError if that does not reach the goal, which would be a fault of the search.
+        """
+        simulation = self._simulation()
+        moves = [self._replay(simulation, choice) for choice in choices]
+        places: Mapping[ObjectKey, Place] | None = {}
+        if isinstance(self._goal, RoomFor):
+            places = self._goal.places(simulation)
+        if places is None or self._goal.must_move(simulation):
+            raise RuntimeError("the moves do not reach the goal when they are replayed")
+        return Defragmentation(moves, is_proved, places, {})
+
+    def _replay(self, simulation: Simulation, choice: MoveChoice) -> Move:
+        before = simulation.pods_of(choice.unit)
+        places = [simulation.place_of(pod) for pod in before]
+        if not search.is_within_budgets(self._budgets, simulation, before):
+            raise RuntimeError("a move exceeds a disruption budget when it is replayed")
+        if not search.make(simulation, choice):
+            raise RuntimeError("a moved pod gets no place when the move is replayed")
+        moved = {
+            pod.metadata.key: simulation.place_of(pod) for pod in simulation.pods_of(choice.unit)
+        }
+        return Move(
+            [
+                MovedPod(pod.metadata.key, place, moved.get(pod.metadata.key))
+                for pod, place in zip(before, places, strict=True)
+            ],
+            choice.cordoned,
+        )

@@ -1,0 +1,172 @@
+"""The search for the fewest moves: all sequences of one move, then of two, and so on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dray.api.types.pods import Pod
+from dray.planner.defragmentation.goals import Goal
+from dray.planner.defragmentation.movable_pods import MoveUnit
+from dray.planner.defragmentation.simulation import Simulation
+from dray.scheduling.disruption_budgets import DisruptionBudget
+
+PLACES_LIMIT = 32
+"""Places that are tried for one move."""
+
+
+class MoveChoice(NamedTuple):
+    """A unit to move, and the nodes that are cordoned meanwhile."""
+
+    unit: MoveUnit
+    cordoned: frozenset[str]
+
+
+class SearchResult(NamedTuple):
+    """The moves that were found."""
+
+    moves: Sequence[MoveChoice] | None
+    """None if there are none."""
+    is_proved: bool
+    """Whether there are no fewer moves; without moves, whether there are none at all."""
+
+
+class _EffortSpent(Exception):
+    """The search has made as many decisions as it may."""
+
+
+class MoveSearch:
+    """Searches moves for a goal. The simulation is the same afterwards."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        goal: Goal,
+        units: Sequence[MoveUnit],
+        budgets: Sequence[DisruptionBudget],
+        effort: int,
+    ) -> None:
+        self._simulation, self._goal, self._units = simulation, goal, units
+        self._budgets, self._effort = budgets, effort
+        self._is_cut = self._is_partial = False
+        self._seen: dict[object, int] = {}
+
+    def run(self) -> SearchResult:
+        mark = self._simulation.mark()
+        try:
+            return self._deepen()
+        except _EffortSpent:
+            return SearchResult(None, is_proved=False)
+        finally:
+            self._simulation.back_to(mark)
+
+    def _deepen(self) -> SearchResult:
+        if not self._goal.is_possible(self._simulation, self._units):
+            return SearchResult(None, is_proved=True)
+        fewest = self._goal.at_least(self._simulation, self._units, 0)
+        for limit in itertools.count(fewest):
+            self._is_cut = False
+            self._seen.clear()
+            moves = self._moves(limit)
+            if moves is not None:
+                is_proved = limit == fewest or not self._is_partial
+                return SearchResult(moves, is_proved)
+            if not self._is_cut:
+                break
+        return SearchResult(None, is_proved=not self._is_partial)
+
+    def _moves(self, left: int) -> list[MoveChoice] | None:
+        """Return at most `left` moves from here to the goal, or None."""
+        simulation = self._simulation
+        needed = self._goal.at_least(simulation, self._units, left)
+        self._check_effort()
+        if not needed:
+            return []
+        if needed > left:
+            self._is_cut = True
+            return None
+        state = simulation.fingerprint()
+        if self._seen.get(state, 0) >= left:
+            return None
+        self._seen[state] = left
+        mark = simulation.mark()
+        for choice in self._choices(left):
+            rest = self._moves(left - len(choice.unit.keys))
+            simulation.back_to(mark)
+            if rest is not None:
+                return [choice, *rest]
+        return None
+
+    def _choices(self, left: int) -> Iterator[MoveChoice]:
+        """Yield the moves that are possible now; each is made while the caller has it."""
+        must_move = {pod.metadata.key for pod in self._goal.must_move(self._simulation)}
+        spare = left - len(must_move)
+        for unit in self._units:
+            pods = self._simulation.pods_of(unit)
+            others = sum(pod.metadata.key not in must_move for pod in pods)
+            if others > spare or len(pods) > left:
+                self._is_cut = True
+            elif len(pods) == len(unit.keys) and is_within_budgets(
+                self._budgets, self._simulation, pods
+            ):
+                yield from self._places(unit, pods)
+
+    def _places(self, unit: MoveUnit, pods: Sequence[Pod]) -> Iterator[MoveChoice]:
+        """Yield a move of the unit to every place that the scheduler can be made to choose.
+
+        A node that it prefers is cordoned to get to the next one.
+        """
+        simulation, mark = self._simulation, self._simulation.mark()
+        cordoned = self._goal.cordoned
+        for _ in range(PLACES_LIMIT):
+            self._check_effort()
+            target = _target(simulation, unit) if simulation.move(unit, cordoned) else None
+            simulation.back_to(mark)
+            if target is None or target in cordoned:
+                return
+            choice = MoveChoice(unit, cordoned)
+            if target != pods[0].spec.node_name:
+                # A controller makes the new pod while the old one is leaving. Without the cordon
+                # it would depend on their times whether the new one gets the old place.
+                choice = MoveChoice(unit, cordoned | {pods[0].spec.node_name})
+            if make(simulation, choice):
+                yield choice
+            simulation.back_to(mark)
+            if not target:
+                return
+            cordoned |= {target}
+        self._is_partial = True
+
+    def _check_effort(self) -> None:
+        if self._simulation.decisions > self._effort:
+            raise _EffortSpent
+
+
+def make(simulation: Simulation, choice: MoveChoice) -> bool:
+    """Make a move. Returns False if it is none: a pod gets no place, or its old one again."""
+    pods = simulation.pods_of(choice.unit)
+    before = [simulation.place_of(pod) for pod in pods]
+    beside = simulation.places_beside(pods, choice.cordoned)
+    if not simulation.move(choice.unit, choice.cordoned):
+        return False
+    after = [simulation.place_of(pod) for pod in simulation.pods_of(choice.unit)]
+    if not after:
+        return True
+    # A new pod that fits while the old one is still there does not wait for the old one's place.
+    return after != before and all(
+        early is None or early == late for early, late in zip(beside, after, strict=True)
+    )
+
+
+def is_within_budgets(
+    budgets: Sequence[DisruptionBudget], simulation: Simulation, pods: Sequence[Pod]
+) -> bool:
+    """Return whether budgets allow to delete pods now: all pods but the lost ones run again."""
+    return all(budget.allows([*simulation.lost, *pods]) for budget in budgets)
+
+
+def _target(simulation: Simulation, unit: MoveUnit) -> str:
+    """Return the node of the first pod of a unit; empty if nothing makes the pod again."""
+    moved = simulation.pods_of(unit)
+    return moved[0].spec.node_name if moved else ""
