@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -27,7 +27,7 @@ class Obstacle(enum.Enum):
     BARE = "has no controller that would make it again"
     SCHEDULER = "is placed by another scheduler, whose decisions are not known"
     TEMPLATE = "needs a ResourceClaimTemplate that does not exist"
-    PRIORITY = "has a higher priority than the pods that need its place"
+    BUDGET = "is covered by a PodDisruptionBudget that allows no disruption"
 
 
 STAYING = frozenset({Obstacle.DAEMON, Obstacle.STATIC, Obstacle.LEAVING})
@@ -126,6 +126,16 @@ def depends_on_others(pod: Pod) -> bool:
         or pod.spec.topology_spread_constraints
         or pod_claims.group_name(pod)
     )
+
+
+def kind_of(pod: Pod) -> Hashable:
+    """Return a key that is equal for pods that can take each other's place."""
+    metadata, sources = pod.metadata, pod.spec.resource_claims
+    if any(source.resource_claim_template_name is None for source in sources):
+        return metadata.key
+    spec = msgspec.structs.replace(pod.spec, node_name="")
+    labels = frozenset(metadata.labels.items())
+    return metadata.namespace, labels, is_replaced_early(pod), msgspec.json.encode(spec)
 
 
 def is_owned(claim: ResourceClaim, pod: Pod) -> bool:

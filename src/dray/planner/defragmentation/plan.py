@@ -110,7 +110,7 @@ class _Planner:
         obstacles = {
             pod.metadata.key: obstacle
             for pod in must_move
-            if (obstacle := self._movability.obstacle(pod)) is not None
+            if (obstacle := self._obstacle(pod)) is not None
         }
         if obstacles:
             return Defragmentation(None, True, {}, obstacles)
@@ -119,6 +119,12 @@ class _Planner:
         if found.moves is None:
             return Defragmentation(None, found.is_proved, {}, {})
         return self._replayed(found.moves, found.is_proved)
+
+    def _obstacle(self, pod: Pod) -> Obstacle | None:
+        # Every pod but this one runs at its moment: what a budget allows stays the same.
+        if not all(budget.allows([pod]) for budget in self._budgets):
+            return self._movability.obstacle(pod) or Obstacle.BUDGET
+        return self._movability.obstacle(pod)
 
     def _simulation(self) -> Simulation:
         return Simulation(self._cluster, self._movability, policy=self._policy, now=self._now)
@@ -133,7 +139,7 @@ class _Planner:
             if pod.spec.node_name
             and pod.metadata.key not in keys
             and priority_of(pod) <= highest
-            and self._movability.obstacle(pod) is None
+            and self._obstacle(pod) is None
         ]
         # Pods without a controller are lost: they come last.
         others.sort(key=movable_pods.is_bare)
@@ -158,7 +164,7 @@ class _Planner:
         places = [simulation.place_of(pod) for pod in before]
         if not search.is_within_budgets(self._budgets, simulation, before):
             raise RuntimeError("a move exceeds a disruption budget when it is replayed")
-        if not search.make(simulation, choice):
+        if not search.make(simulation, choice).is_move:
             raise RuntimeError("a moved pod gets no place when the move is replayed")
         moved = {
             pod.metadata.key: simulation.place_of(pod) for pod in simulation.pods_of(choice.unit)

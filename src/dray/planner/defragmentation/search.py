@@ -125,38 +125,60 @@ class MoveSearch:
             simulation.back_to(mark)
             if target is None or target in cordoned:
                 return
-            choice = MoveChoice(unit, cordoned)
-            if target != pods[0].spec.node_name:
-                # A controller makes the new pod while the old one is leaving. Without the cordon
-                # it would depend on their times whether the new one gets the old place.
-                choice = MoveChoice(unit, cordoned | {pods[0].spec.node_name})
-            if make(simulation, choice):
+            choice = self._steady(MoveChoice(unit, cordoned | _others(pods, target)), target)
+            if choice is not None:
                 yield choice
-            simulation.back_to(mark)
+                simulation.back_to(mark)
             if not target:
                 return
             cordoned |= {target}
         self._is_partial = True
+
+    def _steady(self, choice: MoveChoice, target: str) -> MoveChoice | None:
+        """Make a move with the cordons it needs to have the same result at any speed.
+
+        Returns None if there is no such move.
+        """
+        mark = self._simulation.mark()
+        while True:
+            outcome = make(self._simulation, choice)
+            if outcome.is_move:
+                return choice
+            self._simulation.back_to(mark)
+            early = outcome.early - choice.cordoned - {target}
+            if not early:
+                return None
+            choice = MoveChoice(choice.unit, choice.cordoned | early)
 
     def _check_effort(self) -> None:
         if self._simulation.decisions > self._effort:
             raise _EffortSpent
 
 
-def make(simulation: Simulation, choice: MoveChoice) -> bool:
-    """Make a move. Returns False if it is none: a pod gets no place, or its old one again."""
+class Outcome(NamedTuple):
+    """The outcome of a move."""
+
+    is_move: bool
+    """False if a pod gets no place, or its old one again, or if that depends on times."""
+    early: frozenset[str] = frozenset()
+    """Nodes that replacements would get instead if they were placed before the pods are gone."""
+
+
+def make(simulation: Simulation, choice: MoveChoice) -> Outcome:
+    """Make a move."""
     pods = simulation.pods_of(choice.unit)
     before = [simulation.place_of(pod) for pod in pods]
     beside = simulation.places_beside(pods, choice.cordoned)
     if not simulation.move(choice.unit, choice.cordoned):
-        return False
+        return Outcome(is_move=False)
     after = [simulation.place_of(pod) for pod in simulation.pods_of(choice.unit)]
     if not after:
-        return True
-    # A new pod that fits while the old one is still there does not wait for the old one's place.
-    return after != before and all(
-        early is None or early == late for early, late in zip(beside, after, strict=True)
-    )
+        return Outcome(is_move=True)
+    # A controller makes the new pod while the old one is leaving. If it fits before that has left,
+    # it does not wait for a better place.
+    pairs = zip(beside, after, strict=True)
+    early = frozenset(place.node for place, late in pairs if place is not None and place != late)
+    return Outcome(after != before and not early, early)
 
 
 def is_within_budgets(
@@ -170,3 +192,8 @@ def _target(simulation: Simulation, unit: MoveUnit) -> str:
     """Return the node of the first pod of a unit; empty if nothing makes the pod again."""
     moved = simulation.pods_of(unit)
     return moved[0].spec.node_name if moved else ""
+
+
+def _others(pods: Sequence[Pod], target: str) -> frozenset[str]:
+    """Return the nodes of pods, without the one that they move to: they must not come back."""
+    return frozenset(pod.spec.node_name for pod in pods) - {target} if target else frozenset()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import functools
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -30,6 +32,12 @@ class Place(NamedTuple):
     devices: tuple[DeviceId, ...]
 
 
+class _Waiting(NamedTuple):
+    pod: Pod
+    turn: int
+    """Grows with every pod."""
+
+
 class Simulation:
     """Deletes and submits pods; all that wait are placed as the scheduler would place them.
 
@@ -54,11 +62,13 @@ class Simulation:
         self._decider, self._now = Decider(self.state, policy=policy), now
         self._undo: list[Callable[[], object]] = []
         self._cordoned: frozenset[str] = frozenset()
-        self._changed: dict[ObjectKey, Place | None] = {}
+        self._moved: Counter[object] = Counter()
+        """How many more or fewer pods of each kind are at each place than at the start."""
+        self._kinds: dict[ObjectKey, object] = {}
         waiting = [pod for pod in self.state.pods if self.state.is_pending(pod)]
         waiting.sort(key=lambda pod: pod.metadata.creation_timestamp or "")
-        self._waiting = {pod.metadata.key: pod for pod in waiting}
-        self._turns = {key: turn for turn, key in enumerate(self._waiting)}
+        self._turns = itertools.count()
+        self._waiting = {pod.metadata.key: _Waiting(pod, next(self._turns)) for pod in waiting}
         self.settle()
 
     # Going back.
@@ -72,9 +82,9 @@ class Simulation:
         while len(self._undo) > mark:
             self._undo.pop()()
 
-    def fingerprint(self) -> frozenset[tuple[ObjectKey, Place | None]]:
-        """Return a value that is equal for states in which all pods have the same places."""
-        return frozenset(self._changed.items())
+    def fingerprint(self) -> frozenset[tuple[object, int]]:
+        """Return a value that is equal for states in which alike pods have the same places."""
+        return frozenset(item for item in self._moved.items() if item[1])
 
     # What is where.
 
@@ -117,19 +127,18 @@ class Simulation:
     def remove(self, pods: Iterable[Pod]) -> None:
         """Delete pods, with the claims made for them; other claims lose them as consumers."""
         for pod in pods:
+            self._count(pod, -1)
             for key in pod_claims.used_claims(pod):
                 claim = self.state.claims.get(key)
                 if claim is not None:
                     self._release(claim, pod)
             self._drop_pod(pod.metadata.key)
-            self._note(pod.metadata.key, None)
 
     def forget_waiting(self) -> None:
         """Remove the pods that wait."""
-        for key, pod in list(self._waiting.items()):
+        for key in list(self._waiting):
             self._drop_pod(key)
-            del self._waiting[key]
-            self._undo.append(functools.partial(self._waiting.__setitem__, key, pod))
+            self._end_waiting(key)
 
     def submit(self, pod: Pod, claims: Iterable[ResourceClaim] = ()) -> None:
         """Let a pod wait for a node."""
@@ -137,15 +146,17 @@ class Simulation:
             self._put_claim(claim)
         self._put_pod(pod)
         key = pod.metadata.key
-        self._waiting[key] = pod
-        self._turns[key] = len(self._turns)
-        self._undo.append(lambda: (self._waiting.pop(key), self._turns.pop(key)))
+        self._waiting[key] = _Waiting(pod, next(self._turns))
+        self._undo.append(functools.partial(self._waiting.pop, key))
 
     def settle(self) -> None:
         """Place the pods that wait, in the scheduler's order, until no further one fits."""
         while self._waiting:
             # Of equal priority, the one that has waited longest is first.
-            pods = sorted(self._waiting.values(), key=self._turn)
+            ordered = sorted(
+                self._waiting.values(), key=lambda each: (-priority_of(each.pod), each.turn)
+            )
+            pods = [each.pod for each in ordered]
             self.decisions += len(pods)
             decisions = self._decider.decide(pods, self._now)
             assigned = [each for each in decisions if isinstance(each, NodeAssignment)]
@@ -195,9 +206,6 @@ class Simulation:
         self.back_to(mark)
         return places
 
-    def _turn(self, pod: Pod) -> tuple[int, int]:
-        return -priority_of(pod), self._turns[pod.metadata.key]
-
     def _lose(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
             self.lost.append(pod)
@@ -218,10 +226,9 @@ class Simulation:
         spec = msgspec.structs.replace(pod.spec, node_name=assignment.node)
         bound = msgspec.structs.replace(pod, spec=spec, status=status)
         key = pod.metadata.key
-        waiting = self._waiting.pop(key)
-        self._undo.append(functools.partial(self._waiting.__setitem__, key, waiting))
+        self._end_waiting(key)
         self._put_pod(bound)
-        self._note(key, self.place_of(bound))
+        self._count(bound, 1)
 
     def _allocate(self, assigned: ClaimAssignment, pod_uid: str) -> None:
         claim = self.state.claims.get(assigned.claim.key) or assigned.claim
@@ -246,6 +253,10 @@ class Simulation:
             self._put_claim(msgspec.structs.replace(claim, status=status))
 
     # Writes that can be undone.
+
+    def _end_waiting(self, key: ObjectKey) -> None:
+        waiting = self._waiting.pop(key)
+        self._undo.append(functools.partial(self._waiting.__setitem__, key, waiting))
 
     def _put_claim(self, claim: ResourceClaim | None, key: ClaimKey | None = None) -> None:
         key = claim.key if claim is not None else key
@@ -272,18 +283,13 @@ class Simulation:
         if old is not None:
             self._undo.append(lambda: self.state.put_pod(old))
 
-    def _note(self, key: ObjectKey, place: Place | None) -> None:
-        known = key in self._changed
-        before = self._changed.get(key)
-        self._changed[key] = place
-
-        def undo() -> None:
-            if known:
-                self._changed[key] = before
-            else:
-                del self._changed[key]
-
-        self._undo.append(undo)
+    def _count(self, pod: Pod, change: int) -> None:
+        key = pod.metadata.key
+        if key not in self._kinds:
+            self._kinds[key] = movable_pods.kind_of(pod)
+        counted = (self._kinds[key], self.place_of(pod))
+        self._moved[counted] += change
+        self._undo.append(lambda: self._moved.update({counted: -change}))
 
 
 def _write_claim(state: SchedulingState, key: ClaimKey, claim: ResourceClaim | None) -> None:
