@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dray.api import features
 from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_claims
 from dray.api.types.core import (
@@ -33,6 +34,8 @@ from dray.planner.submission.submitted_pods import SubmittedPod
 from tests import builders, rounds
 
 EFFORT = 3000
+# No pod is evicted for another one: moves are the only way to make room.
+FEATURES = msgspec.structs.replace(features.DEFAULT, preemption=False)
 NODES = ("n1", "n2", "n3")
 SHAPES: dict[str, dict[str, Any]] = {
     "whole": {"selector": 'device.attributes["gpu.example.com"].size == "whole"'},
@@ -151,7 +154,7 @@ class Question:
         """Place pods on random nodes, and remove some of them: what stays is fragmented."""
         dice = self.dice
         status = NodeStatus(allocatable={"pods": "10"})
-        model = ClusterModel().with_objects(
+        model = ClusterModel(features=FEATURES).with_objects(
             [
                 *(Node(ObjectMeta(name=name), status=status) for name in NODES),
                 *(

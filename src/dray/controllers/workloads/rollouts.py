@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from dray.api.templates.workload_types import Deployment, ReplicaSet, Template, replicas
+from dray.api.well_known import POD_TEMPLATE_HASH_LABEL
 
-HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
 MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
@@ -75,7 +75,11 @@ def are_equal(first: Template, second: Template) -> bool:
 
 def _without_hash(template: Template) -> Template:
     metadata: dict[str, Any] = dict(template.get("metadata") or {})
-    labels = {k: v for k, v in (metadata.pop("labels", None) or {}).items() if k != HASH_LABEL}
+    labels = {
+        k: v
+        for k, v in (metadata.pop("labels", None) or {}).items()
+        if k != POD_TEMPLATE_HASH_LABEL
+    }
     metadata.pop("creationTimestamp", None)
     return {**template, "metadata": {**metadata, "labels": labels}}
 

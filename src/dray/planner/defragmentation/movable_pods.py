@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from dray.api import kinds, well_known
-from dray.api.ids import ClaimKey, ObjectKey
+from dray.api import kinds
+from dray.api.ids import ObjectKey
 from dray.api.semantics import owner_references, pod_claims, pod_status
-from dray.api.types.dra import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
-from dray.api.types.pods import Pod, PodStatus
+from dray.api.types.dra import ResourceClaimTemplate
+from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
+from dray.planner.submission.submitted_pods import SubmittedPod
+from dray.planner.what_if import evictions
 from dray.scheduling.claims.claim_index import ClaimIndex
 from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 
@@ -21,8 +23,7 @@ from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 class Obstacle(enum.Enum):
     """Why a pod is not moved; the value completes the sentence "it …"."""
 
-    DAEMON = "belongs to a DaemonSet, which runs a pod on every node"
-    STATIC = "is a static pod of its node"
+    OF_NODE = "belongs to its node: of a DaemonSet, or static"
     LEAVING = "is being deleted"
     BARE = "has no controller that would make it again"
     SCHEDULER = "is placed by another scheduler, whose decisions are not known"
@@ -30,7 +31,7 @@ class Obstacle(enum.Enum):
     BUDGET = "is covered by a PodDisruptionBudget that allows no disruption"
 
 
-STAYING = frozenset({Obstacle.DAEMON, Obstacle.STATIC, Obstacle.LEAVING})
+STAYING = frozenset({Obstacle.OF_NODE, Obstacle.LEAVING})
 """Pods that an empty node may have, as after `kubectl drain --ignore-daemonsets`."""
 
 
@@ -43,27 +44,20 @@ class MoveUnit(NamedTuple):
     keys: tuple[ObjectKey, ...]
 
 
-class Replacement(NamedTuple):
-    """The pod that a controller makes when a pod is deleted, with the claims made for it."""
-
-    pod: Pod
-    claims: Sequence[ResourceClaim]
-
-
 class Movability:
     """Answers for one cluster which pods may be moved."""
 
     def __init__(self, cluster: ClusterModel, *, include_bare: bool = False) -> None:
-        self._templates = {value.metadata.key: value for value in cluster.of(ResourceClaimTemplate)}
+        self._templates = {value.metadata.key for value in cluster.of(ResourceClaimTemplate)}
         self._include_bare = include_bare
+        self._claims = evictions.claim_maker(cluster)
+        self._replacements: dict[str, SubmittedPod] = {}
+        """By the uid of the pod that is deleted."""
 
     def obstacle(self, pod: Pod) -> Obstacle | None:
         """Return why a placed pod is not moved, or None if it may be."""
-        metadata = pod.metadata
-        if well_known.MIRROR_POD_ANNOTATION in metadata.annotations:
-            return Obstacle.STATIC
-        if owner_references.controlled_by(metadata, kinds.DAEMON_SET):
-            return Obstacle.DAEMON
+        if evictions.belongs_to_node(pod):
+            return Obstacle.OF_NODE
         if pod_status.is_deleted(pod):
             return Obstacle.LEAVING
         if is_bare(pod):
@@ -74,36 +68,12 @@ class Movability:
             return Obstacle.TEMPLATE
         return None
 
-    def replacement(self, pod: Pod, claims: ClaimIndex, suffix: str = "") -> Replacement:
-        """Return the pod that is made after `pod`, and its claims.
-
-        Controllers generate new names. Here names stay the same, so that plans can refer to them;
-        `suffix` makes others, for a replacement beside the old pod.
-        """
-        metadata = msgspec.structs.replace(
-            pod.metadata, name=pod.metadata.name + suffix, uid=f"{pod.metadata.uid}-moved"
-        )
-        templates = {
-            source.name: self._templates[ObjectKey(metadata.namespace, template)]
-            for source in pod.spec.resource_claims
-            if (template := source.resource_claim_template_name)
-        }
-        statuses, made = [], []
-        for status in pod.status.resource_claim_statuses:
-            claim = claims.get(ClaimKey(metadata.namespace, status.resource_claim_name or ""))
-            if claim is not None and is_owned(claim, pod):
-                new = _claim_from(templates[status.name], claim, metadata.uid, suffix)
-                made.append(new)
-                status = msgspec.structs.replace(status, resource_claim_name=new.metadata.name)
-            statuses.append(status)
-        return Replacement(
-            Pod(
-                metadata,
-                msgspec.structs.replace(pod.spec, node_name=""),
-                PodStatus(resource_claim_statuses=tuple(statuses)),
-            ),
-            made,
-        )
+    def replacement(self, pod: Pod) -> SubmittedPod:
+        """Return the pod that a controller makes when `pod` is deleted, and its claims."""
+        uid = pod.metadata.uid
+        if uid not in self._replacements:
+            self._replacements[uid] = evictions.replacement(pod, self._claims)
+        return self._replacements[uid]
 
 
 def is_bare(pod: Pod) -> bool:
@@ -136,12 +106,6 @@ def kind_of(pod: Pod) -> Hashable:
     spec = msgspec.structs.replace(pod.spec, node_name="")
     labels = frozenset(metadata.labels.items())
     return metadata.namespace, labels, is_replaced_early(pod), msgspec.json.encode(spec)
-
-
-def is_owned(claim: ResourceClaim, pod: Pod) -> bool:
-    """Return whether a claim was made for the pod alone and is deleted with it."""
-    owner = owner_references.controller_of(claim.metadata)
-    return owner is not None and owner.uid == pod.metadata.uid
 
 
 def units(movable: Iterable[Pod], claims: ClaimIndex) -> list[MoveUnit]:
@@ -177,17 +141,3 @@ def _template_keys(pod: Pod) -> Iterator[ObjectKey]:
     for source in pod.spec.resource_claims:
         if source.resource_claim_template_name:
             yield ObjectKey(pod.metadata.namespace, source.resource_claim_template_name)
-
-
-def _claim_from(
-    template: ResourceClaimTemplate, old: ResourceClaim, pod_uid: str, suffix: str
-) -> ResourceClaim:
-    owner = owner_references.controller_of(old.metadata)
-    assert owner is not None
-    metadata = msgspec.structs.replace(
-        old.metadata,
-        name=old.metadata.name + suffix,
-        uid=f"{old.metadata.uid}-moved",
-        owner_references=(msgspec.structs.replace(owner, uid=pod_uid),),
-    )
-    return ResourceClaim(metadata, template.spec.spec, ResourceClaimStatus())

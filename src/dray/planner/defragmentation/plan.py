@@ -14,9 +14,10 @@ from dray.planner.defragmentation import movable_pods, search
 from dray.planner.defragmentation.goals import EmptyNode, Goal, RoomFor
 from dray.planner.defragmentation.movable_pods import Movability, MoveUnit, Obstacle
 from dray.planner.defragmentation.search import MoveChoice, MoveSearch
-from dray.planner.defragmentation.simulation import Place, Simulation
+from dray.planner.defragmentation.simulation import Simulation
 from dray.planner.placement.place import NOW
 from dray.planner.submission.submitted_pods import SubmittedPod
+from dray.planner.what_if.compare import Position
 from dray.scheduling.disruption_budgets import DisruptionBudget
 from dray.scheduling.preemption import priority_of
 
@@ -30,8 +31,8 @@ class MovedPod(NamedTuple):
     """A pod with its place before and after a move."""
 
     key: ObjectKey
-    before: Place
-    after: Place | None
+    before: Position
+    after: Position | None
     """None if nothing makes the pod again."""
 
 
@@ -50,7 +51,7 @@ class Defragmentation(NamedTuple):
     """In their order; None without a plan."""
     is_proved: bool
     """Whether no plan has fewer pods; without a plan, whether there is none."""
-    places: Mapping[ObjectKey, Place]
+    places: Mapping[ObjectKey, Position]
     """The places of the pods that room was made for."""
     obstacles: Mapping[ObjectKey, Obstacle]
     """Why pods that would have to be moved are not."""
@@ -152,7 +153,7 @@ class _Planner:
         """
         simulation = self._simulation()
         moves = [self._replay(simulation, choice) for choice in choices]
-        places: Mapping[ObjectKey, Place] | None = {}
+        places: Mapping[ObjectKey, Position] | None = {}
         if isinstance(self._goal, RoomFor):
             places = self._goal.places(simulation)
         if places is None or self._goal.must_move(simulation):
@@ -174,5 +175,5 @@ class _Planner:
                 MovedPod(pod.metadata.key, place, moved.get(pod.metadata.key))
                 for pod, place in zip(before, places, strict=True)
             ],
-            choice.cordoned,
+            choice.cordoned - simulation.unschedulable,
         )

@@ -14,22 +14,18 @@ import msgspec
 from dray.api.ids import ClaimKey, DeviceId, ObjectKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import ResourceClaim
-from dray.api.types.pods import Pod, PodExtendedResourceClaimStatus
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.defragmentation import movable_pods
 from dray.planner.defragmentation.movable_pods import Movability, MoveUnit
+from dray.planner.placement import binding
 from dray.planner.placement.place import NOW
-from dray.scheduling.claims.assignments import ClaimAssignment, NodeAssignment
+from dray.planner.submission import submitted_pods
+from dray.planner.what_if.compare import Position
+from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider
 from dray.scheduling.preemption import priority_of
-from dray.scheduling.state import SchedulingState
-
-
-class Place(NamedTuple):
-    """The node of a pod, and the devices of its claims."""
-
-    node: str
-    devices: tuple[DeviceId, ...]
 
 
 class _Waiting(NamedTuple):
@@ -55,6 +51,10 @@ class Simulation:
         features = msgspec.structs.replace(cluster.features, preemption=False)
         self.state = ClusterModel(cluster.objects, features).state()
         self.movability = movability
+        self.unschedulable = frozenset(
+            node.metadata.name for node in cluster.of(Node) if node.spec.unschedulable
+        )
+        """Nodes that were cordoned before; they stay so."""
         self.decisions = 0
         """The number of decisions so far, as a measure of effort."""
         self.lost: list[Pod] = []
@@ -65,10 +65,11 @@ class Simulation:
         self._moved: Counter[object] = Counter()
         """How many more or fewer pods of each kind are at each place than at the start."""
         self._kinds: dict[ObjectKey, object] = {}
-        waiting = [pod for pod in self.state.pods if self.state.is_pending(pod)]
-        waiting.sort(key=lambda pod: pod.metadata.creation_timestamp or "")
         self._turns = itertools.count()
-        self._waiting = {pod.metadata.key: _Waiting(pod, next(self._turns)) for pod in waiting}
+        self._waiting = {
+            item.pod.metadata.key: _Waiting(item.pod, next(self._turns))
+            for item in submitted_pods.waiting(cluster)
+        }
         self.settle()
 
     # Going back.
@@ -88,7 +89,7 @@ class Simulation:
 
     # What is where.
 
-    def place_of(self, pod: Pod) -> Place:
+    def place_of(self, pod: Pod) -> Position:
         """Return the node of a pod and the devices of its claims."""
         devices = []
         for key in pod_claims.used_claims(pod):
@@ -98,7 +99,7 @@ class Simulation:
                     DeviceId(result.driver, result.pool, result.device)
                     for result in claim.status.allocation.devices.results
                 ]
-        return Place(pod.spec.node_name, tuple(devices))
+        return Position(pod.spec.node_name, tuple(devices))
 
     def pods_of(self, unit: MoveUnit) -> list[Pod]:
         """Return the pods of a unit that have a node."""
@@ -117,7 +118,8 @@ class Simulation:
             if node is None or node.node is None:
                 continue
             old = node.node
-            spec = msgspec.structs.replace(old.spec, unschedulable=name in names)
+            is_cordoned = name in names or name in self.unschedulable
+            spec = msgspec.structs.replace(old.spec, unschedulable=is_cordoned)
             self.state.put_node(msgspec.structs.replace(old, spec=spec))
             self._undo.append(functools.partial(self.state.put_node, old))
         before = self._cordoned
@@ -128,29 +130,28 @@ class Simulation:
         """Delete pods, with the claims made for them; other claims lose them as consumers."""
         for pod in pods:
             self._count(pod, -1)
-            for key in pod_claims.used_claims(pod):
-                claim = self.state.claims.get(key)
-                if claim is not None:
-                    self._release(claim, pod)
-            self._drop_pod(pod.metadata.key)
+            self._keep([pod.metadata.key], pod_claims.used_claims(pod))
+            binding.evict(self.state, pod)
 
     def forget_waiting(self) -> None:
         """Remove the pods that wait."""
         for key in list(self._waiting):
-            self._drop_pod(key)
+            self._keep([key])
+            self.state.drop_pod(key)
             self._end_waiting(key)
 
-    def submit(self, pod: Pod, claims: Iterable[ResourceClaim] = ()) -> None:
+    def submit(self, pod: Pod, claims: Sequence[ResourceClaim] = ()) -> None:
         """Let a pod wait for a node."""
-        for claim in claims:
-            self._put_claim(claim)
-        self._put_pod(pod)
         key = pod.metadata.key
+        self._keep([key], [claim.key for claim in claims])
+        for claim in claims:
+            self.state.put(claim)
+        self.state.put_pod(pod)
         self._waiting[key] = _Waiting(pod, next(self._turns))
         self._undo.append(functools.partial(self._waiting.pop, key))
 
     def settle(self) -> None:
-        """Place the pods that wait, in the scheduler's order, until no further one fits."""
+        """Position the pods that wait, in the scheduler's order, until no further one fits."""
         while self._waiting:
             # Of equal priority, the one that has waited longest is first.
             ordered = sorted(
@@ -174,17 +175,15 @@ class Simulation:
         self.settle()
         pods = self.pods_of(unit)
         bare = [pod for pod in pods if movable_pods.is_bare(pod)]
-        made = [
-            self.movability.replacement(pod, self.state.claims) for pod in pods if pod not in bare
-        ]
+        made = [self.movability.replacement(pod) for pod in pods if pod not in bare]
         self.remove(pods)
         self._lose(bare)
         for replacement in made:
-            self.submit(*replacement)
+            self.submit(replacement.pod, replacement.claims)
         self.settle()
         return not any(self.is_waiting(replacement.pod.metadata.key) for replacement in made)
 
-    def places_beside(self, pods: Sequence[Pod], cordoned: frozenset[str]) -> list[Place | None]:
+    def places_beside(self, pods: Sequence[Pod], cordoned: frozenset[str]) -> list[Position | None]:
         """Return the places of replacements that are made before their pods are gone.
 
         None for a pod without such a place, or whose replacement is only made later or never.
@@ -195,9 +194,11 @@ class Simulation:
         keys: list[ObjectKey | None] = []
         for pod in pods:
             if movable_pods.is_replaced_early(pod):
-                made = self.movability.replacement(pod, self.state.claims, "-new")
-                self.submit(*made)
-                keys.append(made.pod.metadata.key)
+                made = self.movability.replacement(pod)
+                name = f"{pod.metadata.name}-new"
+                metadata = msgspec.structs.replace(made.pod.metadata, name=name)
+                self.submit(msgspec.structs.replace(made.pod, metadata=metadata), made.claims)
+                keys.append(metadata.key)
             else:
                 keys.append(None)
         self.settle()
@@ -212,45 +213,10 @@ class Simulation:
             self._undo.append(self.lost.pop)
 
     def _bind(self, assignment: NodeAssignment) -> None:
-        """Write what the scheduler would write for an assignment."""
-        for assigned in assignment.fit.claims:
-            self._allocate(assigned, assignment.pod.metadata.uid)
-        pod, extended = assignment.pod, assignment.fit.extended
-        status = msgspec.structs.replace(
-            pod.status, node_allocatable_resource_claim_statuses=assignment.fit.node_resources
-        )
-        if extended is not None:
-            name = extended.claim.metadata.name
-            made = PodExtendedResourceClaimStatus(extended.mappings, name)
-            status = msgspec.structs.replace(status, extended_resource_claim_status=made)
-        spec = msgspec.structs.replace(pod.spec, node_name=assignment.node)
-        bound = msgspec.structs.replace(pod, spec=spec, status=status)
-        key = pod.metadata.key
+        key = assignment.pod.metadata.key
         self._end_waiting(key)
-        self._put_pod(bound)
-        self._count(bound, 1)
-
-    def _allocate(self, assigned: ClaimAssignment, pod_uid: str) -> None:
-        claim = self.state.claims.get(assigned.claim.key) or assigned.claim
-        status = claim.status
-        reserved = status.reserved_for
-        if not pod_claims.has_consumer(claim, assigned.consumer):
-            reserved = (*reserved, assigned.consumer)
-        allocation = status.allocation or assigned.allocation
-        status = msgspec.structs.replace(status, allocation=allocation, reserved_for=reserved)
-        self.state.claims.release(claim.key, pod_uid)
-        self._put_claim(msgspec.structs.replace(claim, status=status))
-
-    def _release(self, claim: ResourceClaim, pod: Pod) -> None:
-        if movable_pods.is_owned(claim, pod):
-            self._put_claim(None, claim.key)
-            return
-        status = claim.status
-        left = tuple(user for user in status.reserved_for if user.uid != pod.metadata.uid)
-        if len(left) < len(status.reserved_for):
-            allocation = status.allocation if left else None
-            status = msgspec.structs.replace(status, allocation=allocation, reserved_for=left)
-            self._put_claim(msgspec.structs.replace(claim, status=status))
+        self._keep([key], [assigned.claim.key for assigned in assignment.fit.claims])
+        self._count(binding.bind(self.state, assignment).pod, 1)
 
     # Writes that can be undone.
 
@@ -258,30 +224,23 @@ class Simulation:
         waiting = self._waiting.pop(key)
         self._undo.append(functools.partial(self._waiting.__setitem__, key, waiting))
 
-    def _put_claim(self, claim: ResourceClaim | None, key: ClaimKey | None = None) -> None:
-        key = claim.key if claim is not None else key
-        assert key is not None
-        old = self.state.claims.get(key)
-        _write_claim(self.state, key, claim)
-        self._undo.append(lambda: _write_claim(self.state, key, old))
+    def _keep(self, pods: Iterable[ObjectKey], claims: Iterable[ClaimKey] = ()) -> None:
+        """Keep objects as they are now, to put them back."""
+        old_pods = [(key, self.state.pods.get(key)) for key in pods]
+        old_claims = [(key, self.state.claims.get(key)) for key in claims]
 
-    def _put_pod(self, pod: Pod) -> None:
-        key = pod.metadata.key
-        old = self.state.pods.get(key)
-        self.state.put_pod(pod)
+        def put_back() -> None:
+            for key, pod in old_pods:
+                self.state.drop_pod(key)
+                if pod is not None:
+                    self.state.put_pod(pod)
+            for claim_key, claim in old_claims:
+                if claim is None:
+                    self.state.claims.drop(claim_key)
+                else:
+                    self.state.claims.put(claim)
 
-        def undo() -> None:
-            self.state.drop_pod(key)
-            if old is not None:
-                self.state.put_pod(old)
-
-        self._undo.append(undo)
-
-    def _drop_pod(self, key: ObjectKey) -> None:
-        old = self.state.pods.get(key)
-        self.state.drop_pod(key)
-        if old is not None:
-            self._undo.append(lambda: self.state.put_pod(old))
+        self._undo.append(put_back)
 
     def _count(self, pod: Pod, change: int) -> None:
         key = pod.metadata.key
@@ -290,10 +249,3 @@ class Simulation:
         counted = (self._kinds[key], self.place_of(pod))
         self._moved[counted] += change
         self._undo.append(lambda: self._moved.update({counted: -change}))
-
-
-def _write_claim(state: SchedulingState, key: ClaimKey, claim: ResourceClaim | None) -> None:
-    if claim is None:
-        state.claims.drop(key)
-    else:
-        state.claims.put(claim)
