@@ -1,0 +1,1 @@
+"""Machines that could be added to a cluster."""
