@@ -1,0 +1,83 @@
+"""Trials: the decisions of the scheduler in a cluster with more machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from dray.planner.cluster_model import ClusterModel
+from dray.planner.machines import machine_types
+from dray.planner.machines.machine_types import MachineType
+from dray.planner.placement import place as placing
+from dray.planner.placement.place import Plan, PlannedPod
+from dray.planner.submission.submitted_pods import Submission, SubmittedPod
+from dray.scheduling import wake_events
+from dray.scheduling.claims.assignments import NodeAssignment
+from dray.scheduling.decision import Decider, Decision
+
+Counts = tuple[int, ...]
+"""How many machines of each type there are."""
+
+Submit = Callable[[ClusterModel], Submission]
+"""Return what is submitted to a cluster; a DaemonSet makes a pod for each of its nodes."""
+
+
+class Trials:
+    """Places the same pods with different machines. Remembers which numbers of them suffice."""
+
+    def __init__(
+        self,
+        cluster: ClusterModel,
+        submit: Submit,
+        types: Sequence[MachineType],
+        policy: str | None = None,
+    ) -> None:
+        self._cluster, self._submit, self._policy = cluster, submit, policy
+        self.types = types
+        self._known: dict[Counts, bool] = {}
+
+    def submission(self, counts: Counts) -> Submission:
+        return self._submit(machine_types.with_machines(self._cluster, self.types, counts))
+
+    def plan(self, counts: Counts) -> Plan:
+        submission = self.submission(counts)
+        return placing.place(submission.cluster, submission.pods, policy=self._policy)
+
+    def fits(self, counts: Counts) -> bool:
+        """Return whether every pod gets a node."""
+        if counts not in self._known:
+            self._known[counts] = self.plan(counts).fits
+        return self._known[counts]
+
+
+def alone(cluster: ClusterModel, pods: Iterable[SubmittedPod]) -> Iterator[PlannedPod]:
+    """Yield the decision for each pod as if it were the only one that is submitted."""
+    # A pod that others would be evicted for keeps its node from those that are asked about later.
+    features = msgspec.structs.replace(cluster.features, preemption=False)
+    state = ClusterModel(cluster.objects, features).state()
+    decider = Decider(state)
+    for item in pods:
+        for claim in item.claims:
+            state.put(claim)
+        (decision,) = decider.decide([item.pod], placing.NOW)
+        if isinstance(decision, NodeAssignment):
+            state.release(decision)
+        state.drop_pod(item.pod.metadata.key)
+        for claim in item.claims:
+            state.claims.drop(claim.key)
+        yield PlannedPod(item, decision)
+
+
+def may_fit_among_others(decision: Decision) -> bool:
+    """Return whether a pod with this decision may fit in the same cluster with more pods in it.
+
+    Pods take resources and devices, so those that have none left for the first pod have none for
+    a later one. Only a neighbour that a pod wants, its group, or a device on which a selector
+    fails and that somebody takes can change a decision to the better.
+    """
+    if isinstance(decision, NodeAssignment):
+        return True
+    is_grouped = any(event.what == wake_events.GROUP for event in decision.wake_events)
+    is_final = not (decision.error or decision.group_message or decision.is_retried or is_grouped)
+    return not is_final or wake_events.POD_PLACED in decision.wake_events
