@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import hypothesis
@@ -14,12 +14,12 @@ from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node, NodeStatus
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.machines import machine_types
-from dray.planner.machines.machine_types import Machine, MachineType
 from dray.planner.placement import place as placing
 from dray.planner.sizing import fewest_machines as sizing
+from dray.planner.sizing import machine_types
 from dray.planner.sizing.fewest_machines import Sizing
 from dray.planner.sizing.lower_bound import LowerBound
+from dray.planner.sizing.machine_types import MachineType
 from dray.planner.submission.submitted_pods import Submission, SubmittedPod
 from tests import builders, rounds
 
@@ -53,10 +53,12 @@ def slices(name: str, dice: random.Random) -> list[ResourceSlice]:
 
 
 def machine_type(number: int, seed: int) -> MachineType:
-    def make(machine: int) -> Machine:
-        dice = random.Random(seed)
-        name = f"t{number}-{machine}"
-        return Machine(node(name, dice), slices(name, dice))
+    def make(count: int) -> Iterator[Node | ResourceSlice]:
+        for machine in range(count):
+            dice = random.Random(seed)
+            name = f"t{number}-{machine}"
+            yield node(name, dice)
+            yield from slices(name, dice)
 
     return MachineType(f"t{number}", make)
 

@@ -6,14 +6,13 @@ Behaviour of pkg/controller/tainteviction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
-from dray.api import kinds, well_known
+from dray.api import kinds
 from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_status
-from dray.api.semantics.tolerations import tolerates
-from dray.api.types.nodes import Node, Taint
-from dray.api.types.pods import Pod, Toleration
+from dray.api.semantics.node_taints import FOREVER, evicting_taints, tolerated_seconds
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod
 from dray.client import events
 from dray.client.cache import ObjectChange
 from dray.controllers import caches
@@ -21,7 +20,6 @@ from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
 
 COMPONENT = "taint-eviction-controller"
-FOREVER = float("inf")
 
 
 class NodeEviction(Loop[ObjectKey]):
@@ -91,19 +89,3 @@ class NodeEviction(Loop[ObjectKey]):
     def _record_event(self, pod: Pod, note: str) -> None:
         reference = events.reference(kinds.POD, pod.metadata)
         self._recorder.record(reference, events.NORMAL, "TaintManagerEviction", note)
-
-
-def evicting_taints(node: Node) -> list[Taint]:
-    return [taint for taint in node.spec.taints if taint.effect == well_known.NO_EXECUTE]
-
-
-def tolerated_seconds(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> float:
-    """Return how long a pod may stay: the shortest of the tolerations that it needs."""
-    shortest = FOREVER
-    for taint in taints:
-        matching = [toleration for toleration in tolerations if tolerates(toleration, taint)]
-        if not matching:
-            return 0.0
-        limits = [item.toleration_seconds for item in matching]
-        shortest = min([shortest, *(max(limit, 0) for limit in limits if limit is not None)])
-    return shortest

@@ -8,8 +8,10 @@ import msgspec
 
 from dray.api import kinds
 from dray.api.semantics import owner_references
+from dray.api.templates import workload_types
+from dray.api.templates.workload_types import Deployment, ReplicaSet
 from dray.api.types.meta import JsonObject, LabelSelector
-from dray.controllers.slim_types import Deployment, ReplicaSet
+from dray.api.well_known import POD_TEMPLATE_HASH_LABEL
 from dray.controllers.workloads import rollouts
 from dray.controllers.workloads.controller_revisions import short_hash
 
@@ -35,7 +37,7 @@ def following(old: Sequence[ReplicaSet]) -> int:
 
 def size_annotations(deployment: Deployment) -> dict[str, str]:
     return {
-        rollouts.DESIRED_REPLICAS: str(rollouts.replicas(deployment)),
+        rollouts.DESIRED_REPLICAS: str(workload_types.replicas(deployment)),
         rollouts.MAX_REPLICAS: str(rollouts.max_total(deployment)),
     }
 
@@ -72,7 +74,7 @@ def replica_set(deployment: Deployment, size: int, revision: int) -> JsonObject:
     """Return the body of the ReplicaSet for the present template of the deployment."""
     spec, metadata = deployment.spec, deployment.metadata
     hashed = short_hash(spec.template, deployment.status.collision_count)
-    label = {rollouts.HASH_LABEL: hashed}
+    label = {POD_TEMPLATE_HASH_LABEL: hashed}
     template = {**spec.template, "metadata": dict(spec.template.get("metadata") or {})}
     labels = {**(template["metadata"].get("labels") or {}), **label}
     template["metadata"]["labels"] = labels

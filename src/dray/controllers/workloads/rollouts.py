@@ -9,15 +9,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from dray.controllers.slim_types import (
-    Deployment,
-    ReplicaSet,
-    ReplicationController,
-    StatefulSet,
-    Template,
-)
+from dray.api.templates.workload_types import Deployment, ReplicaSet, Template, replicas
+from dray.api.well_known import POD_TEMPLATE_HASH_LABEL
 
-HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
 MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
@@ -34,10 +28,6 @@ class RolloutBudget(NamedTuple):
 
     surge: int
     unavailable: int
-
-
-def replicas(workload: Deployment | ReplicaSet | ReplicationController | StatefulSet) -> int:
-    return 1 if workload.spec.replicas is None else workload.spec.replicas
 
 
 def is_rolling(deployment: Deployment) -> bool:
@@ -85,7 +75,11 @@ def are_equal(first: Template, second: Template) -> bool:
 
 def _without_hash(template: Template) -> Template:
     metadata: dict[str, Any] = dict(template.get("metadata") or {})
-    labels = {k: v for k, v in (metadata.pop("labels", None) or {}).items() if k != HASH_LABEL}
+    labels = {
+        k: v
+        for k, v in (metadata.pop("labels", None) or {}).items()
+        if k != POD_TEMPLATE_HASH_LABEL
+    }
     metadata.pop("creationTimestamp", None)
     return {**template, "metadata": {**metadata, "labels": labels}}
 

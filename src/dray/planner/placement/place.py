@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from dray.api.ids import DeviceId
+import msgspec
+
+from dray.api.ids import DeviceId, ObjectKey
+from dray.api.semantics import owner_references, pod_claims
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.submission.submitted_pods import SubmittedPod
+from dray.scheduling import steps
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider, Decision
 from dray.scheduling.state import SchedulingState
@@ -71,14 +75,43 @@ def place(
     for item in submitted:
         for claim in item.claims:
             state.put(claim)
-    decisions: dict[str, Decision] = {}
+        state.put_pod(item.pod)
+    decisions: dict[ObjectKey, Decision] = {}
     waiting = list(submitted)
     while waiting:
-        pods = [item.pod for item in waiting]
-        for pod, decision in zip(pods, decider.decide(pods, now), strict=True):
-            decisions[pod.metadata.uid] = decision
+        tried: dict[ObjectKey, Decision] = {}
+        for item in waiting:
+            if item.pod.metadata.key not in tried:
+                found = steps.run(decider.steps_for(item.pod, now), lambda: False)
+                _write_shared_claims(state, found.values())
+                tried |= found
+        decisions |= tried
         left = [item for item in waiting if not state.is_placed(item.pod)]
         if len(left) == len(waiting):
             break
         waiting = left
-    return Plan([PlannedPod(item, decisions[item.pod.metadata.uid]) for item in submitted], state)
+    return Plan([PlannedPod(item, decisions[item.pod.metadata.key]) for item in submitted], state)
+
+
+def _write_shared_claims(state: SchedulingState, decisions: Iterable[Decision]) -> None:
+    """Put the allocations of claims that more pods may use into the state, as if written.
+
+    A pod cannot use a claim whose allocation is only reserved for another one.
+    """
+    for decision in decisions:
+        if not isinstance(decision, NodeAssignment):
+            continue
+        for assigned in decision.fit.claims:
+            claim = state.claims.get(assigned.claim.key)
+            owner = owner_references.controller_of(assigned.claim.metadata)
+            if claim is None or (owner and owner.uid == decision.pod.metadata.uid):
+                continue
+            reserved = claim.status.reserved_for
+            if not pod_claims.has_consumer(claim, assigned.consumer):
+                reserved = (*reserved, assigned.consumer)
+            allocation = assigned.allocation or claim.status.allocation
+            status = msgspec.structs.replace(
+                claim.status, allocation=allocation, reserved_for=reserved
+            )
+            state.put(msgspec.structs.replace(claim, status=status))
+            state.claims.end_reservation(claim.key)

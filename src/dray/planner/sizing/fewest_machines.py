@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.machines.machine_types import MachineType
 from dray.planner.placement.place import Plan, PlannedPod
 from dray.planner.sizing.lower_bound import LowerBound
+from dray.planner.sizing.machine_types import MachineType
 from dray.planner.sizing.trials import Counts, Submit, Trials
 
 __all__ = ["PROVED_MACHINES", "OneLess", "Sizing", "fewest_machines"]

@@ -19,10 +19,9 @@ from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.machines import machine_types
-from dray.planner.machines.machine_types import MachineType
 from dray.planner.placement.place import PlannedPod
-from dray.planner.sizing import trials
+from dray.planner.sizing import machine_types, trials
+from dray.planner.sizing.machine_types import MachineType
 from dray.planner.sizing.trials import Counts
 from dray.planner.submission.submitted_pods import Submission, SubmittedPod
 from dray.scheduling.nodes import pod_requirements

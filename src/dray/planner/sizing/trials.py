@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.machines import machine_types
-from dray.planner.machines.machine_types import MachineType
 from dray.planner.placement import place as placing
 from dray.planner.placement.place import Plan, PlannedPod
+from dray.planner.sizing import machine_types
+from dray.planner.sizing.machine_types import MachineType
 from dray.planner.submission.submitted_pods import Submission, SubmittedPod
 from dray.scheduling import wake_events
 from dray.scheduling.claims.assignments import NodeAssignment

@@ -6,12 +6,7 @@ import asyncio
 import functools
 from typing import Any
 
-import pytest
-
-from dray.api.types.nodes import Taint
-from dray.api.types.pods import Toleration
 from dray.api.well_known import LEASE_ANNOTATION
-from dray.controllers.nodes import node_eviction
 from dray.controllers.nodes.node_eviction import NodeEviction
 from dray.controllers.nodes.node_lifecycle import NodeLifecycle
 from dray.controllers.nodes.pod_garbage import PodGarbage
@@ -146,33 +141,6 @@ async def test_pods_leave_a_tainted_node_unless_they_tolerate_it(here: World) ->
     assert condition(pod, "DisruptionTarget")["reason"] == "DeletionByTaintManager"
     for name in ("stays", "later"):
         assert "deletionTimestamp" not in (await here.get("pods", name))["metadata"]
-
-
-@pytest.mark.parametrize(
-    ("tolerations", "seconds"),
-    [
-        pytest.param([], 0.0, id="none"),
-        pytest.param([Toleration(operator="Exists")], node_eviction.FOREVER, id="everything"),
-        pytest.param([Toleration(key="k", value="v")], node_eviction.FOREVER, id="equal"),
-        pytest.param([Toleration(key="k", value="w")], 0.0, id="another value"),
-        pytest.param([Toleration(value="v")], node_eviction.FOREVER, id="equal without a key"),
-        pytest.param([Toleration(key="k", operator="Like", value="v")], 0.0, id="unknown operator"),
-        pytest.param(
-            [
-                Toleration(key="k", operator="Exists", toleration_seconds=30),
-                Toleration(key="k", operator="Exists", toleration_seconds=10),
-            ],
-            10.0,
-            id="the shortest counts",
-        ),
-        pytest.param(
-            [Toleration(key="k", operator="Exists", effect="NoSchedule")], 0.0, id="other effect"
-        ),
-    ],
-)
-def test_how_long_a_taint_is_tolerated(tolerations: Any, seconds: float) -> None:
-    taint = Taint(key="k", value="v", effect="NoExecute")
-    assert node_eviction.tolerated_seconds(tolerations, [taint]) == seconds
 
 
 @with_loops(functools.partial(PodGarbage, quarantine_seconds=0.05))

@@ -8,23 +8,24 @@ from typing import NamedTuple
 from dray.api.types.dra import DeviceClass, ResourceSlice
 from dray.api.types.nodes import Node
 from dray.planner.cluster_model import ClusterModel
+from dray.planner.what_if import node_copies
 
-
-class Machine(NamedTuple):
-    """A Node, and the slices of its devices."""
-
-    node: Node
-    slices: Sequence[ResourceSlice] = ()
+MachineObjects = Iterable[Node | ResourceSlice]
 
 
 class MachineType(NamedTuple):
     """Equal machines, which differ in their names."""
 
     name: str
-    make: Callable[[int], Machine]
-    """Return the machine of a number from 0 on; the same one every time."""
+    make: Callable[[int], MachineObjects]
+    """Return the nodes and slices of so many machines; a larger number has these and more."""
     classes: Sequence[DeviceClass] = ()
     """The classes that come with the drivers of its devices."""
+
+
+def type_like(cluster: ClusterModel, node: str, name: str) -> MachineType:
+    """Return the type of the machines that are like a node of a cluster."""
+    return MachineType(name, lambda count: node_copies.copies(cluster, node, count))
 
 
 def with_machines(
@@ -37,9 +38,7 @@ def with_machines(
     classes = {item.metadata.name for item in cluster.of(DeviceClass)}
     added: list[Node | ResourceSlice | DeviceClass] = []
     for type_, count in zip(types, counts, strict=True):
-        for number in range(count):
-            machine = type_.make(number)
-            added += [machine.node, *machine.slices]
         if count:
+            added += type_.make(count)
             added += [item for item in type_.classes if item.metadata.name not in classes]
     return cluster.with_objects(added) if added else cluster

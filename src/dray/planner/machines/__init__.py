@@ -1,1 +1,0 @@
-"""Machines that could be added to a cluster."""
