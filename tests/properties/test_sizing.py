@@ -141,14 +141,13 @@ def test_no_combination_has_fewer_machines(seed: int) -> None:
     fitting, answer = case.all_fitting(), case.answer()
     if fitting:
         assert (answer.counts, answer.is_proved) == (fitting[0], True)
-        assert answer.plan is not None
-        assert answer.plan.fits
+        assert all(planned.node for planned in answer.pods)
     elif answer.counts is None:
-        assert answer.waiting
+        assert answer.waiting.pods
     else:
         assert sum(answer.counts) > MOST
         assert case.fits(answer.counts)
-    assert all(less.waiting for less in answer.one_less)
+    assert all(less.waiting.pods for less in answer.one_less)
 
 
 @rounds.examples(60, long=2_000)

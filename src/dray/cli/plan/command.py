@@ -6,8 +6,9 @@ from dray.cli.lazy_group import LazyGroup
 
 plan = LazyGroup(
     {
+        "nodes": ("plan.nodes:nodes", "Find the fewest machines with which pods fit."),
         "replay": ("plan.replay:replay", "Place a trace under several policies and compare them."),
     },
     name="plan",
-    help="Plan: compare policies. Nothing is written to a cluster.",
+    help="Plan: size a cluster, compare policies. Nothing is written to a cluster.",
 )

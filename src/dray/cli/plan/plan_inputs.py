@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -42,8 +42,17 @@ def submitted(files: Sequence[str], cluster: ClusterModel, namespace: str = "") 
     Objects without a namespace are in `namespace`, or in "default". Raises WrongUsage for files
     without anything that makes pods.
     """
+    return submitter(files, namespace)(cluster)
+
+
+def submitter(files: Sequence[str], namespace: str = "") -> Callable[[ClusterModel], Submission]:
+    """Return `submitted` for any cluster; the files are read once."""
     documents = [manifest.document for manifest in manifests.read(files, recursive=True)]
-    found = expansion.expand(documents, cluster, namespace or "default")
-    if not found.pods:
-        raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
-    return found
+
+    def submit(cluster: ClusterModel) -> Submission:
+        found = expansion.expand(documents, cluster, namespace or "default")
+        if not found.pods:
+            raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
+        return found
+
+    return submit

@@ -3,28 +3,39 @@
 Up to `PROVED_MACHINES`, all combinations of types are looked at in the order of their size, so the
 first with which everything fits is a minimum. None is left out because another one failed: more
 machines may be worse. Above that size, the answer is a combination of which no single machine can
-be taken away; it is a minimum if what the pods need in sum proves it.
+be taken away; it is a minimum too if the combinations in between are few enough to look at.
 """
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from dray.api.types.nodes import Node
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.placement.place import Plan, PlannedPod
+from dray.planner.placement.place import PlannedPod
 from dray.planner.sizing.lower_bound import LowerBound
 from dray.planner.sizing.machine_types import MachineType
 from dray.planner.sizing.trials import Counts, Submit, Trials
 
-__all__ = ["PROVED_MACHINES", "OneLess", "Sizing", "fewest_machines"]
+__all__ = ["PROVED_MACHINES", "OneLess", "Sizing", "Waiting", "fewest_machines"]
 
 PROVED_MACHINES = 8
 """The largest number of machines that is proved to be the smallest possible."""
 
-_SUMS_LIMIT = 10_000
-"""The most combinations of machines whose sums are compared for a proof."""
+_COMBINATIONS_LIMIT = 10_000
+"""The most combinations that are compared with the bound for a proof of more machines."""
+_DECISIONS_LIMIT = 20_000
+"""The most pods and nodes, in all trials together, for such a proof."""
+
+
+class Waiting(NamedTuple):
+    """Pods that get no node."""
+
+    pods: Sequence[PlannedPod]
+    nodes: int
+    """The number of nodes in the cluster that was tried."""
 
 
 class OneLess(NamedTuple):
@@ -32,8 +43,7 @@ class OneLess(NamedTuple):
 
     type: MachineType
     """The type of the machine that is not there."""
-    waiting: Sequence[PlannedPod]
-    """The pods that get no node then."""
+    waiting: Waiting
 
 
 class Sizing(NamedTuple):
@@ -44,11 +54,11 @@ class Sizing(NamedTuple):
     """How many machines of each type are needed; None if no number was found."""
     is_proved: bool
     """Whether fewer are impossible; without counts, whether every number is."""
-    plan: Plan | None = None
-    """The decisions with these machines; None without counts."""
+    pods: Sequence[PlannedPod] = ()
+    """All pods that have to fit, with the decisions about them with these machines."""
     one_less: Sequence[OneLess] = ()
     """For each type that is needed."""
-    waiting: Sequence[PlannedPod] = ()
+    waiting: Waiting = Waiting((), 0)
     """Without counts: pods that no machine helps, or that wait with the most machines tried."""
     most: int = 0
     """Without counts and proof: how many machines of each type were tried together."""
@@ -56,6 +66,12 @@ class Sizing(NamedTuple):
     @property
     def machines(self) -> int:
         return sum(self.counts or ())
+
+    def pods_on(self, type_: MachineType) -> list[PlannedPod]:
+        """Return the pods on new machines of a type."""
+        count = self.counts[self.types.index(type_)] if self.counts else 0
+        names = {item.metadata.name for item in type_.make(count) if isinstance(item, Node)}
+        return [planned for planned in self.pods if planned.node in names]
 
 
 def fewest_machines(
@@ -75,29 +91,34 @@ def fewest_machines(
     if trials.fits(nothing):
         return _answer(trials, nothing, is_proved=True)
     search = _Search(trials)
-    hopeless = search.bound.hopeless()
-    if hopeless:
-        return Sizing(types, None, is_proved=True, waiting=hopeless)
+    one_of_each = (1,) * len(types)
+    if hopeless := search.bound.hopeless():
+        waiting = Waiting(hopeless, len(trials.cluster(one_of_each).of(Node)))
+        return Sizing(types, None, is_proved=True, waiting=waiting)
+    if not any(search.bound.useful):
+        return Sizing(types, None, is_proved=True, waiting=_waiting(trials, one_of_each))
     if (counts := search.minimum()) is not None:
         return _answer(trials, counts, is_proved=True)
     if (counts := search.irreducible()) is not None:
-        return _answer(trials, counts, is_proved=search.excludes_fewer_than(sum(counts)))
-    most = search.most
-    waiting = _waiting(trials.plan(search.each(most)))
-    return Sizing(types, None, is_proved=False, waiting=waiting, most=most)
+        counts, is_proved = search.improved(counts)
+        return _answer(trials, counts, is_proved=is_proved)
+    waiting = _waiting(trials, search.each(search.most))
+    return Sizing(types, None, is_proved=False, waiting=waiting, most=search.most)
 
 
 def _answer(trials: Trials, counts: Counts, *, is_proved: bool) -> Sizing:
     one_less = [
-        OneLess(type_, _waiting(trials.plan(_changed(counts, number, count - 1))))
+        OneLess(type_, _waiting(trials, _changed(counts, number, count - 1)))
         for number, (type_, count) in enumerate(zip(trials.types, counts, strict=True))
         if count
     ]
-    return Sizing(trials.types, counts, is_proved, trials.plan(counts), one_less)
+    return Sizing(trials.types, counts, is_proved, trials.plan(counts).pods, one_less)
 
 
-def _waiting(plan: Plan) -> list[PlannedPod]:
-    return [planned for planned in plan.pods if not planned.node]
+def _waiting(trials: Trials, counts: Counts) -> Waiting:
+    plan = trials.plan(counts)
+    waiting = [planned for planned in plan.pods if not planned.node]
+    return Waiting(waiting, len(plan.state.nodes))
 
 
 class _Search:
@@ -106,6 +127,7 @@ class _Search:
     def __init__(self, trials: Trials) -> None:
         self._trials = trials
         submission = trials.submission((0,) * len(trials.types))
+        self._nodes = len(submission.cluster.of(Node))
         self.bound = LowerBound(submission, trials.types)
         self.most = len(submission.pods)
         """Machines of each type that are enough for every pod to have one for itself."""
@@ -126,14 +148,23 @@ class _Search:
             found, key=lambda counts: (sum(counts), [-count for count in counts]), default=None
         )
 
-    def excludes_fewer_than(self, size: int) -> bool:
-        """Return whether the sums alone show that fewer machines cannot suffice."""
-        types = sum(self.bound.useful)
-        # What has too little in sum still has too little with a machine less.
-        is_feasible = math.comb(size + types - 2, types - 1) <= _SUMS_LIMIT
-        return is_feasible and all(
-            self.bound.excludes(counts) for counts in _combinations(size - 1, self.bound.useful)
-        )
+    def improved(self, counts: Counts) -> tuple[Counts, bool]:
+        """Return the fewest machines and True, or these again if that would take too long."""
+        candidates = self._fewer_than(sum(counts))
+        if candidates is None:
+            return counts, False
+        return next((fewer for fewer in candidates if self._trials.fits(fewer)), counts), True
+
+    def _fewer_than(self, machines: int) -> list[Counts] | None:
+        """Return the combinations between the limit and this that may suffice; None for many."""
+        sizes = range(PROVED_MACHINES + 1, machines)
+        combinations = (each for size in sizes for each in _combinations(size, self.bound.useful))
+        looked_at = list(itertools.islice(combinations, _COMBINATIONS_LIMIT + 1))
+        left = [each for each in looked_at if not self.bound.excludes(each)]
+        decisions = len(left) * (self.most + self._nodes + machines)
+        if len(looked_at) > _COMBINATIONS_LIMIT or decisions > _DECISIONS_LIMIT:
+            return None
+        return left
 
     def each(self, number: int) -> Counts:
         """Return the same number of every type that makes a difference."""

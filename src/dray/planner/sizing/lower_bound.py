@@ -57,7 +57,7 @@ class LowerBound:
         rejected = {
             planned.submitted.pod.metadata.uid
             for planned in trials.alone(self._cluster, pods)
-            if not trials.may_fit_among_others(planned.decision)
+            if not trials.may_fit_among_others(planned)
         }
         hosted = [set(self._fitting_on(type_, pods)) for type_ in types]
         self.useful = [
@@ -94,7 +94,7 @@ class LowerBound:
 
     def _fitting_on(self, type_: MachineType, pods: Iterable[SubmittedPod]) -> Iterator[str]:
         for planned in trials.alone(self._alone_on(type_), pods):
-            if trials.may_fit_among_others(planned.decision):
+            if trials.may_fit_among_others(planned):
                 yield planned.submitted.pod.metadata.uid
 
     def _of_everything(self, pods: Sequence[SubmittedPod]) -> Iterator[_Sum]:
