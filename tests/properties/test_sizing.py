@@ -27,8 +27,9 @@ ATTRIBUTES = f'device.attributes["{builders.DRIVER}"]'
 CLASSES = (
     builders.device_class(),
     builders.device_class("quarter", f'{ATTRIBUTES}.?size.orValue("") == "quarter"'),
+    builders.device_class("half", f'{ATTRIBUTES}.?size.orValue("") == "half"'),
     # Fails on devices that are not partitions.
-    builders.device_class("half", f'{ATTRIBUTES}.size == "half"'),
+    builders.device_class("failing", f'{ATTRIBUTES}.size == "half"'),
 )
 MOST = 4
 """No case needs more machines; combinations are tried up to this size."""
@@ -41,12 +42,12 @@ def node(name: str, dice: random.Random) -> Node:
 
 
 def slices(name: str, dice: random.Random) -> list[ResourceSlice]:
-    match dice.randrange(5):
+    match dice.randrange(7):
         case 0:
             return []
-        case 1:
+        case 1 | 2 | 3:
             return builders.mig_slices(name, gpus=dice.choice((1, 2)))
-        case 2:
+        case 4:
             return [builders.gpu_slice(name, 1, shareable=True)]
         case _:
             return [builders.gpu_slice(name, dice.choice((1, 2, 4)), product=dice.choice("AB"))]
@@ -69,7 +70,7 @@ def submitted(name: str, dice: random.Random) -> SubmittedPod:
     spec: dict[str, Any] = {
         "containers": [{"name": "main", "image": "i", "resources": {"requests": requests}}]
     }
-    if dice.random() < 0.15:
+    if dice.random() < 0.1:
         spec["nodeSelector"] = {"zone": dice.choice("ab")}
     if dice.random() < 0.15:
         spec["topologySpreadConstraints"] = [
@@ -87,8 +88,8 @@ def submitted(name: str, dice: random.Random) -> SubmittedPod:
 
 
 def claim(name: str, dice: random.Random) -> ResourceClaim:
-    cls = dice.choice(("gpu", "gpu", "gpu", "quarter", "quarter", "half"))
-    match dice.randrange(5):
+    cls = dice.choices(("gpu", "quarter", "half", "failing"), (8, 3, 3, 1))[0]
+    match dice.randrange(8):
         case 0:
             first, second = builders.option("a", cls="quarter"), builders.option("b", count=2)
             return builders.claim(builders.alternatives("gpu", first, second), name=name)

@@ -64,7 +64,7 @@ def nodes(
     if format.name == "name":
         raise WrongUsage("-o name is for objects; use -o json, yaml or wide.")
     cluster = plan_inputs.load(against, target)
-    submit = plan_inputs.submitter(files, target.namespace) if files else _nothing
+    submit = plan_inputs.submitter(files, cluster.features, target.namespace) if files else _nothing
     if not files and not submitted_pods.waiting(cluster):
         raise WrongUsage("no pod of the cluster waits", "Name pods with -f FILE.")
     machines = machine_type_inputs.read(types, cluster)

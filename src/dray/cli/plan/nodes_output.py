@@ -55,8 +55,8 @@ def _sentences(found: Sizing) -> Iterator[str]:
     verb = "makes" if found.machines == 1 else "make"
     yield f"{counts.number_of(found.machines, 'more machine')} {verb} {pods} fit. {_proof(found)}"
     for less in found.one_less:
-        waiting = counts.number_of(len(less.waiting.pods), "pod")
-        yield f"With one {less.type.name} less, {waiting} would wait:"
+        waiting = _misfits(less.waiting)
+        yield f"With one {less.type.name} less, {waiting}:"
         yield from _reasons(less.waiting)
 
 
@@ -64,20 +64,24 @@ def _proof(found: Sizing) -> str:
     if found.is_proved:
         return "Fewer are not enough."
     return (
-        f"None of them can be left out. Up to {PROVED_MACHINES} machines are not enough; between, "
-        "another mix of these types may be."
+        "None of them can be left out, but that fewer are not enough is proved up to "
+        f"{PROVED_MACHINES} machines only."
     )
 
 
 def _why_none(found: Sizing) -> str:
     names = phrases.listed([type_.name for type_ in found.types], "or")
-    pods = counts.number_of(len(found.waiting.pods), "pod")
     if found.is_proved:
-        return f"No number of {names} helps {pods}:"
+        return f"No number of {names} is enough. {_misfits(found.waiting)}:"
     return (
         f"No number of {names} is known to be enough: neither {PROVED_MACHINES} machines or fewer, "
-        f"nor {found.most} of each type. With these, {pods} would wait:"
+        f"nor {found.most} of each type. With these, {_misfits(found.waiting)}:"
     )
+
+
+def _misfits(waiting: Waiting) -> str:
+    number = len(waiting.pods)
+    return f"{counts.number_of(number, 'pod')} {'does' if number == 1 else 'do'} not fit"
 
 
 def _reasons(waiting: Waiting) -> Iterator[str]:
@@ -90,7 +94,9 @@ def _reasons(waiting: Waiting) -> Iterator[str]:
 
 
 def _reason(planned: PlannedPod, nodes: int) -> str:
-    assert isinstance(planned.decision, Unschedulable)
+    if not isinstance(planned.decision, Unschedulable):
+        evicted = [str(pod.metadata.key) for pod in planned.evicted]
+        return f"it runs, but evicts {phrases.limited(evicted, len(evicted), 'pod')}"
     # That nothing can be evicted for the pod is no news here.
     return unschedulable.message(planned.decision, nodes).partition(" preemption: ")[0]
 

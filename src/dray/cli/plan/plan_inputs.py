@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 import click
+import msgspec
 
+from dray.api.features import Features
 from dray.api.types.core import CoreEvent
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import cluster_objects, manifests
@@ -39,20 +42,39 @@ def load(against: str, target: Target) -> ClusterModel:
 def submitted(files: Sequence[str], cluster: ClusterModel, namespace: str = "") -> Submission:
     """Return the pods of the objects in files, and the cluster with the other objects.
 
-    Objects without a namespace are in `namespace`, or in "default". Raises WrongUsage for files
-    without anything that makes pods.
+    Objects without a namespace are in `namespace`, or in "default". Ends the command for files
+    that the API server would refuse, and raises WrongUsage for files that make no pods.
     """
-    return submitter(files, namespace)(cluster)
+    return submitter(files, cluster.features, namespace)(cluster)
 
 
-def submitter(files: Sequence[str], namespace: str = "") -> Callable[[ClusterModel], Submission]:
-    """Return `submitted` for any cluster; the files are read once."""
-    documents = [manifest.document for manifest in manifests.read(files, recursive=True)]
+def submitter(
+    files: Sequence[str], features: Features, namespace: str = ""
+) -> Callable[[ClusterModel], Submission]:
+    """Return `submitted` for any cluster with these features; the files are read once."""
+    texts = list(manifests.texts(files, recursive=True))
+    _check(texts, features)
+    documents = [document for text in texts for document in manifests.documents(*text)]
 
     def submit(cluster: ClusterModel) -> Submission:
-        found = expansion.expand(documents, cluster, namespace or "default")
+        try:
+            found = expansion.expand(documents, cluster, namespace or "default")
+        except (msgspec.ValidationError, ValueError, TypeError) as error:
+            raise CommandError(f"{', '.join(files)}: {error}", "See: dray lint FILE") from error
         if not found.pods:
             raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
         return found
 
     return submit
+
+
+def _check(texts: Sequence[tuple[str, str]], features: Features) -> None:
+    """End the command with what is wrong, if the API server would refuse an object."""
+    # Late: the rules of lint take long to import.
+    from dray.cli.lint import file_checks, reports
+
+    found = file_checks.errors(texts, features)
+    if found:
+        click.secho(file_checks.title(found), bold=True, err=True)
+        reports.show(reports.Report.of(found), "text", aside=True)
+        sys.exit(1)

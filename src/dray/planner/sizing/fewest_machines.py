@@ -17,7 +17,7 @@ from dray.planner.cluster_model import ClusterModel
 from dray.planner.placement.place import PlannedPod
 from dray.planner.sizing.lower_bound import LowerBound
 from dray.planner.sizing.machine_types import MachineType
-from dray.planner.sizing.trials import Counts, Submit, Trials
+from dray.planner.sizing.trials import Counts, Submit, Trials, has_room
 
 __all__ = ["PROVED_MACHINES", "OneLess", "Sizing", "Waiting", "fewest_machines"]
 
@@ -31,7 +31,7 @@ _DECISIONS_LIMIT = 20_000
 
 
 class Waiting(NamedTuple):
-    """Pods that get no node."""
+    """Pods that get no node, or only one that they take from others."""
 
     pods: Sequence[PlannedPod]
     nodes: int
@@ -117,7 +117,7 @@ def _answer(trials: Trials, counts: Counts, *, is_proved: bool) -> Sizing:
 
 def _waiting(trials: Trials, counts: Counts) -> Waiting:
     plan = trials.plan(counts)
-    waiting = [planned for planned in plan.pods if not planned.node]
+    waiting = [planned for planned in plan.pods if not has_room(planned)]
     return Waiting(waiting, len(plan.state.nodes))
 
 

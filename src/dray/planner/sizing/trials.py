@@ -56,17 +56,29 @@ class Trials:
         return Submission(cluster.without(Pod, lambda pod: pod.metadata.key in keys), goal)
 
     def plan(self, counts: Counts) -> Plan:
-        """Return the decisions for the pods that have to fit; those that wait come first."""
+        """Return the decisions for the pods that have to fit.
+
+        Pods of the cluster that wait come first. With others after them they need not fit, but
+        those that evict pods are in the plan too.
+        """
         cluster, pods = self._submit(self.cluster(counts))
         first = submitted_pods.waiting(cluster)
-        whole = placing.place(cluster, [*first, *pods], policy=self._policy)
-        return whole._replace(pods=whole.pods[len(first) :]) if pods else whole
+        plan = placing.place(cluster, [*first, *pods], policy=self._policy)
+        if not pods:
+            return plan
+        evicting = [planned for planned in plan.pods[: len(first)] if planned.evicted]
+        return plan._replace(pods=[*evicting, *plan.pods[len(first) :]])
 
     def fits(self, counts: Counts) -> bool:
-        """Return whether every pod gets a node."""
+        """Return whether every pod gets a node, and none is evicted for that."""
         if counts not in self._known:
-            self._known[counts] = self.plan(counts).fits
+            self._known[counts] = all(map(has_room, self.plan(counts).pods))
         return self._known[counts]
+
+
+def has_room(planned: PlannedPod) -> bool:
+    """Return whether a pod gets a node without taking it from others."""
+    return bool(planned.node) and not planned.evicted
 
 
 def alone(cluster: ClusterModel, pods: Iterable[SubmittedPod]) -> Iterator[PlannedPod]:
