@@ -20,6 +20,7 @@ from dray.cli.session.connection import Target
     "plan",
     cls=LazyGroup,
     commands={
+        "nodes": ("plan.nodes:nodes", "Find the fewest machines with which pods fit."),
         "replay": ("plan.replay:replay", "Place a trace under several policies and compare them."),
     },
     invoke_without_command=True,

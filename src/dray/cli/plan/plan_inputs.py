@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 import msgspec
 
+from dray.api.features import Features
 from dray.api.types.core import CoreEvent
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import cluster_objects, manifests
@@ -44,24 +45,35 @@ def submitted(files: Sequence[str], cluster: ClusterModel, namespace: str = "") 
     Objects without a namespace are in `namespace`, or in "default". Ends the command for files
     that the API server would refuse, and raises WrongUsage for files that make no pods.
     """
+    return submitter(files, cluster.features, namespace)(cluster)
+
+
+def submitter(
+    files: Sequence[str], features: Features, namespace: str = ""
+) -> Callable[[ClusterModel], Submission]:
+    """Return `submitted` for any cluster with these features; the files are read once."""
     texts = list(manifests.texts(files, recursive=True))
-    _check(texts, cluster)
+    _check(texts, features)
     documents = [document for text in texts for document in manifests.documents(*text)]
-    try:
-        found = expansion.expand(documents, cluster, namespace or "default")
-    except (msgspec.ValidationError, ValueError, TypeError) as error:
-        raise CommandError(f"{', '.join(files)}: {error}", "See: dray lint FILE") from error
-    if not found.pods:
-        raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
-    return found
+
+    def submit(cluster: ClusterModel) -> Submission:
+        try:
+            found = expansion.expand(documents, cluster, namespace or "default")
+        except (msgspec.ValidationError, ValueError, TypeError) as error:
+            raise CommandError(f"{', '.join(files)}: {error}", "See: dray lint FILE") from error
+        if not found.pods:
+            raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
+        return found
+
+    return submit
 
 
-def _check(texts: Sequence[tuple[str, str]], cluster: ClusterModel) -> None:
+def _check(texts: Sequence[tuple[str, str]], features: Features) -> None:
     """End the command with what is wrong, if the API server would refuse an object."""
     # Late: the rules of lint take long to import.
     from dray.cli.lint import file_checks, reports
 
-    found = file_checks.errors(texts, cluster.features)
+    found = file_checks.errors(texts, features)
     if found:
         click.secho(file_checks.title(found), bold=True, err=True)
         reports.show(reports.Report.of(found), "text", aside=True)
