@@ -10,6 +10,7 @@ import msgspec
 
 from dray.api.features import Features
 from dray.api.types.core import CoreEvent
+from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import cluster_objects, manifests
 from dray.cli.session.connection import Target
@@ -52,20 +53,28 @@ def submitter(
     files: Sequence[str], features: Features, namespace: str = ""
 ) -> Callable[[ClusterModel], Submission]:
     """Return `submitted` for any cluster with these features; the files are read once."""
+    documents = checked_documents(files, features)
+    return lambda cluster: expanded(files, documents, cluster, namespace)
+
+
+def checked_documents(files: Sequence[str], features: Features) -> list[JsonObject]:
+    """Return the objects of files. Ends the command if the API server would refuse one."""
     texts = list(manifests.texts(files, recursive=True))
     _check(texts, features)
-    documents = [document for text in texts for document in manifests.documents(*text)]
+    return [document for text in texts for document in manifests.documents(*text)]
 
-    def submit(cluster: ClusterModel) -> Submission:
-        try:
-            found = expansion.expand(documents, cluster, namespace or "default")
-        except (msgspec.ValidationError, ValueError, TypeError) as error:
-            raise CommandError(f"{', '.join(files)}: {error}", "See: dray lint FILE") from error
-        if not found.pods:
-            raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
-        return found
 
-    return submit
+def expanded(
+    files: Sequence[str], documents: Sequence[JsonObject], cluster: ClusterModel, namespace: str
+) -> Submission:
+    """Return the pods of the objects of `files`. Raises CommandError and WrongUsage."""
+    try:
+        found = expansion.expand(documents, cluster, namespace or "default")
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        raise CommandError(f"{', '.join(files)}: {error}", "See: dray lint FILE") from error
+    if not found.pods:
+        raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
+    return found
 
 
 def _check(texts: Sequence[tuple[str, str]], features: Features) -> None:

@@ -37,6 +37,11 @@ class Goal(Protocol):
     def is_possible(self, simulation: Simulation, units: Sequence[MoveUnit]) -> bool:
         """Return False if the goal cannot be reached even if all other pods were gone."""
 
+    def without_place(
+        self, simulation: Simulation, units: Sequence[MoveUnit], removed: Sequence[MoveUnit]
+    ) -> set[ObjectKey]:
+        """Return the pods that have to be moved and get no place even without `removed`."""
+
     def at_least(self, simulation: Simulation, units: Sequence[MoveUnit], left: int) -> int:
         """Return a lower bound of the moves to the goal: 0 if it is reached.
 
@@ -63,7 +68,7 @@ class EmptyNode:
         return [pod for pod in on_node if obstacle(pod) not in movable_pods.STAYING]
 
     def is_possible(self, simulation: Simulation, units: Sequence[MoveUnit]) -> bool:
-        return not self._without_place(simulation, units, units)
+        return not self.without_place(simulation, units, units)
 
     def at_least(self, simulation: Simulation, units: Sequence[MoveUnit], left: int) -> int:
         pods = self.must_move(simulation)
@@ -71,15 +76,14 @@ class EmptyNode:
             return len(pods)
         # Who has no place although the node is empty needs one more pod to move, on another node.
         here = [unit for unit in units if self._is_here(simulation, unit)]
-        return len(pods) + bool(self._without_place(simulation, units, here))
+        return len(pods) + bool(self.without_place(simulation, units, here))
 
     def _is_here(self, simulation: Simulation, unit: MoveUnit) -> bool:
         return any(pod.spec.node_name == self.node for pod in simulation.pods_of(unit))
 
-    def _without_place(
+    def without_place(
         self, simulation: Simulation, units: Sequence[MoveUnit], removed: Sequence[MoveUnit]
     ) -> set[ObjectKey]:
-        """Return the pods of the node that get no place even if all of `removed` were gone."""
         pods = self.must_move(simulation)
         missing = {pod.metadata.key for pod in pods if not movable_pods.depends_on_others(pod)}
         mark = simulation.mark()
@@ -131,6 +135,11 @@ class RoomFor:
             if any(self._fits_without(simulation, some) for some in sets):
                 return removed
         return left + 1
+
+    def without_place(
+        self, simulation: Simulation, units: Sequence[MoveUnit], removed: Sequence[MoveUnit]
+    ) -> set[ObjectKey]:
+        return set()
 
     def _depends_on_others(self) -> bool:
         return any(movable_pods.depends_on_others(item.pod) for item in self.pods)

@@ -29,6 +29,7 @@ class Obstacle(enum.Enum):
     SCHEDULER = "is placed by another scheduler, whose decisions are not known"
     TEMPLATE = "needs a ResourceClaimTemplate that does not exist"
     BUDGET = "is covered by a PodDisruptionBudget that allows no disruption"
+    PRIORITY = "has a higher priority than the pods that room is made for"
 
 
 STAYING = frozenset({Obstacle.OF_NODE, Obstacle.LEAVING})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.defragmentation import movable_pods, search
 from dray.planner.defragmentation.goals import EmptyNode, Goal, RoomFor
-from dray.planner.defragmentation.movable_pods import Movability, MoveUnit, Obstacle
+from dray.planner.defragmentation.movable_pods import Movability, Obstacle
 from dray.planner.defragmentation.search import MoveChoice, MoveSearch
 from dray.planner.defragmentation.simulation import Simulation
 from dray.planner.placement.place import NOW
@@ -55,6 +56,10 @@ class Defragmentation(NamedTuple):
     """The places of the pods that room was made for."""
     obstacles: Mapping[ObjectKey, Obstacle]
     """Why pods that would have to be moved are not."""
+    without_place: Sequence[ObjectKey] = ()
+    """Pods that would have to be moved, but have no other place now."""
+    left_out: Mapping[Obstacle, int] = {}
+    """How many other pods were not moved, by the reason."""
 
     @property
     def moved_pods(self) -> int:
@@ -115,10 +120,12 @@ class _Planner:
         }
         if obstacles:
             return Defragmentation(None, True, {}, obstacles)
-        units = self._units(simulation, must_move)
+        others, left_out = self._others(simulation, must_move)
+        units = movable_pods.units([*must_move, *others], simulation.state.claims)
         found = MoveSearch(simulation, self._goal, units, self._budgets, effort).run()
         if found.moves is None:
-            return Defragmentation(None, found.is_proved, {}, {})
+            without_place = sorted(self._goal.without_place(simulation, units, ()))
+            return Defragmentation(None, found.is_proved, {}, {}, without_place, left_out)
         return self._replayed(found.moves, found.is_proved)
 
     def _obstacle(self, pod: Pod) -> Obstacle | None:
@@ -130,21 +137,26 @@ class _Planner:
     def _simulation(self) -> Simulation:
         return Simulation(self._cluster, self._movability, policy=self._policy, now=self._now)
 
-    def _units(self, simulation: Simulation, must_move: Sequence[Pod]) -> list[MoveUnit]:
-        """Return what may be moved: first what has to be, then pods of a low enough priority."""
+    def _others(
+        self, simulation: Simulation, must_move: Sequence[Pod]
+    ) -> tuple[list[Pod], Counter[Obstacle]]:
+        """Return the other pods that may be moved, and how many may not, by the reason."""
         highest = self._goal.highest_priority(simulation)
         keys = {pod.metadata.key for pod in must_move}
-        others = [
-            pod
-            for pod in simulation.state.pods
-            if pod.spec.node_name
-            and pod.metadata.key not in keys
-            and priority_of(pod) <= highest
-            and self._obstacle(pod) is None
-        ]
+        others: list[Pod] = []
+        left_out: Counter[Obstacle] = Counter()
+        for pod in simulation.state.pods:
+            if pod.spec.node_name and pod.metadata.key not in keys:
+                obstacle = self._obstacle(pod)
+                if obstacle is None and priority_of(pod) > highest:
+                    obstacle = Obstacle.PRIORITY
+                if obstacle is None:
+                    others.append(pod)
+                elif obstacle not in movable_pods.STAYING:
+                    left_out[obstacle] += 1
         # Pods without a controller are lost: they come last.
         others.sort(key=movable_pods.is_bare)
-        return movable_pods.units([*must_move, *others], simulation.state.claims)
+        return others, left_out
 
     def _replayed(self, choices: Sequence[MoveChoice], is_proved: bool) -> Defragmentation:
         """Make the moves again from the start; what happens then is the plan.
