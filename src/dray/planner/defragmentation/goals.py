@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from dray.api.ids import ObjectKey
@@ -41,6 +41,9 @@ class Goal(Protocol):
         self, simulation: Simulation, units: Sequence[MoveUnit], removed: Sequence[MoveUnit]
     ) -> set[ObjectKey]:
         """Return the pods that have to be moved and get no place even without `removed`."""
+
+    def may_help(self, simulation: Simulation, unit: MoveUnit) -> bool:
+        """Return False if a last move of this unit cannot reach the goal."""
 
     def at_least(self, simulation: Simulation, units: Sequence[MoveUnit], left: int) -> int:
         """Return a lower bound of the moves to the goal: 0 if it is reached.
@@ -78,6 +81,9 @@ class EmptyNode:
         here = [unit for unit in units if self._is_here(simulation, unit)]
         return len(pods) + bool(self.without_place(simulation, units, here))
 
+    def may_help(self, simulation: Simulation, unit: MoveUnit) -> bool:
+        return True
+
     def _is_here(self, simulation: Simulation, unit: MoveUnit) -> bool:
         return any(pod.spec.node_name == self.node for pod in simulation.pods_of(unit))
 
@@ -88,15 +94,18 @@ class EmptyNode:
         missing = {pod.metadata.key for pod in pods if not movable_pods.depends_on_others(pod)}
         mark = simulation.mark()
         simulation.forget_waiting()
-        for unit in units:
-            if missing.intersection(unit.keys):
-                inner = simulation.mark()
-                for other in removed:
-                    if not set(unit.keys).intersection(other.keys):
-                        simulation.remove(simulation.pods_of(other))
-                if simulation.move(unit, self.cordoned):
-                    missing.difference_update(unit.keys)
-                simulation.back_to(inner)
+        here = [unit for unit in units if missing.intersection(unit.keys)]
+        for other in removed:
+            if other not in here:
+                simulation.remove(simulation.pods_of(other))
+        for unit in here:
+            inner = simulation.mark()
+            for other in here if removed else ():
+                if not set(unit.keys).intersection(other.keys):
+                    simulation.remove(simulation.pods_of(other))
+            if simulation.move(unit, self.cordoned):
+                missing.difference_update(unit.keys)
+            simulation.back_to(inner)
         simulation.back_to(mark)
         return missing
 
@@ -106,7 +115,7 @@ class RoomFor:
     """All of some pods fit."""
 
     pods: Sequence[SubmittedPod]
-    cordoned: frozenset[str] = field(default=frozenset(), init=False)
+    cordoned: frozenset[str] = frozenset()
 
     def highest_priority(self, simulation: Simulation) -> int:
         # The lowest of several: nobody moves for a pod of a lower priority.
@@ -118,7 +127,7 @@ class RoomFor:
     def is_possible(self, simulation: Simulation, units: Sequence[MoveUnit]) -> bool:
         if any(item.refusal for item in self.pods):
             return False
-        return self._depends_on_others() or self._fits_without(simulation, units)
+        return self._depends_on_others() or self.fits_without(simulation, units)
 
     def at_least(self, simulation: Simulation, units: Sequence[MoveUnit], left: int) -> int:
         mark = simulation.mark()
@@ -132,7 +141,7 @@ class RoomFor:
             if self._depends_on_others() or combinations > REMOVALS_LIMIT:
                 return removed
             sets = itertools.combinations(units, removed)
-            if any(self._fits_without(simulation, some) for some in sets):
+            if any(self.fits_without(simulation, some) for some in sets):
                 return removed
         return left + 1
 
@@ -140,6 +149,9 @@ class RoomFor:
         self, simulation: Simulation, units: Sequence[MoveUnit], removed: Sequence[MoveUnit]
     ) -> set[ObjectKey]:
         return set()
+
+    def may_help(self, simulation: Simulation, unit: MoveUnit) -> bool:
+        return self._depends_on_others() or self.fits_without(simulation, [unit])
 
     def _depends_on_others(self) -> bool:
         return any(movable_pods.depends_on_others(item.pod) for item in self.pods)
@@ -153,7 +165,8 @@ class RoomFor:
         simulation.settle()
         return dict(self._found(simulation)) if self._fit(simulation) else None
 
-    def _fits_without(self, simulation: Simulation, units: Sequence[MoveUnit]) -> bool:
+    def fits_without(self, simulation: Simulation, units: Sequence[MoveUnit]) -> bool:
+        """Return whether the pods fit if others were gone, also those that wait."""
         mark = simulation.mark()
         simulation.forget_waiting()
         for unit in units:

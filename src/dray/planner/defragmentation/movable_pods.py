@@ -77,6 +77,13 @@ class Movability:
         return self._replacements[uid]
 
 
+def renamed(made: SubmittedPod) -> SubmittedPod:
+    """Return a replacement with another name, for a state that has the old pod too."""
+    metadata = made.pod.metadata
+    metadata = msgspec.structs.replace(metadata, name=f"{metadata.name}-new")
+    return made._replace(pod=msgspec.structs.replace(made.pod, metadata=metadata))
+
+
 def is_bare(pod: Pod) -> bool:
     """Return whether no controller makes the pod again after its deletion."""
     return owner_references.controller_of(pod.metadata) is None

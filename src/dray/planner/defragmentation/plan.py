@@ -11,10 +11,10 @@ from dray.api.ids import ObjectKey
 from dray.api.types.core import PodDisruptionBudget
 from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.defragmentation import movable_pods, search
+from dray.planner.defragmentation import candidates, movable_pods, search
 from dray.planner.defragmentation.goals import EmptyNode, Goal, RoomFor
-from dray.planner.defragmentation.movable_pods import Movability, Obstacle
-from dray.planner.defragmentation.search import MoveChoice, MoveSearch
+from dray.planner.defragmentation.movable_pods import Movability, MoveUnit, Obstacle
+from dray.planner.defragmentation.search import MoveChoice, MoveSearch, SearchResult
 from dray.planner.defragmentation.simulation import Simulation
 from dray.planner.placement.place import NOW
 from dray.planner.submission.submitted_pods import SubmittedPod
@@ -24,8 +24,11 @@ from dray.scheduling.preemption import priority_of
 
 __all__ = ["EFFORT", "Defragmentation", "Move", "MovedPod", "empty_node", "room_for"]
 
-EFFORT = 20_000
+EFFORT = 5_000
 """Decisions after which a search ends without a proof."""
+FEW_UNITS = 40
+"""With more, a plan is first looked for among the pods of one node."""
+SETS_LIMIT = 10
 
 
 class MovedPod(NamedTuple):
@@ -122,11 +125,30 @@ class _Planner:
             return Defragmentation(None, True, {}, obstacles)
         others, left_out = self._others(simulation, must_move)
         units = movable_pods.units([*must_move, *others], simulation.state.claims)
-        found = MoveSearch(simulation, self._goal, units, self._budgets, effort).run()
+        found = self._search(simulation, units, effort)
         if found.moves is None:
             without_place = sorted(self._goal.without_place(simulation, units, ()))
             return Defragmentation(None, found.is_proved, {}, {}, without_place, left_out)
         return self._replayed(found.moves, found.is_proved)
+
+    def _search(
+        self, simulation: Simulation, units: Sequence[MoveUnit], effort: int
+    ) -> SearchResult:
+        best = SearchResult(None, is_proved=False)
+        # In a large cluster, first among the pods of one node at a time.
+        if len(units) > FEW_UNITS:
+            for some in candidates.small_sets(simulation, self._goal, units)[:SETS_LIMIT]:
+                if best.most_of_fewer is None or candidates.size(some) <= best.most_of_fewer:
+                    best = self._better(simulation, some, effort // SETS_LIMIT, best)
+        return self._better(simulation, units, effort, best)
+
+    def _better(
+        self, simulation: Simulation, units: Sequence[MoveUnit], effort: int, best: SearchResult
+    ) -> SearchResult:
+        """Return fewer moves than the best so far; otherwise that, and whether it is proved."""
+        run = MoveSearch(simulation, self._goal, units, self._budgets, effort).run
+        found = run(best.most_of_fewer)
+        return found if found.moves is not None else best._replace(is_proved=found.is_proved)
 
     def _obstacle(self, pod: Pod) -> Obstacle | None:
         # Every pod but this one runs at its moment: what a budget allows stays the same.

@@ -12,8 +12,8 @@ from dray.planner.defragmentation.movable_pods import MoveUnit
 from dray.planner.defragmentation.simulation import Simulation
 from dray.scheduling.disruption_budgets import DisruptionBudget
 
-PLACES_LIMIT = 32
-"""Places that are tried for one move."""
+PLACES_LIMIT = 16
+"""Places that are tried for one move, and nodes that are cordoned to get to one."""
 
 
 class MoveChoice(NamedTuple):
@@ -31,13 +31,23 @@ class SearchResult(NamedTuple):
     is_proved: bool
     """Whether there are no fewer moves; without moves, whether there are none at all."""
 
+    @property
+    def most_of_fewer(self) -> int | None:
+        """The number of pods that a better plan has at most; None without moves."""
+        if self.moves is None:
+            return None
+        return sum(len(choice.unit.keys) for choice in self.moves) - 1
+
 
 class _EffortSpent(Exception):
     """The search has made as many decisions as it may."""
 
 
 class MoveSearch:
-    """Searches moves for a goal. The simulation is the same afterwards."""
+    """Searches moves for a goal. The simulation is the same afterwards.
+
+    `effort` is the number of decisions that it may make.
+    """
 
     def __init__(
         self,
@@ -48,24 +58,23 @@ class MoveSearch:
         effort: int,
     ) -> None:
         self._simulation, self._goal, self._units = simulation, goal, units
-        self._budgets, self._effort = budgets, effort
+        self._budgets, self._end = budgets, simulation.decisions + effort
         self._is_cut = self._is_partial = False
         self._seen: dict[object, int] = {}
 
-    def run(self) -> SearchResult:
+    def run(self, most: int | None = None) -> SearchResult:
+        """Return the fewest moves; None if there are none, or not as few as `most`."""
         mark = self._simulation.mark()
         try:
-            return self._deepen()
+            return self._deepen(most)
         except _EffortSpent:
             return SearchResult(None, is_proved=False)
         finally:
             self._simulation.back_to(mark)
 
-    def _deepen(self) -> SearchResult:
-        if not self._goal.is_possible(self._simulation, self._units):
-            return SearchResult(None, is_proved=True)
+    def _deepen(self, most: int | None) -> SearchResult:
         fewest = self._goal.at_least(self._simulation, self._units, 0)
-        for limit in itertools.count(fewest):
+        for limit in itertools.count(fewest) if most is None else range(fewest, most + 1):
             self._is_cut = False
             self._seen.clear()
             moves = self._moves(limit)
@@ -74,6 +83,9 @@ class MoveSearch:
                 return SearchResult(moves, is_proved)
             if not self._is_cut:
                 break
+            # Not before the first limit: mostly that suffices, and this looks at all pods.
+            if limit == fewest and not self._goal.is_possible(self._simulation, self._units):
+                return SearchResult(None, is_proved=True)
         return SearchResult(None, is_proved=not self._is_partial)
 
     def _moves(self, left: int) -> list[MoveChoice] | None:
@@ -107,8 +119,10 @@ class MoveSearch:
             others = sum(pod.metadata.key not in must_move for pod in pods)
             if others > spare or len(pods) > left:
                 self._is_cut = True
-            elif len(pods) == len(unit.keys) and is_within_budgets(
-                self._budgets, self._simulation, pods
+            elif (
+                len(pods) == len(unit.keys)
+                and is_within_budgets(self._budgets, self._simulation, pods)
+                and (len(pods) < left or self._goal.may_help(self._simulation, unit))
             ):
                 yield from self._places(unit, pods)
 
@@ -140,7 +154,8 @@ class MoveSearch:
         Returns None if there is no such move.
         """
         mark = self._simulation.mark()
-        while True:
+        for _ in range(PLACES_LIMIT):
+            self._check_effort()
             outcome = make(self._simulation, choice)
             if outcome.is_move:
                 return choice
@@ -149,9 +164,11 @@ class MoveSearch:
             if not early:
                 return None
             choice = MoveChoice(choice.unit, choice.cordoned | early)
+        self._is_partial = True
+        return None
 
     def _check_effort(self) -> None:
-        if self._simulation.decisions > self._effort:
+        if self._simulation.decisions > self._end:
             raise _EffortSpent
 
 

@@ -194,11 +194,9 @@ class Simulation:
         keys: list[ObjectKey | None] = []
         for pod in pods:
             if movable_pods.is_replaced_early(pod):
-                made = self.movability.replacement(pod)
-                name = f"{pod.metadata.name}-new"
-                metadata = msgspec.structs.replace(made.pod.metadata, name=name)
-                self.submit(msgspec.structs.replace(made.pod, metadata=metadata), made.claims)
-                keys.append(metadata.key)
+                made = movable_pods.renamed(self.movability.replacement(pod))
+                self.submit(made.pod, made.claims)
+                keys.append(made.pod.metadata.key)
             else:
                 keys.append(None)
         self.settle()
