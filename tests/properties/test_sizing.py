@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import hypothesis
+import msgspec
 from hypothesis import strategies as st
 
+from dray.api import features as gates
 from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node, NodeStatus
@@ -120,7 +122,8 @@ class Case:
         dice = random.Random(seed)
         nodes = [f"n{number}" for number in range(dice.choice((0, 0, 1, 2)))]
         objects = [item for name in nodes for item in (node(name, dice), *slices(name, dice))]
-        self.cluster = ClusterModel().with_objects([*CLASSES, *objects])
+        features = msgspec.structs.replace(gates.DEFAULT, preemption=dice.random() < 0.5)
+        self.cluster = ClusterModel(features=features).with_objects([*CLASSES, *objects])
         self.types = [
             machine_type(number, dice.getrandbits(32))
             for number in range(dice.choice((1, 2, 2, 3)))
