@@ -12,14 +12,13 @@ from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.placement.place import Plan, PlannedPod, place
-from dray.planner.submission.submitted_pods import Submission, SubmittedPod
+from dray.planner.submission import submitted_pods
+from dray.planner.submission.submitted_pods import Submission
 from dray.planner.what_if import drain_budgets, evictions
 from dray.planner.what_if.changes import Changed
 from dray.planner.what_if.drain_budgets import BlockedDrain
 from dray.scheduling import fit_counts
-from dray.scheduling.decision import Decision
 from dray.scheduling.fit_counts import FitCount
-from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 
 __all__ = ["PodComparison", "Position", "Result", "WhatIf", "compare", "room"]
 
@@ -58,7 +57,7 @@ class PodComparison(NamedTuple):
     result: Result
     before: Position
     after: Position
-    decision: Decision | None = None
+    planned: PlannedPod | None = None
     """The scheduler's decision after the changes; None for a pod that is not made again."""
     is_submitted: bool = False
 
@@ -94,23 +93,24 @@ def compare(
 
     `policy` is that of the scheduler after the changes.
     """
-    plan_before = place(before.cluster, [*_waiting(before.cluster), *before.pods])
-    again = evictions.made_again(changed.evicted, after.cluster)
-    # As in the scheduler's queue: higher priority first, and new pods after those that wait.
-    queue = sorted([*_waiting(after.cluster), *again], key=lambda item: -_priority(item.pod))
-    plan_after = place(after.cluster, [*queue, *after.pods], policy=policy)
+    plan_before = place(before.cluster, [*submitted_pods.waiting(before.cluster), *before.pods])
+    waiting = submitted_pods.waiting(after.cluster)
+    plan_after = place(after.cluster, [*waiting, *after.pods], policy=policy)
+    victims = [pod for planned in plan_after.pods for pod in planned.evicted]
     positions = {
-        **_positions(before.cluster, [*changed.evicted, *changed.removed]),
+        **_positions(before.cluster, [*changed.evicted, *changed.removed, *victims]),
         **{planned.submitted.pod.metadata.key: _planned(planned) for planned in plan_before.pods},
     }
-    restarted = frozenset(item.pod.metadata.key for item in again)
+    restarted = frozenset(pod.metadata.key for pod in changed.evicted)
     submitted = frozenset(item.pod.metadata.key for item in after.pods)
     pods = [_placed(planned, positions, restarted, submitted) for planned in plan_after.pods]
-    pods += _gone(changed, positions)
+    listed = {each.pod.metadata.key for each in pods}
+    preempted = [pod for pod in victims if pod.metadata.key not in listed]
+    pods += _gone(changed, preempted, positions)
     running = [pod for pod in after.cluster.of(Pod) if pod.spec.node_name]
     return WhatIf(
         pods,
-        sum(map(pod_status.is_active, running)),
+        sum(map(pod_status.is_active, running)) - len(preempted),
         drain_budgets.blocked(after.cluster, changed.drained, plan_after),
         plan_before,
         plan_after,
@@ -130,23 +130,6 @@ def room(
         [fit_counts.count(state, name, should_stop) for name in names] for state in states
     )
     return dict(zip(names, zip(before, after, strict=True), strict=True))
-
-
-def _waiting(cluster: ClusterModel) -> list[SubmittedPod]:
-    """Return the pods of the cluster that wait for a node, in the scheduler's order."""
-    waiting = [
-        pod
-        for pod in cluster.of(Pod)
-        if not pod.spec.node_name
-        and pod_status.is_active(pod)
-        and pod.spec.scheduler_name in ("", DEFAULT_SCHEDULER_NAME)
-    ]
-    waiting.sort(key=lambda pod: (-_priority(pod), pod.metadata.creation_timestamp or ""))
-    return [SubmittedPod(pod, owner=evictions.owner_of(pod)) for pod in waiting]
-
-
-def _priority(pod: Pod) -> int:
-    return pod.spec.priority or 0
 
 
 def _positions(cluster: ClusterModel, pods: Iterable[Pod]) -> dict[ObjectKey, Position]:
@@ -185,12 +168,18 @@ def _placed(
         result = Result.RESTARTS if key in restarted else Result.STAYS
     else:
         result = Result.MOVES
-    owner = planned.submitted.owner or evictions.owner_of(pod)
-    return PodComparison(pod, owner, result, before, after, planned.decision, key in submitted)
+    is_submitted = key in submitted
+    owner = planned.submitted.owner if is_submitted else evictions.owner_of(pod)
+    return PodComparison(pod, owner, result, before, after, planned, is_submitted)
 
 
-def _gone(changed: Changed, positions: Mapping[ObjectKey, Position]) -> Iterator[PodComparison]:
+def _gone(
+    changed: Changed, preempted: Iterable[Pod], positions: Mapping[ObjectKey, Position]
+) -> Iterator[PodComparison]:
     """Yield the pods that nobody makes again; those that were being deleted are left out."""
+    for pod in preempted:
+        result = Result.STOPS if evictions.is_made_again(pod) else Result.LOST
+        yield _without_after(pod, result, positions)
     for pod in changed.evicted:
         if pod_status.is_active(pod) and not evictions.is_made_again(pod):
             result = Result.ENDS if evictions.belongs_to_node(pod) else Result.LOST
