@@ -156,7 +156,7 @@ class Case:
         return sorted(small, key=lambda counts: (sum(counts), [-count for count in counts]))
 
 
-@rounds.examples(60, long=1_000)
+@rounds.examples(60, long=300)
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_no_combination_has_fewer_machines(seed: int) -> None:
     case = Case(seed)
@@ -172,7 +172,7 @@ def test_no_combination_has_fewer_machines(seed: int) -> None:
     assert all(less.waiting.pods for less in answer.one_less)
 
 
-@rounds.examples(60, long=1_000)
+@rounds.examples(60, long=300)
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_sums_exclude_nothing_that_suffices(seed: int) -> None:
     case = Case(seed)
