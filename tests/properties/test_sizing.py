@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import hypothesis
+import msgspec
 from hypothesis import strategies as st
 
+from dray.api import features as gates
 from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node, NodeStatus
@@ -120,7 +122,8 @@ class Case:
         dice = random.Random(seed)
         nodes = [f"n{number}" for number in range(dice.choice((0, 0, 1, 2)))]
         objects = [item for name in nodes for item in (node(name, dice), *slices(name, dice))]
-        self.cluster = ClusterModel().with_objects([*CLASSES, *objects])
+        features = msgspec.structs.replace(gates.DEFAULT, preemption=dice.random() < 0.5)
+        self.cluster = ClusterModel(features=features).with_objects([*CLASSES, *objects])
         self.types = [
             machine_type(number, dice.getrandbits(32))
             for number in range(dice.choice((1, 2, 2, 3)))
@@ -153,7 +156,7 @@ class Case:
         return sorted(small, key=lambda counts: (sum(counts), [-count for count in counts]))
 
 
-@rounds.examples(60, long=1_000)
+@rounds.examples(60, long=300)
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_no_combination_has_fewer_machines(seed: int) -> None:
     case = Case(seed)
@@ -169,7 +172,7 @@ def test_no_combination_has_fewer_machines(seed: int) -> None:
     assert all(less.waiting.pods for less in answer.one_less)
 
 
-@rounds.examples(60, long=1_000)
+@rounds.examples(60, long=300)
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_sums_exclude_nothing_that_suffices(seed: int) -> None:
     case = Case(seed)

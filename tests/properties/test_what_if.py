@@ -115,13 +115,15 @@ def draw_changes(dice: random.Random, world: World) -> Iterator[Change]:
         name = dice.choice(list(world.machines))
         machine = world.machines[name]
         here = [pod for pod in world.running() if world.pods[pod].node == name]
+        daemons = [pod for pod in here if world.pods[pod].owner == "daemon"]
         match dice.choice(["add", "copy", "remove", "drain", "taint", "fail", "without"]):
             case "add":
                 added = Machine(2)
                 world.machines[f"added-{number}"] = added
                 node, published = added.objects(f"added-{number}")
                 yield AddNodes([node], [published])  # type: ignore[list-item]
-            case "copy" if f"{name}-copy-1" not in world.machines:
+            # Daemons would follow to the copy; the unit tests have that.
+            case "copy" if f"{name}-copy-1" not in world.machines and not daemons:
                 copy = Machine(machine.gpus, is_tainted=machine.is_tainted)
                 world.machines[f"{name}-copy-1"] = copy
                 yield CopyNode(name)

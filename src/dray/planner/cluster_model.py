@@ -53,13 +53,16 @@ class ClusterModel:
         return self.objects.get(type_, ())
 
     def with_objects(self, added: Iterable[Any]) -> ClusterModel:
-        """Return the model with more objects; one of the same name replaces the one it has."""
+        """Return the model with more objects; one of the same name replaces the one it has.
+
+        It takes the place of that one: between equal nodes the scheduler takes the first.
+        """
         by_type: dict[type[Any], dict[Any, Any]] = {}
         for value in added:
             by_type.setdefault(type(value), {})[value.metadata.key] = value
         objects = dict(self.objects)
         for type_, values in by_type.items():
-            kept = [item for item in self.of(type_) if item.metadata.key not in values]
+            kept = [values.pop(item.metadata.key, item) for item in self.of(type_)]
             objects[type_] = [*kept, *values.values()]
         return ClusterModel(objects, self.features)
 

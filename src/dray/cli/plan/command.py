@@ -12,6 +12,8 @@ from dray.cli.inputs import cluster_objects, manifests
 from dray.cli.lazy_group import LazyGroup
 from dray.cli.output import formats
 from dray.cli.output.formats import OutputFormat
+from dray.cli.plan import what_if_options
+from dray.cli.plan.what_if_options import WhatIfOptions
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 
@@ -37,6 +39,7 @@ from dray.cli.session.connection import Target
     metavar="FILE",
     help="Write the answers to this file as test results, for CI.",
 )
+@what_if_options.options
 @click.pass_context
 def plan(context: click.Context, /, **options: Any) -> None:
     """Say whether the objects of files would run, and where; or ask another question.
@@ -46,13 +49,20 @@ def plan(context: click.Context, /, **options: Any) -> None:
     help. The exit code is 0 if all fit, and 1 if not. Nothing is written to a
     cluster.
 
+    With --add, --drain and the other changes, in any combination: what would run,
+    wait and move in a cluster that is different, before and after. The exit code is
+    0 if the pods of files run, and those that ran before.
+
     \b
     Examples:
       dray plan -f train.yaml
       dray plan -f app/ --against h100 -o wide
       dray plan -f train.yaml --against fleet.json --junit plan.xml
+      dray plan --drain n1 --add-like n2:2
+      dray plan -f train.yaml --add h100:4 --without pod/notebook
     """
-    given = any(options[name] for name in ("files", "against", "junit"))
+    changes: WhatIfOptions = options["what_if"]
+    given = any(options[name] for name in ("files", "against", "junit")) or changes.are_given
     if context.invoked_subcommand is not None:
         if given or options["format"].name or options["target"] != Target():
             raise WrongUsage(
@@ -60,18 +70,29 @@ def plan(context: click.Context, /, **options: Any) -> None:
             )
         return
     with reported():
-        if not options["files"]:
+        if not options["files"] and not changes.are_given:
             if given:
-                raise WrongUsage("say what to plan: -f FILE")
+                raise WrongUsage("say what to plan: -f FILE, or a change such as --drain NODE")
             click.echo(context.get_help())
             return
         _run(**options)
 
 
 def _run(
-    target: Target, files: tuple[str, ...], against: str, format: OutputFormat, junit: Path | None
+    target: Target,
+    files: tuple[str, ...],
+    against: str,
+    format: OutputFormat,
+    junit: Path | None,
+    what_if: WhatIfOptions,
 ) -> None:
-    # Late: `dray plan --help` and the subcommands do not need it.
+    # Late: `dray plan --help` and the subcommands do not need them.
     from dray.cli.plan import fit
+    from dray.cli.plan import what_if as changed_plan
 
-    fit.run(target, files, against, format, junit)
+    if not what_if.are_given:
+        fit.run(target, files, against, format, junit)
+    elif junit is not None:
+        raise WrongUsage("--junit is for a plan without changes")
+    else:
+        changed_plan.run(target, files, against, format, what_if)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
+import itertools
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
+from dray.api.types.dra import ResourceSlice
 from dray.api.types.nodes import Node
 from dray.cli.command_errors import WrongUsage
 from dray.cli.plan import added_machines
+from dray.driverkit import pool_layout
 from dray.drivers.simulated import fleet
 from dray.drivers.simulated.fleet import Fleet
-from dray.drivers.simulated.fleet_file import FleetError
+from dray.drivers.simulated.fleet_file import FleetError, NodeGroup
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.sizing import machine_types
-from dray.planner.sizing.machine_types import MachineObjects, MachineType
+from dray.planner.sizing.machine_types import MachineType
 from dray.planner.what_if import changes
 from dray.planner.what_if.changes import ImpossibleChange
 
@@ -37,7 +40,21 @@ def read(texts: Sequence[str], cluster: ClusterModel) -> list[MachineType]:
         for type_ in types:
             if found.setdefault(type_.name, type_) is not type_:
                 raise WrongUsage(f"--add-type {name}: {type_.name} is named twice")
+    _require_own_names(list(found.values()))
     return list(found.values())
+
+
+def _require_own_names(types: Sequence[MachineType]) -> None:
+    """Raise WrongUsage if machines of two types would have the same names."""
+    of_name: dict[str, str] = {}
+    for type_ in types:
+        (node,) = (item for item in type_.make(1) if isinstance(item, Node))
+        other = of_name.setdefault(node.metadata.name, type_.name)
+        if other != type_.name:
+            raise WrongUsage(
+                f"--add-type {type_.name}: its machines have the same names as those of {other}",
+                "Rename the nodes in one of the files.",
+            )
 
 
 def _types(name: str, cluster: ClusterModel) -> Sequence[MachineType]:
@@ -68,14 +85,11 @@ def _of_source(source: str, cluster: ClusterModel) -> Iterator[MachineType]:
         yield from _of_objects(source, cluster)
         return
     described = fleet.load(source)
-    taken = frozenset(node.metadata.name for node in cluster.of(Node))
     kinds = _kinds(described)
-    for number, kind in enumerate(kinds):
-        yield MachineType(
-            f"{source}/{kind}" if len(kinds) > 1 else source,
-            functools.cache(functools.partial(_of_fleet, source, number, taken)),
-            described.classes(),
-        )
+    for group, kind in zip(described.blueprint.nodes, kinds, strict=True):
+        machines = _machines(described, group, {node.metadata.name for node in cluster.of(Node)})
+        name = f"{source}/{kind}" if len(kinds) > 1 else source
+        yield MachineType(name, _maker(machines), described.classes())
 
 
 def _of_objects(source: str, cluster: ClusterModel) -> Iterator[MachineType]:
@@ -94,9 +108,26 @@ def _kinds(described: Fleet) -> list[str]:
     return [name or str(number) for number, name in enumerate(names)]
 
 
-def _of_fleet(source: str, group: int, taken: Collection[str], count: int) -> MachineObjects:
-    """Return machines of one group of a fleet with their own devices."""
-    found = added_machines.of_fleet(source, count, taken)
-    nodes = found.nodes[group * count : (group + 1) * count]
-    names = {node.metadata.name for node in nodes}
-    return [*nodes, *(item for item in found.slices if item.spec.node_name in names)]
+def _machines(
+    described: Fleet, group: NodeGroup, taken: Collection[str]
+) -> Iterator[list[Node | ResourceSlice]]:
+    """Yield machines of a group without end, each with its own devices."""
+    for number in itertools.count():
+        machine = described.machine(group, number)
+        if "{number}" not in group.name:
+            machine = dataclasses.replace(machine, name=f"{machine.name}-{number}")
+        if machine.name not in taken:
+            slices = [item for pool in machine.pools() for item in pool_layout.lay_out(pool)]
+            yield [machine.node(), *slices]
+
+
+def _maker(
+    machines: Iterator[list[Node | ResourceSlice]],
+) -> Callable[[int], Iterator[Node | ResourceSlice]]:
+    known: list[list[Node | ResourceSlice]] = []
+
+    def make(count: int) -> Iterator[Node | ResourceSlice]:
+        known.extend(itertools.islice(machines, max(0, count - len(known))))
+        return itertools.chain.from_iterable(known[:count])
+
+    return make

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,10 +14,6 @@ from dray.cli.output import formats
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Target
-
-if TYPE_CHECKING:
-    from dray.planner.cluster_model import ClusterModel
-    from dray.planner.submission.submitted_pods import Submission
 
 
 @click.command("nodes", cls=DrayCommand)
@@ -60,12 +56,16 @@ def nodes(
     from dray.cli.plan import machine_type_inputs, nodes_output, plan_inputs
     from dray.planner.sizing.fewest_machines import fewest_machines
     from dray.planner.submission import submitted_pods
+    from dray.planner.submission.submitted_pods import Submission
 
     if format.name == "name":
         raise WrongUsage("-o name is for objects; use -o json, yaml or wide.")
     cluster = plan_inputs.load(against, target)
-    submit = plan_inputs.submitter(files, cluster.features, target.namespace) if files else _nothing
-    if not files and not submitted_pods.waiting(cluster):
+    if files:
+        submit = plan_inputs.submitter(files, cluster.features, target.namespace)
+    elif submitted_pods.waiting(cluster):
+        submit = functools.partial(Submission, pods=())
+    else:
         raise WrongUsage("no pod of the cluster waits", "Name pods with -f FILE.")
     machines = machine_type_inputs.read(types, cluster)
     with progress.shown("Trying machines"):
@@ -73,7 +73,3 @@ def nodes(
     nodes_output.show(found, format)
     if found.counts is None:
         sys.exit(1)
-
-
-def _nothing(cluster: ClusterModel) -> Submission:
-    return Submission(cluster, ())

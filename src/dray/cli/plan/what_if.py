@@ -1,44 +1,58 @@
-"""Answer of `dray plan` with changes: the cluster before and after them."""
+"""`dray plan` with changes: what they do to a cluster, and to the pods of files."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 
 from dray.cli.command_errors import WrongUsage
 from dray.cli.output.formats import OutputFormat
-from dray.cli.plan import plan_inputs, what_if_options, what_if_output
+from dray.cli.plan import fit_answers, plan_inputs, what_if_changes, what_if_output
 from dray.cli.plan.what_if_options import WhatIfOptions
-from dray.planner.cluster_model import ClusterModel
+from dray.cli.plan.what_if_output import Answer
+from dray.cli.session import progress
+from dray.cli.session.connection import Target
 from dray.planner.submission.submitted_pods import Submission
 from dray.planner.what_if import compare
+from dray.planner.what_if.compare import Result
 
 _COUNT_SECONDS = 1.0
 """The time that counting the room of all classes may take, before and after together."""
 
 
-def answer(
-    cluster: ClusterModel,
-    given: WhatIfOptions,
+def run(
+    target: Target,
     files: Sequence[str],
-    namespace: str,
+    against: str,
     format: OutputFormat,
-) -> bool:
-    """Print what the changes do to the cluster and to the pods of files; return whether it is good.
+    given: WhatIfOptions,
+) -> None:
+    """Print a cluster before and after changes; exits with 1 if pods wait that should run.
 
     Raises WrongUsage for changes that cannot be made, or that have no effect.
     """
-    changed = what_if_options.change(cluster, given, namespace)
+    cluster = plan_inputs.load(against, target)
+    changed = what_if_changes.apply(cluster, given, target.namespace)
     before, after = (
-        plan_inputs.submitted(files, each, namespace) if files else Submission(each, ())
+        plan_inputs.submitted(files, each, target.namespace) if files else Submission(each, ())
         for each in (cluster, changed.cluster)
     )
-    found = compare.compare(before, after, changed, policy=given.policy)
-    if given.policy and not found.after.pods:
-        raise WrongUsage(
-            f"--policy {given.policy}: there is no pod to place",
-            "Name pods with -f FILE, or a change that evicts some.",
-        )
-    deadline = time.monotonic() + _COUNT_SECONDS
-    what_if_output.show(found, compare.room(found, lambda: time.monotonic() > deadline), format)
-    return found.is_good
+    with progress.shown("Looking for nodes"):
+        found = compare.compare(before, after, changed, policy=given.policy)
+        if given.policy and not found.after.pods:
+            raise WrongUsage(
+                f"--policy {given.policy}: there is no pod to place",
+                "Name pods with -f FILE, or a change that evicts some.",
+            )
+        deadline = time.monotonic() + _COUNT_SECONDS
+        room = compare.room(found, lambda: time.monotonic() > deadline)
+        asked = [
+            each.planned
+            for each in found.pods
+            if each.planned and (each.is_submitted or each.result is Result.STOPS)
+        ]
+        explained = fit_answers.answers(after.cluster, found.after, asked)
+    what_if_output.show(Answer(found, room, explained), format)
+    if not found.is_good:
+        sys.exit(1)

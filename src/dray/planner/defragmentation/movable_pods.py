@@ -73,7 +73,8 @@ class Movability:
         """Return the pod that a controller makes when `pod` is deleted, and its claims."""
         uid = pod.metadata.uid
         if uid not in self._replacements:
-            self._replacements[uid] = evictions.replacement(pod, self._claims)
+            waiting = evictions.unplaced(pod, pod.metadata.name, created="")
+            self._replacements[uid] = SubmittedPod(*self._claims.for_pod(waiting))
         return self._replacements[uid]
 
 

@@ -47,6 +47,17 @@ class _NewcomerPod(NamedTuple):
     types: frozenset[int]
 
 
+class _Place(NamedTuple):
+    """A node that claims may get devices of."""
+
+    allocator: Allocator
+    node: str
+
+
+_Accepted = tuple[int, ...]
+"""The devices that a request accepts at each of several places."""
+
+
 class LowerBound:
     """Excludes numbers of machines that have too little in sum."""
 
@@ -69,7 +80,10 @@ class LowerBound:
             for item in pods
             if item.pod.metadata.uid in rejected
         ]
-        self._sums = [*self._of_everything(pods), *self._of_newcomers(), *self._of_devices()]
+        state = self._cluster.state()
+        self._sums = [*self._of_everything(pods, state), *self._of_newcomers()]
+        self._sums += self._of_devices(newcomer.item for newcomer in self.newcomers)
+        self._sums += self._of_devices(pods, _places(state))
 
     def excludes(self, counts: Counts) -> bool:
         return any(
@@ -97,10 +111,12 @@ class LowerBound:
             if trials.may_fit_among_others(planned):
                 yield planned.submitted.pod.metadata.uid
 
-    def _of_everything(self, pods: Sequence[SubmittedPod]) -> Iterator[_Sum]:
+    def _of_everything(
+        self, pods: Sequence[SubmittedPod], state: SchedulingState
+    ) -> Iterator[_Sum]:
         """Yield what all pods need beyond that which the nodes have left."""
         left: Counter[str] = Counter()
-        for node in self._cluster.state().nodes:
+        for node in state.nodes:
             for name in _RESOURCES:
                 used = len(node.usages) if name == PODS else node.requested.get(name, 0)
                 left[name] += max(0, node.allocatable.get(name, 0) - used)
@@ -124,45 +140,64 @@ class LowerBound:
             sum(node.allocatable.get(name, 0) for node in state.nodes) for state in self._states
         ]
 
-    def _of_devices(self) -> Iterator[_Sum]:
-        """Yield how many devices requests need that accept the same devices of new machines."""
+    def _of_devices(
+        self, pods: Iterable[SubmittedPod], existing: Sequence[_Place] = ()
+    ) -> Iterator[_Sum]:
+        """Yield how many devices requests need that accept the same ones, beyond the free ones.
+
+        `existing` are all nodes on which pods may be that are not on new machines.
+        """
         if any(not item.spec.node_name for item in self._cluster.of(ResourceSlice)):
-            return  # Devices that belong to no node are not bought with a machine.
-        needed: Counter[tuple[int, ...]] = Counter()
-        known: dict[requests.Signature, Counter[tuple[int, ...]]] = {}
-        claims = {claim.key: claim for newcomer in self.newcomers for claim in newcomer.item.claims}
+            return  # Devices that belong to no node would be counted for each of them.
+        places = [*map(_only_place, self._states), *existing]
+        needed: Counter[_Accepted] = Counter()
+        known: dict[requests.Signature, Counter[_Accepted]] = {}
+        claims = {claim.key: claim for item in pods for claim in item.claims}
         for claim in claims.values():
             signature = requests.signature([claim])
             if signature not in known:
-                known[signature] = self._devices_for(claim)
+                known[signature] = _devices_for(claim, places)
             needed.update(known[signature])
         for accepted, number in needed.items():
-            yield _Sum(number, [devices.bit_count() for devices in accepted])
+            devices = [each.bit_count() for each in accepted]
+            new, free = devices[: len(self._types)], devices[len(self._types) :]
+            yield _Sum(number - sum(free), new)
 
-    def _devices_for(self, claim: ResourceClaim) -> Counter[tuple[int, ...]]:
-        """Return how many devices a claim needs, by those that it accepts on each type.
 
-        Requests that may get devices which others have as well are left out.
-        """
-        parsed = requests.parse_claim(claim.spec.devices)
-        accepted: list[list[int]] = [[] for _ in parsed.requests]
-        for state in self._states:
-            (node,) = state.nodes
-            allocator = Allocator(state.inventory, new_share_id=state.new_share_id)
-            try:
-                problem = allocator.problem([claim], node.name)
-            except AllocationError:
-                return Counter()
-            for devices, request in zip(accepted, problem.requests, strict=True):
-                union = 0
-                for alternative in request.alternatives:
-                    union |= alternative.eligible | alternative.failing
-                devices.append(_SHAREABLE if union & problem.inventory.shareable else union)
-        needed: Counter[tuple[int, ...]] = Counter()
-        for each, written in zip(accepted, parsed.requests, strict=True):
-            if _SHAREABLE not in each:
-                needed[tuple(each)] += min(_least(item) for item in written.alternatives)
-        return needed
+def _only_place(state: SchedulingState) -> _Place:
+    (node,) = state.nodes
+    return _Place(Allocator(state.inventory, new_share_id=state.new_share_id), node.name)
+
+
+def _places(state: SchedulingState) -> list[_Place]:
+    allocator = Allocator(state.inventory, new_share_id=state.new_share_id)
+    return [_Place(allocator, node.name) for node in state.nodes]
+
+
+def _devices_for(claim: ResourceClaim, places: Iterable[_Place]) -> Counter[_Accepted]:
+    """Return how many devices a claim needs, by the free ones that it accepts at each place.
+
+    Requests that may get devices which others have as well are left out.
+    """
+    parsed = requests.parse_claim(claim.spec.devices)
+    accepted: list[list[int]] = [[] for _ in parsed.requests]
+    for place in places:
+        try:
+            problem = place.allocator.problem([claim], place.node)
+        except AllocationError:
+            return Counter()
+        inventory = problem.inventory
+        for devices, request in zip(accepted, problem.requests, strict=True):
+            union = 0
+            for alternative in request.alternatives:
+                union |= alternative.eligible | alternative.failing
+            free = union & ~inventory.taken
+            devices.append(_SHAREABLE if union & inventory.shareable else free)
+    needed: Counter[_Accepted] = Counter()
+    for each, written in zip(accepted, parsed.requests, strict=True):
+        if _SHAREABLE not in each:
+            needed[tuple(each)] += min(_least(item) for item in written.alternatives)
+    return needed
 
 
 def _types_for(item: SubmittedPod, hosted: Sequence[Container[str]]) -> frozenset[int]:

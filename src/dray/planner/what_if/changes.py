@@ -24,7 +24,7 @@ class Changed(NamedTuple):
 
     cluster: ClusterModel
     evicted: Sequence[Pod] = ()
-    """Pods that have to go; controllers make most of them again."""
+    """Pods that had to go; those that controllers make again wait in the cluster."""
     removed: Sequence[Pod] = ()
     """Pods that are left out on purpose: nobody makes them again."""
     drained: Sequence[Pod] = ()
@@ -58,8 +58,9 @@ def apply_all(cluster: ClusterModel, changes: Iterable[Change]) -> Changed:
 
 
 def evict(cluster: ClusterModel, pods: Sequence[Pod]) -> Changed:
-    """Return the cluster without some pods, which are evicted."""
-    return Changed(evictions.without_pods(cluster, pods), pods)
+    """Return the cluster without some pods; what controllers make in their place waits in it."""
+    left = evictions.without_pods(cluster, pods)
+    return Changed(left.with_objects(evictions.made_again(pods, left)), pods)
 
 
 def node_of(cluster: ClusterModel, name: str) -> Node:

@@ -19,7 +19,6 @@ from dray.planner.what_if.changes import Changed
 from dray.planner.what_if.drain_budgets import BlockedDrain
 from dray.scheduling import fit_counts
 from dray.scheduling.fit_counts import FitCount
-from dray.scheduling.preemption import priority_of
 
 __all__ = ["PodComparison", "Position", "Result", "WhatIf", "compare", "room"]
 
@@ -95,23 +94,23 @@ def compare(
     `policy` is that of the scheduler after the changes.
     """
     plan_before = place(before.cluster, [*submitted_pods.waiting(before.cluster), *before.pods])
-    again = evictions.made_again(changed.evicted, after.cluster)
-    # As in the scheduler's queue: higher priority first, and new pods after those that wait.
-    waiting = [*submitted_pods.waiting(after.cluster), *again]
-    queue = sorted(waiting, key=lambda item: -priority_of(item.pod))
-    plan_after = place(after.cluster, [*queue, *after.pods], policy=policy)
+    waiting = submitted_pods.waiting(after.cluster)
+    plan_after = place(after.cluster, [*waiting, *after.pods], policy=policy)
+    victims = [pod for planned in plan_after.pods for pod in planned.evicted]
     positions = {
-        **_positions(before.cluster, [*changed.evicted, *changed.removed]),
+        **_positions(before.cluster, [*changed.evicted, *changed.removed, *victims]),
         **{planned.submitted.pod.metadata.key: _planned(planned) for planned in plan_before.pods},
     }
-    restarted = frozenset(item.pod.metadata.key for item in again)
+    restarted = frozenset(pod.metadata.key for pod in changed.evicted)
     submitted = frozenset(item.pod.metadata.key for item in after.pods)
     pods = [_placed(planned, positions, restarted, submitted) for planned in plan_after.pods]
-    pods += _gone(changed, positions)
+    listed = {each.pod.metadata.key for each in pods}
+    preempted = [pod for pod in victims if pod.metadata.key not in listed]
+    pods += _gone(changed, preempted, positions)
     running = [pod for pod in after.cluster.of(Pod) if pod.spec.node_name]
     return WhatIf(
         pods,
-        sum(map(pod_status.is_active, running)),
+        sum(map(pod_status.is_active, running)) - len(preempted),
         drain_budgets.blocked(after.cluster, changed.drained, plan_after),
         plan_before,
         plan_after,
@@ -174,8 +173,13 @@ def _placed(
     return PodComparison(pod, owner, result, before, after, planned, is_submitted)
 
 
-def _gone(changed: Changed, positions: Mapping[ObjectKey, Position]) -> Iterator[PodComparison]:
+def _gone(
+    changed: Changed, preempted: Iterable[Pod], positions: Mapping[ObjectKey, Position]
+) -> Iterator[PodComparison]:
     """Yield the pods that nobody makes again; those that were being deleted are left out."""
+    for pod in preempted:
+        result = Result.STOPS if evictions.is_made_again(pod) else Result.LOST
+        yield _without_after(pod, result, positions)
     for pod in changed.evicted:
         if pod_status.is_active(pod) and not evictions.is_made_again(pod):
             result = Result.ENDS if evictions.belongs_to_node(pod) else Result.LOST

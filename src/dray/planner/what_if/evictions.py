@@ -15,7 +15,6 @@ from dray.planner.cluster_model import ClusterModel
 from dray.planner.submission.expansion import NOW
 from dray.planner.submission.made_claims import ClaimMaker
 from dray.planner.submission.quota_book import QuotaBook
-from dray.planner.submission.submitted_pods import SubmittedPod
 
 
 def pods_on(cluster: ClusterModel, node: str) -> list[Pod]:
@@ -27,10 +26,15 @@ def pods_on(cluster: ClusterModel, node: str) -> list[Pod]:
     ]
 
 
+def is_daemon(pod: Pod) -> bool:
+    return owner_references.controlled_by(pod.metadata, kinds.DAEMON_SET) is not None
+
+
 def belongs_to_node(pod: Pod) -> bool:
     """Return whether a pod stays when its node is drained: of a DaemonSet, or a static pod."""
-    of_daemon_set = owner_references.controlled_by(pod.metadata, kinds.DAEMON_SET)
-    return of_daemon_set is not None or MIRROR_POD_ANNOTATION in pod.metadata.annotations
+    # The annotation may be missing in a snapshot; the owner of a static pod is its node.
+    is_static = owner_references.controlled_by(pod.metadata, kinds.NODE) is not None
+    return is_daemon(pod) or is_static or MIRROR_POD_ANNOTATION in pod.metadata.annotations
 
 
 def is_made_again(pod: Pod) -> bool:
@@ -69,35 +73,41 @@ def _freed(claims: Iterable[ResourceClaim], gone: frozenset[str]) -> Iterator[Re
         yield msgspec.structs.replace(claim, status=status)
 
 
-def made_again(pods: Iterable[Pod], cluster: ClusterModel) -> list[SubmittedPod]:
-    """Return the pods that controllers make in place of deleted ones."""
-    claims = claim_maker(cluster)
-    return [replacement(pod, claims) for pod in pods if is_made_again(pod)]
+def made_again(pods: Iterable[Pod], cluster: ClusterModel) -> Iterator[Pod | ResourceClaim]:
+    """Yield the pods that controllers make in place of deleted ones, with their claims.
+
+    They keep their names, although only StatefulSets give the same name again: so they can be
+    compared. They do not charge quotas, because the deleted ones were charged.
+    """
+    maker, created = claim_maker(cluster), newest(cluster)
+    for pod in pods:
+        if is_made_again(pod):
+            waiting, claims = maker.for_pod(unplaced(pod, pod.metadata.name, created))
+            yield waiting
+            yield from claims
 
 
 def claim_maker(cluster: ClusterModel) -> ClaimMaker:
-    """Return what makes claims for replacements.
-
-    They do not charge quotas, because the deleted ones were charged.
-    """
+    """Return what makes the claims of pods, without quotas."""
     return ClaimMaker(cluster, QuotaBook(ClusterModel(), NOW))
 
 
-def replacement(pod: Pod, maker: ClaimMaker) -> SubmittedPod:
-    """Return the pod that a controller makes in place of a deleted one.
+def newest(cluster: ClusterModel) -> str:
+    """Return the time of the newest pod: new ones wait behind all others."""
+    return max((pod.metadata.creation_timestamp or "" for pod in cluster.of(Pod)), default="")
 
-    It keeps its name, although only StatefulSets give the same name again: so they can be compared.
-    """
+
+def unplaced(pod: Pod, name: str, created: str) -> Pod:
+    """Return a new pod like one that runs, which waits for a node."""
     metadata = msgspec.structs.replace(
         pod.metadata,
-        uid=f"{pod.metadata.uid}-again",
+        name=name,
+        uid=f"{pod.metadata.uid}-{name}-again",
         resource_version="",
-        creation_timestamp=None,
+        creation_timestamp=created,
     )
     spec = msgspec.structs.replace(pod.spec, node_name="")
-    waiting = Pod(metadata, spec, PodStatus(phase=pod_status.PENDING))
-    made, claims = maker.for_pod(waiting)
-    return SubmittedPod(made, claims, owner=owner_of(pod))
+    return Pod(metadata, spec, PodStatus(phase=pod_status.PENDING))
 
 
 def owner_of(pod: Pod) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dray.api.features import Features
 from dray.api.ids import ObjectKey
+from dray.api.semantics import pod_status
 from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.what_if import evictions
@@ -26,6 +27,8 @@ class RemovePod:
                 pod.metadata.name for pod in cluster.of(Pod) if pod.metadata.namespace == namespace
             }
             raise unknown("pod", self.pod.name, names, f" in namespace {namespace}")
+        if any(map(pod_status.has_ended, pods)):
+            raise ImpossibleChange(f"pod {self.pod} has ended: it uses nothing any more")
         return Changed(evictions.without_pods(cluster, pods), removed=pods)
 
 

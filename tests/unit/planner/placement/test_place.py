@@ -48,6 +48,8 @@ def test_an_object_of_the_same_name_replaces_the_old_one() -> None:
     model = cluster(builders.gpu_slice("n1", 2))
     assert placing.place(model, [submitted("a"), submitted("b"), submitted("c")]).fits
     assert len(model.of(Node)) == 2
+    changed = model.with_objects([node("n1"), node("n3")])
+    assert [item.metadata.name for item in changed.of(Node)] == ["n1", "n2", "n3"]
 
 
 def test_removed_objects_are_gone() -> None:

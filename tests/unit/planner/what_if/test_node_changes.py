@@ -79,8 +79,7 @@ def test_a_taint_evicts_pods_that_do_not_tolerate_it() -> None:
     for_a_while = [{"key": "team", "operator": "Exists", "tolerationSeconds": 60}]
     model = cluster(tolerant, running("web", "n1", "gpu-1", tolerations=for_a_while))
     found = what_if(model, TaintNode("n1", DEDICATED))
-    # It tolerates the taint for a minute, so it may come back to the node, for a minute.
-    assert results(found) in ({"web": "moves n2"}, {"web": "restarts n1"})
+    assert results(found) == {"web": "moves n2"}
     no_schedule = msgspec.structs.replace(DEDICATED, effect="NoSchedule")
     found = what_if(model, TaintNode("n1", no_schedule))
     assert results(found) == {}
@@ -105,6 +104,18 @@ def test_a_copy_has_the_same_devices_under_a_name_of_its_own_and_is_healthy() ->
     assert [device.taints for device in published.spec.devices] == [(), ()]
     found = what_if(model, CopyNode("n1", 2))
     assert [count.pods for count in compare.room(found)["gpu"]] == [2, 6]
+
+
+def test_a_copy_gets_the_pods_of_daemon_sets() -> None:
+    requests = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}]}
+    daemon = running("agent-x", "n1", "gpu-0", owner=small.DAEMON_SET, **requests)
+    found = what_if(cluster(daemon, running("web", "n1", "gpu-1")), CopyNode("n1", 2))
+    assert results(found) == {
+        "agent-x-n1-copy-1": "starts n1-copy-1",
+        "agent-x-n1-copy-2": "starts n1-copy-2",
+    }
+    assert {each.owner for each in found.pods} == {"daemonset/agent"}
+    assert compare.room(found)["gpu"][1].pods == 4
 
 
 def test_added_nodes_bring_their_devices_and_missing_classes() -> None:

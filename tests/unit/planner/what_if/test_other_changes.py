@@ -25,6 +25,9 @@ def test_a_pod_that_is_left_out_frees_its_devices_and_is_not_made_again() -> Non
 def test_an_unknown_pod_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ImpossibleChange, match="no pod wob in namespace default; did you mean web"):
         RemovePod(ObjectKey("default", "wob")).apply(cluster(running("web", "n1")))
+    ended = builders.pod("done", uid="done", status={"phase": "Succeeded"})
+    with pytest.raises(ImpossibleChange, match="default/done has ended"):
+        RemovePod(ObjectKey("default", "done")).apply(cluster(ended))
 
 
 def test_feature_gates_decide_what_can_be_used() -> None:
@@ -52,3 +55,15 @@ def test_a_copy_takes_the_place_of_a_removed_node() -> None:
     model = cluster(running("web", "n1", "gpu-0", "gpu-1"), running("b", "n2", "gpu-0"))
     found = what_if(model, CopyNode("n1"), RemoveNode("n1"))
     assert results(found) == {"web": "moves n1-copy-1"}
+
+
+def test_pods_that_are_preempted_stop() -> None:
+    model = cluster(
+        running("high", "n1", "gpu-0", "gpu-1", priority=10),
+        running("low", "n2", "gpu-0", "gpu-1", priority=1),
+    )
+    model = SetFeatures(features.parse("DrayPreemption=true")).apply(model).cluster
+    found = what_if(model, RemoveNode("n1"))
+    assert results(found) == {"high": "moves n2", "low": "stops"}
+    assert found.running == 0
+    assert not found.is_good
