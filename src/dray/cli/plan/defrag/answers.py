@@ -142,8 +142,11 @@ def _no_plan(answer: Answer) -> Iterator[str]:
 
 def _left_out(left_out: Mapping[Obstacle, int]) -> Iterator[str]:
     for obstacle, count in left_out.items():
-        more = "; --include-bare deletes them" if obstacle is Obstacle.BARE else ""
-        yield f"  {phrases.counted(count, 'pod')} left where they are: each {obstacle.value}{more}"
+        one = count == 1
+        more = f"; --include-bare deletes {'it' if one else 'them'}"
+        stay = "is left where it is: it" if one else "are left where they are: each"
+        pods = phrases.counted(count, "pod")
+        yield f"  {pods} {stay} {obstacle.value}{more if obstacle is Obstacle.BARE else ''}"
 
 
 def commands(answer: Answer) -> Iterator[str]:
