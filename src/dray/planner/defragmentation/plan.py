@@ -22,7 +22,7 @@ from dray.planner.what_if.compare import Position
 from dray.scheduling.disruption_budgets import DisruptionBudget
 from dray.scheduling.preemption import priority_of
 
-__all__ = ["EFFORT", "Defragmentation", "Move", "MovedPod", "empty_node", "room_for"]
+__all__ = ["Defragmentation", "Move", "MovedPod", "empty_node", "room_for"]
 
 EFFORT = 5_000
 """Decisions after which a search ends without a proof."""
