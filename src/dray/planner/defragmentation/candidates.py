@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dray.planner.defragmentation import movable_pods
-from dray.planner.defragmentation.goals import Goal, RoomFor
+from dray.planner.defragmentation.goals import MoveGoal, RoomFor
 from dray.planner.defragmentation.movable_pods import MoveUnit
 from dray.planner.defragmentation.simulation import Simulation
 
@@ -14,7 +14,7 @@ NODES_LIMIT = 100
 
 
 def small_sets(
-    simulation: Simulation, goal: Goal, units: Sequence[MoveUnit]
+    simulation: Simulation, goal: MoveGoal, units: Sequence[MoveUnit]
 ) -> list[Sequence[MoveUnit]]:
     """Return sets of units without which the goal is in reach, those with the fewest pods first.
 
@@ -35,7 +35,7 @@ def size(units: Sequence[MoveUnit]) -> int:
     return sum(len(unit.keys) for unit in units)
 
 
-def _room(simulation: Simulation, goal: Goal, base: Sequence[MoveUnit]) -> RoomFor | None:
+def _room(simulation: Simulation, goal: MoveGoal, base: Sequence[MoveUnit]) -> RoomFor | None:
     """Return what room has to be made for; None if every pod that has to move has a place."""
     if isinstance(goal, RoomFor):
         return goal

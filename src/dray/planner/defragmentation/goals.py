@@ -1,4 +1,4 @@
-"""What pods are moved for: a node without them, or a place for other pods."""
+"""Goals of moves: a node without pods, or a place for other pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REMOVALS_LIMIT = 500
 """Sets of pods that are removed for a lower bound of the number of moves."""
 
 
-class Goal(Protocol):
+class MoveGoal(Protocol):
     """A goal with what the search needs to know about it."""
 
     @property

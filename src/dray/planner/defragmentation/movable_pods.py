@@ -20,8 +20,8 @@ from dray.scheduling.claims.claim_index import ClaimIndex
 from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 
 
-class Obstacle(enum.Enum):
-    """Why a pod is not moved; the value completes the sentence "it …"."""
+class StayReason(enum.Enum):
+    """A reason why a pod is not moved; the value completes the sentence "it …"."""
 
     OF_NODE = "belongs to its node: of a DaemonSet, or static"
     LEAVING = "is being deleted"
@@ -32,7 +32,7 @@ class Obstacle(enum.Enum):
     PRIORITY = "has a higher priority than the pods that room is made for"
 
 
-STAYING = frozenset({Obstacle.OF_NODE, Obstacle.LEAVING})
+STAYING = frozenset({StayReason.OF_NODE, StayReason.LEAVING})
 """Pods that an empty node may have, as after `kubectl drain --ignore-daemonsets`."""
 
 
@@ -55,18 +55,18 @@ class Movability:
         self._replacements: dict[str, SubmittedPod] = {}
         """By the uid of the pod that is deleted."""
 
-    def obstacle(self, pod: Pod) -> Obstacle | None:
+    def obstacle(self, pod: Pod) -> StayReason | None:
         """Return why a placed pod is not moved, or None if it may be."""
         if evictions.belongs_to_node(pod):
-            return Obstacle.OF_NODE
+            return StayReason.OF_NODE
         if pod_status.is_deleted(pod):
-            return Obstacle.LEAVING
+            return StayReason.LEAVING
         if is_bare(pod):
-            return None if self._include_bare else Obstacle.BARE
+            return None if self._include_bare else StayReason.BARE
         if (pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME) != DEFAULT_SCHEDULER_NAME:
-            return Obstacle.SCHEDULER
+            return StayReason.SCHEDULER
         if any(key not in self._templates for key in _template_keys(pod)):
-            return Obstacle.TEMPLATE
+            return StayReason.TEMPLATE
         return None
 
     def replacement(self, pod: Pod) -> SubmittedPod:

@@ -12,8 +12,8 @@ from dray.api.types.core import PodDisruptionBudget
 from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.defragmentation import candidates, movable_pods, search
-from dray.planner.defragmentation.goals import EmptyNode, Goal, RoomFor
-from dray.planner.defragmentation.movable_pods import Movability, MoveUnit, Obstacle
+from dray.planner.defragmentation.goals import EmptyNode, MoveGoal, RoomFor
+from dray.planner.defragmentation.movable_pods import Movability, MoveUnit, StayReason
 from dray.planner.defragmentation.search import MoveChoice, MoveSearch, SearchResult
 from dray.planner.defragmentation.simulation import Simulation
 from dray.planner.placement.place import NOW
@@ -57,11 +57,11 @@ class Defragmentation(NamedTuple):
     """Whether no plan has fewer pods; without a plan, whether there is none."""
     places: Mapping[ObjectKey, Position]
     """The places of the pods that room was made for."""
-    obstacles: Mapping[ObjectKey, Obstacle]
+    obstacles: Mapping[ObjectKey, StayReason]
     """Why pods that would have to be moved are not."""
     without_place: Sequence[ObjectKey] = ()
     """Pods that would have to be moved, but have no other place now."""
-    left_out: Mapping[Obstacle, int] = {}
+    left_out: Mapping[StayReason, int] = {}
     """How many other pods were not moved, by the reason."""
 
     @property
@@ -103,7 +103,7 @@ class _Planner:
     def __init__(
         self,
         cluster: ClusterModel,
-        goal: Goal,
+        goal: MoveGoal,
         include_bare: bool,
         policy: str | None,
         now: datetime.datetime,
@@ -150,10 +150,10 @@ class _Planner:
         found = run(best.most_of_fewer)
         return found if found.moves is not None else best._replace(is_proved=found.is_proved)
 
-    def _obstacle(self, pod: Pod) -> Obstacle | None:
+    def _obstacle(self, pod: Pod) -> StayReason | None:
         # Every pod but this one runs at its moment: what a budget allows stays the same.
         if not all(budget.allows([pod]) for budget in self._budgets):
-            return self._movability.obstacle(pod) or Obstacle.BUDGET
+            return self._movability.obstacle(pod) or StayReason.BUDGET
         return self._movability.obstacle(pod)
 
     def _simulation(self) -> Simulation:
@@ -161,17 +161,17 @@ class _Planner:
 
     def _others(
         self, simulation: Simulation, must_move: Sequence[Pod]
-    ) -> tuple[list[Pod], Counter[Obstacle]]:
+    ) -> tuple[list[Pod], Counter[StayReason]]:
         """Return the other pods that may be moved, and how many may not, by the reason."""
         highest = self._goal.highest_priority(simulation)
         keys = {pod.metadata.key for pod in must_move}
         others: list[Pod] = []
-        left_out: Counter[Obstacle] = Counter()
+        left_out: Counter[StayReason] = Counter()
         for pod in simulation.state.pods:
             if pod.spec.node_name and pod.metadata.key not in keys:
                 obstacle = self._obstacle(pod)
                 if obstacle is None and priority_of(pod) > highest:
-                    obstacle = Obstacle.PRIORITY
+                    obstacle = StayReason.PRIORITY
                 if obstacle is None:
                     others.append(pod)
                 elif obstacle not in movable_pods.STAYING:

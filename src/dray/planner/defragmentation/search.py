@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dray.api.types.pods import Pod
-from dray.planner.defragmentation.goals import Goal
+from dray.planner.defragmentation.goals import MoveGoal
 from dray.planner.defragmentation.movable_pods import MoveUnit
 from dray.planner.defragmentation.simulation import Simulation
 from dray.scheduling.disruption_budgets import DisruptionBudget
@@ -52,7 +52,7 @@ class MoveSearch:
     def __init__(
         self,
         simulation: Simulation,
-        goal: Goal,
+        goal: MoveGoal,
         units: Sequence[MoveUnit],
         budgets: Sequence[DisruptionBudget],
         effort: int,
@@ -172,7 +172,7 @@ class MoveSearch:
             raise _EffortSpent
 
 
-class Outcome(NamedTuple):
+class MoveOutcome(NamedTuple):
     """The outcome of a move."""
 
     is_move: bool
@@ -181,21 +181,21 @@ class Outcome(NamedTuple):
     """Nodes that replacements would get instead if they were placed before the pods are gone."""
 
 
-def make(simulation: Simulation, choice: MoveChoice) -> Outcome:
+def make(simulation: Simulation, choice: MoveChoice) -> MoveOutcome:
     """Make a move."""
     pods = simulation.pods_of(choice.unit)
     before = [simulation.place_of(pod) for pod in pods]
     beside = simulation.places_beside(pods, choice.cordoned)
     if not simulation.move(choice.unit, choice.cordoned):
-        return Outcome(is_move=False)
+        return MoveOutcome(is_move=False)
     after = [simulation.place_of(pod) for pod in simulation.pods_of(choice.unit)]
     if not after:
-        return Outcome(is_move=True)
+        return MoveOutcome(is_move=True)
     # A controller makes the new pod while the old one is leaving. If it fits before that has left,
     # it does not wait for a better place.
     pairs = zip(beside, after, strict=True)
     early = frozenset(place.node for place, late in pairs if place is not None and place != late)
-    return Outcome(after != before and not early, early)
+    return MoveOutcome(after != before and not early, early)
 
 
 def is_within_budgets(

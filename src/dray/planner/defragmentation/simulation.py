@@ -151,16 +151,16 @@ class Simulation:
         self._undo.append(functools.partial(self._waiting.pop, key))
 
     def settle(self) -> None:
-        """Position the pods that wait, in the scheduler's order, until no further one fits."""
+        """Place the pods that wait, in the scheduler's order, until no further one fits."""
         while self._waiting:
             # Of equal priority, the one that has waited longest is first.
             ordered = sorted(
-                self._waiting.values(), key=lambda each: (-priority_of(each.pod), each.turn)
+                self._waiting.values(), key=lambda item: (-priority_of(item.pod), item.turn)
             )
-            pods = [each.pod for each in ordered]
+            pods = [item.pod for item in ordered]
             self.decisions += len(pods)
             decisions = self._decider.decide(pods, self._now)
-            assigned = [each for each in decisions if isinstance(each, NodeAssignment)]
+            assigned = [found for found in decisions if isinstance(found, NodeAssignment)]
             for assignment in assigned:
                 self._bind(assignment)
             if not assigned:

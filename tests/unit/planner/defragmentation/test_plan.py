@@ -6,7 +6,7 @@ import pytest
 
 from dray.api.ids import ObjectKey
 from dray.planner.defragmentation import plan as planning
-from dray.planner.defragmentation.movable_pods import Obstacle
+from dray.planner.defragmentation.movable_pods import StayReason
 from dray.planner.defragmentation.plan import Defragmentation
 from dray.planner.what_if.compare import Position
 from tests.unit.planner.defragmentation.running import (
@@ -79,17 +79,17 @@ class TestEmptyNode:
     def test_bare_pods_are_only_deleted_on_request(self) -> None:
         model = cluster({"n1": 1, "n2": 1}, running("a", "n1:0", kind=""))
         found = planning.empty_node(model, "n1")
-        assert (found.moves, found.obstacles) == (None, {key("a"): Obstacle.BARE})
+        assert (found.moves, found.obstacles) == (None, {key("a"): StayReason.BARE})
         assert moves(planning.empty_node(model, "n1", include_bare=True)) == ["a n1:0>"]
 
     def test_pods_of_other_schedulers_stay(self) -> None:
         model = cluster({"n1": 1, "n2": 1}, running("a", "n1:0", schedulerName="other"))
-        assert planning.empty_node(model, "n1").obstacles == {key("a"): Obstacle.SCHEDULER}
+        assert planning.empty_node(model, "n1").obstacles == {key("a"): StayReason.SCHEDULER}
 
     def test_without_its_template_a_pod_would_not_come_back(self) -> None:
         made = pod("a", "n1", templates={"gpu": "gone"})
         found = planning.empty_node(cluster({"n1": 1, "n2": 1}, made), "n1")
-        assert found.obstacles == {key("a"): Obstacle.TEMPLATE}
+        assert found.obstacles == {key("a"): StayReason.TEMPLATE}
 
     def test_pods_that_share_a_claim_move_together(self) -> None:
         users = [pod(name, "n1", claims={"gpu": "shared"}) for name in ("a", "b")]
@@ -129,7 +129,7 @@ class TestRoom:
         assert moves(planning.room_for(model, [incoming(priority=5)])) == ["b n2:1>n1:1"]
         found = planning.room_for(model, [incoming(priority=4)])
         assert (found.moves, found.is_proved) == (None, True)
-        assert found.left_out == {Obstacle.PRIORITY: 2}
+        assert found.left_out == {StayReason.PRIORITY: 2}
 
     def test_of_several_pods_the_lowest_priority_counts(self) -> None:
         model = cluster({"n1": 2, "n2": 2}, running("a", "n1:0", priority=5), pod("b", "n2"))
@@ -140,7 +140,7 @@ class TestRoom:
         free = incoming("z", 0, priority=4)._replace(claims=())
         lower = free._replace(pod=pod("z", kind="", priority=4))
         found = planning.room_for(model, [large, lower])
-        assert (found.moves, found.left_out) == (None, {Obstacle.PRIORITY: 1})
+        assert (found.moves, found.left_out) == (None, {StayReason.PRIORITY: 1})
 
     @pytest.mark.parametrize("allowed", [0, 1])
     def test_a_budget_may_forbid_a_move(self, allowed: int) -> None:

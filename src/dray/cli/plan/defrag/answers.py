@@ -13,14 +13,14 @@ from dray.api.types.pods import Pod
 from dray.cli import printed_commands
 from dray.explain.text import phrases
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.defragmentation.movable_pods import Obstacle
+from dray.planner.defragmentation.movable_pods import StayReason
 from dray.planner.defragmentation.plan import Defragmentation, Move, MovedPod
 from dray.planner.what_if.compare import Position
 
 _TIMEOUT = "10m"
 
 
-class Answer(NamedTuple):
+class DefragAnswer(NamedTuple):
     """A plan, and what it was asked for: an empty node, or room for the pods of files."""
 
     plan: Defragmentation
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
         return f"empty node {self.node}" if self.node else "make room for all pods"
 
 
-def document(answer: Answer) -> dict[str, Any]:
+def document(answer: DefragAnswer) -> dict[str, Any]:
     """Return the plan as an object for -o json."""
     plan = answer.plan
     return {
@@ -74,13 +74,13 @@ def _position(position: Position) -> dict[str, Any]:
     return {"node": position.node, "devices": [str(device) for device in position.devices]}
 
 
-def show(answer: Answer, *, is_wide: bool) -> None:
+def show(answer: DefragAnswer, *, is_wide: bool) -> None:
     """Print a plan."""
     for line in _lines(answer, is_wide=is_wide):
         click.echo(line)
 
 
-def _lines(answer: Answer, *, is_wide: bool) -> Iterator[str]:
+def _lines(answer: DefragAnswer, *, is_wide: bool) -> Iterator[str]:
     plan = answer.plan
     if plan.moves is None:
         yield from _no_plan(answer)
@@ -119,12 +119,12 @@ def _where(position: Position, *, is_wide: bool) -> str:
     return f"{position.node} ({', '.join(devices)})" if devices else position.node
 
 
-def _no_plan(answer: Answer) -> Iterator[str]:
+def _no_plan(answer: DefragAnswer) -> Iterator[str]:
     plan = answer.plan
     if plan.obstacles:
         yield click.style(f"Node {answer.node} cannot be emptied:", bold=True)
         for key, obstacle in plan.obstacles.items():
-            more = "; --include-bare deletes it" if obstacle is Obstacle.BARE else ""
+            more = "; --include-bare deletes it" if obstacle is StayReason.BARE else ""
             yield f"  {key} {obstacle.value}{more}"
         return
     if plan.is_proved:
@@ -140,16 +140,16 @@ def _no_plan(answer: Answer) -> Iterator[str]:
     yield from _left_out(plan.left_out)
 
 
-def _left_out(left_out: Mapping[Obstacle, int]) -> Iterator[str]:
+def _left_out(left_out: Mapping[StayReason, int]) -> Iterator[str]:
     for obstacle, count in left_out.items():
         one = count == 1
         more = f"; --include-bare deletes {'it' if one else 'them'}"
         stay = "is left where it is: it" if one else "are left where they are: each"
         pods = phrases.counted(count, "pod")
-        yield f"  {pods} {stay} {obstacle.value}{more if obstacle is Obstacle.BARE else ''}"
+        yield f"  {pods} {stay} {obstacle.value}{more if obstacle is StayReason.BARE else ''}"
 
 
-def commands(answer: Answer) -> Iterator[str]:
+def commands(answer: DefragAnswer) -> Iterator[str]:
     """Yield the commands that do what the plan says."""
     cordoned: frozenset[str] = frozenset()
     labels = {pod.metadata.key: pod.metadata.labels for pod in answer.cluster.of(Pod)}

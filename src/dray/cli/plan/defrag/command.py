@@ -17,7 +17,7 @@ from dray.cli.session import connection, progress
 from dray.cli.session.connection import Target
 
 if TYPE_CHECKING:
-    from dray.cli.plan.defrag.answers import Answer
+    from dray.cli.plan.defrag.answers import DefragAnswer
 
 
 @click.command("defrag", cls=DrayCommand)
@@ -62,12 +62,6 @@ def defrag(
     plan has the order of the moves and the commands for them. No move exceeds a
     PodDisruptionBudget, every pod has a place at its moment, and for the pods of --for no pod of a
     higher priority is moved. The exit code is 1 without a plan. Nothing is written to the cluster.
-
-    \b
-    Examples:
-      dray plan defrag --free gpu-node-1
-      dray plan defrag --for train.yaml
-      dray plan defrag --for train.yaml --against snapshot.json -o json
     """
     from dray.cli.plan.defrag import answers
 
@@ -91,10 +85,10 @@ def _answer(
     include_bare: bool,
     policy: str | None,
     against: str,
-) -> Answer:
+) -> DefragAnswer:
     from dray.cli.plan import plan_inputs
     from dray.cli.plan.defrag import inputs
-    from dray.cli.plan.defrag.answers import Answer
+    from dray.cli.plan.defrag.answers import DefragAnswer
     from dray.planner.defragmentation import plan as planning
     from dray.planner.what_if import changes
 
@@ -106,11 +100,11 @@ def _answer(
             plan = planning.room_for(
                 submission.cluster, submission.pods, include_bare=include_bare, policy=policy
             )
-        return Answer(plan, submission.cluster, chosen, files=files)
+        return DefragAnswer(plan, submission.cluster, chosen, files=files)
     try:
         changes.node_of(cluster, node)
     except changes.ImpossibleChange as error:
         raise WrongUsage(f"--free {node}: {error}") from error
     with progress.shown("Looking for moves"):
         plan = planning.empty_node(cluster, node, include_bare=include_bare, policy=policy)
-    return Answer(plan, cluster, chosen, node=node)
+    return DefragAnswer(plan, cluster, chosen, node=node)
