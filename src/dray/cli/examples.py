@@ -60,6 +60,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             'dray conformance --command "./driver --kubeconfig {kubeconfig} --node {node}"',
             "dray conformance --list",
         ),
+        "plan defrag": (
+            "dray plan defrag --free gpu-node-1",
+            "dray plan defrag --for train.yaml",
+            "dray plan defrag --for train.yaml --against snapshot.json -o json",
+        ),
         "plan replay": (
             "dray plan replay pod_list.csv --nodes node_list.csv --policy best-fit,fgd --seeds 10",
             "dray plan replay pod_list.csv.gz --departures --chart policies.svg",

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from dray.api.ids import ClaimKey, ObjectKey
-from dray.api.selectors import label_selectors
 from dray.api.semantics import pod_claims
-from dray.api.types.core import PodDisruptionBudget
 from dray.api.types.dra import AllocationResult
 from dray.api.types.pods import Pod
 from dray.scheduling.claims import device_fit
 from dray.scheduling.claims.assignments import NodeFit
 from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import PodDemand
-from dray.scheduling.nodes import node_fit, pod_affinity
+from dray.scheduling.disruption_budgets import DisruptionBudget
+from dray.scheduling.nodes import node_fit
 from dray.scheduling.nodes.node_fit import NodeState, ReasonKind
 from dray.scheduling.nodes.pod_requirements import PodUsage
 from dray.scheduling.nodes.scoring import Ranking
@@ -131,7 +129,7 @@ class Preemption:
 
     def __init__(self, state: SchedulingState, devices: DeviceMatcher) -> None:
         self._state, self._devices = state, devices
-        self._budgets: Sequence[_Budget] = ()
+        self._budgets: Sequence[DisruptionBudget] = ()
         self.nominations = Nominations(state)
 
     def ineligible(self, pod: Pod) -> str:
@@ -150,7 +148,7 @@ class Preemption:
     def plan(self, demand: PodDemand, ranking: Ranking) -> Steps[PreemptionPlan | None]:
         """Return the best node and its victims; None if preemption does not help."""
         best: PreemptionPlan | None = None
-        self._budgets = [_Budget.of(budget) for budget in self._state.budgets.values()]
+        self._budgets = [DisruptionBudget.of(budget) for budget in self._state.budgets.values()]
         lowest = min(map(priority_of, self._state.pods), default=0)
         candidates = self._candidates(demand.pod, ranking)
         for state, removable in itertools.islice(candidates, CANDIDATES_LIMIT):
@@ -266,23 +264,3 @@ def _cost(plan: PreemptionPlan) -> tuple[int, int, int]:
 def _reversed_start(pod: Pod) -> tuple[int, ...]:
     """Return a sort key by which pods that started later come first."""
     return tuple(-ord(letter) for letter in pod.status.start_time or "")
-
-
-class _Budget(NamedTuple):
-    """A PodDisruptionBudget: the pods it covers, and how many of them may be evicted."""
-
-    namespace: str
-    selector: label_selectors.ParsedSelector
-    allowed: int
-
-    @classmethod
-    def of(cls, budget: PodDisruptionBudget) -> _Budget:
-        selector = pod_affinity.selector_or_nothing(budget.spec.selector)
-        return cls(budget.metadata.namespace, selector, budget.status.disruptions_allowed)
-
-    def allows(self, evicted: Sequence[Pod]) -> bool:
-        return sum(map(self._covers, evicted)) <= self.allowed
-
-    def _covers(self, pod: Pod) -> bool:
-        metadata = pod.metadata
-        return metadata.namespace == self.namespace and self.selector.matches(metadata.labels)

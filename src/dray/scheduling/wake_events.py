@@ -28,6 +28,9 @@ CLASSES = WakeEvent("classes")
 DEVICES_TAKEN = WakeEvent("devices taken")
 """A claim gets devices. It helps nobody, but may change why others wait."""
 
+GROUP = "group"
+"""What the events of PodGroups are about."""
+
 LASTING = frozenset({NODES, CLASSES})
 """The events that pods do not cause by coming and going."""
 GENERAL = LASTING | {POD_REMOVED, POD_PLACED, DEVICES, DEVICES_TAKEN}
@@ -41,4 +44,4 @@ def claim_changes(key: ObjectKey | ClaimKey) -> WakeEvent:
 
 def group_changes(key: ObjectKey) -> WakeEvent:
     """Return the event that one PodGroup or its membership changes."""
-    return WakeEvent("group", key)
+    return WakeEvent(GROUP, key)

@@ -41,16 +41,23 @@ def read(text: str, taken: Collection[str]) -> Machines:
     N is the number of machines of each kind in a fleet. Raises WrongUsage.
     """
     name, count = split_count(text)
-    if name not in fleet.shipped():
-        if not Path(name).exists():
-            raise WrongUsage(f"there is no fleet and no file {name}{_nearest(name)}")
-        documents = [manifest.document for manifest in manifests.read([name], recursive=True)]
-        if not _is_fleet(documents):
-            return _of_documents(name, documents, count)
+    documents = documents_of(name)
+    if documents is not None:
+        return _of_documents(name, documents, count)
     try:
         return of_fleet(name, count, taken)
     except FleetError as error:
         raise WrongUsage(str(error)) from error
+
+
+def documents_of(name: str) -> Sequence[dict[str, object]] | None:
+    """Return the objects of a file, None for a fleet. Raises WrongUsage if there is neither."""
+    if name in fleet.shipped():
+        return None
+    if not Path(name).exists():
+        raise WrongUsage(f"there is no fleet and no file {name}{_nearest(name)}")
+    documents = [manifest.document for manifest in manifests.read([name], recursive=True)]
+    return None if _is_fleet(documents) else documents
 
 
 def of_fleet(name: str, count: int | None, taken: Collection[str]) -> Machines:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 import msgspec
 
+from dray.api.features import Features
 from dray.api.types.core import CoreEvent
+from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import cluster_objects, manifests
 from dray.cli.session.connection import Target
@@ -44,9 +46,28 @@ def submitted(files: Sequence[str], cluster: ClusterModel, namespace: str = "") 
     Objects without a namespace are in `namespace`, or in "default". Ends the command for files
     that the API server would refuse, and raises WrongUsage for files that make no pods.
     """
+    return submitter(files, cluster.features, namespace)(cluster)
+
+
+def submitter(
+    files: Sequence[str], features: Features, namespace: str = ""
+) -> Callable[[ClusterModel], Submission]:
+    """Return `submitted` for any cluster with these features; the files are read once."""
+    documents = checked_documents(files, features)
+    return lambda cluster: expanded(files, documents, cluster, namespace)
+
+
+def checked_documents(files: Sequence[str], features: Features) -> list[JsonObject]:
+    """Return the objects of files. Ends the command if the API server would refuse one."""
     texts = list(manifests.texts(files, recursive=True))
-    _check(texts, cluster)
-    documents = [document for text in texts for document in manifests.documents(*text)]
+    _check(texts, features)
+    return [document for text in texts for document in manifests.documents(*text)]
+
+
+def expanded(
+    files: Sequence[str], documents: Sequence[JsonObject], cluster: ClusterModel, namespace: str
+) -> Submission:
+    """Return the pods of the objects of `files`. Raises CommandError and WrongUsage."""
     try:
         found = expansion.expand(documents, cluster, namespace or "default")
     except (msgspec.ValidationError, ValueError, TypeError) as error:
@@ -56,12 +77,12 @@ def submitted(files: Sequence[str], cluster: ClusterModel, namespace: str = "") 
     return found
 
 
-def _check(texts: Sequence[tuple[str, str]], cluster: ClusterModel) -> None:
+def _check(texts: Sequence[tuple[str, str]], features: Features) -> None:
     """End the command with what is wrong, if the API server would refuse an object."""
     # Late: the rules of lint take long to import.
     from dray.cli.lint import file_checks, reports
 
-    found = file_checks.errors(texts, cluster.features)
+    found = file_checks.errors(texts, features)
     if found:
         click.secho(file_checks.title(found), bold=True, err=True)
         reports.show(reports.Report.of(found), "text", aside=True)

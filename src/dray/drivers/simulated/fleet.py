@@ -108,12 +108,13 @@ class Fleet:
         nodes: dict[str, FleetNode] = {}
         for group in self.blueprint.nodes:
             for number in range(group.count):
-                machine = self._machine(group, number)
+                machine = self.machine(group, number)
                 if nodes.setdefault(machine.name, machine) is not machine:
                     raise FleetError(f"{self.name}: two nodes have the name {machine.name!r}")
         return nodes
 
-    def _machine(self, group: fleet_file.NodeGroup, number: int) -> FleetNode:
+    def machine(self, group: fleet_file.NodeGroup, number: int) -> FleetNode:
+        """Return a machine of a group; the number may be larger than the group is."""
         block = number // group.block_size
         name = DevicePosition("", number, block).fill(group.name)
         return FleetNode(name, number, block, group, self)

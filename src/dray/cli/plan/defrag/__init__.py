@@ -1,0 +1,1 @@
+"""`dray plan defrag`."""

@@ -1,0 +1,1 @@
+"""Finds the fewest pods to move so that a node is empty or other pods fit."""

@@ -1,0 +1,1 @@
+"""Finds how many machines a cluster lacks."""
