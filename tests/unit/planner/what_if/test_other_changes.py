@@ -6,6 +6,7 @@ import pytest
 
 from dray.api import features
 from dray.api.ids import ObjectKey
+from dray.api.types.dra import DeviceTaint
 from dray.planner.what_if import compare
 from dray.planner.what_if.changes import ImpossibleChange
 from dray.planner.what_if.node_changes import CopyNode, RemoveNode
@@ -31,7 +32,7 @@ def test_an_unknown_pod_is_refused_with_the_nearest_name() -> None:
 
 
 def test_feature_gates_decide_what_can_be_used() -> None:
-    taint = builders.DeviceTaint("worn", "", "NoSchedule")
+    taint = DeviceTaint("worn", "", "NoSchedule")
     worn = builders.resource_slice(builders.gpu("gpu-0", taints=[taint]), node="n1")
     model = cluster(worn, nodes=["n1"], gpus=1)
     off = features.parse("DRADeviceTaintRules=false,DRADeviceTaints=false")
