@@ -69,7 +69,7 @@ def _submit_all(cluster: Cluster, documents: Sequence[JsonObject], gates: str) -
         promised = _outcomes(after.of(Pod), after.of(ResourceClaim))
         cluster.apply(document)
         try:
-            cluster.wait_for(lambda wanted=promised: _settled(cluster) == wanted, timeout_seconds=6)
+            cluster.wait_for(lambda wanted=promised: _settled(cluster) == wanted, timeout_seconds=60)
         except AssertionError:
             assert _settled(cluster) == promised, f"after {document}"
 
