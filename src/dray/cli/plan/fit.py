@@ -21,6 +21,9 @@ from dray.planner.placement import place as placing
 from dray.planner.placement.place import PlannedPod
 from dray.planner.submission import submitted_pods
 
+PODS = "pods"
+"""The title of those that nothing makes."""
+
 
 def run(
     target: Target,
@@ -64,7 +67,8 @@ def _print(answers: Sequence[FitAnswer], before: Sequence[PlannedPod], *, is_wid
     by_owner: dict[tuple[str, str], list[FitAnswer]] = {}
     for answer in answers:
         namespace = answer.planned.submitted.pod.metadata.namespace
-        by_owner.setdefault((namespace, answer.owner), []).append(answer)
+        owner = PODS if answer.owner.startswith("pod/") else answer.owner
+        by_owner.setdefault((namespace, owner), []).append(answer)
     namespaces = {namespace for namespace, _ in by_owner}
     for (namespace, owner), members in by_owner.items():
         where = f" in {namespace}" if len(namespaces) > 1 else ""
