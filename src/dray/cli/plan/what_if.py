@@ -17,7 +17,7 @@ from dray.planner.submission.submitted_pods import Submission
 from dray.planner.what_if import compare
 from dray.planner.what_if.compare import PodOutcome
 
-_COUNT_SECONDS = 1.0
+_COUNT_SECONDS = 10.0
 """The time that counting the room of all classes may take, before and after together."""
 
 

@@ -65,7 +65,7 @@ def show(answer: WhatIfAnswer, format: OutputFormat) -> None:
     by_result = Counter(_WORDS[compared.result] for compared in found.pods)
     summary = [f"{number} {word}" for word, number in by_result.items()]
     click.echo(f"pods: {', '.join([*summary, f'{found.running} not affected'])}")
-    for line in (*_room_errors(answer), *_budget_lines(found), *_obstacle_lines(answer)):
+    for line in (*_room_lines(answer), *_budget_lines(found), *_obstacle_lines(answer)):
         click.echo(line)
 
 
@@ -85,10 +85,12 @@ def _position(position: PodPosition, is_wide: bool) -> str:
     return f"{position.node} ({', '.join(names)})" if names else position.node
 
 
-def _room_errors(answer: WhatIfAnswer) -> Iterator[str]:
+def _room_lines(answer: WhatIfAnswer) -> Iterator[str]:
     for name, (_, after) in answer.room.items():
         if after.error:
             yield f"{click.style('✗', fg='red')} room for {name} after the changes: {after.error}"
+    if not all(count.is_complete for both in answer.room.values() for count in both):
+        yield "+ there may be more room: the time was too short to count all nodes"
 
 
 def _budget_lines(found: WhatIf) -> Iterator[str]:
