@@ -20,7 +20,7 @@ from dray.api.types.pods import Pod
 from dray.planner import cluster_model
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.submission import pod_makers
-from dray.planner.submission.made_claims import ClaimMaker
+from dray.planner.submission.made_claims import TemplateClaims
 from dray.planner.submission.pod_admission import PodAdmission
 from dray.planner.submission.pod_makers import PodBody
 from dray.planner.submission.quota_book import QuotaBook
@@ -97,7 +97,7 @@ class _Expansion:
         self.cluster = cluster
         self._admission = PodAdmission(cluster)
         self._quotas = QuotaBook(cluster, now)
-        self._claims = ClaimMaker(cluster, self._quotas)
+        self._claims = TemplateClaims(cluster, self._quotas)
         self._taken = {pod.metadata.key for pod in cluster.of(Pod)}
         self._last: tuple[JsonObject, Pod] | None = None
 
