@@ -13,7 +13,7 @@ from dray.cli.output import formats, junit, tables
 from dray.cli.output.formats import OutputFormat
 from dray.cli.output.junit import Case, Failure
 from dray.cli.plan import fit_answers, plan_inputs
-from dray.cli.plan.fit_answers import FitAnswer, Obstacle
+from dray.cli.plan.fit_answers import BlockedPod, FitAnswer
 from dray.cli.session import progress
 from dray.cli.session.connection import Target
 from dray.explain.text import phrases
@@ -89,7 +89,7 @@ def _lines(members: Sequence[FitAnswer], *, is_wide: bool) -> Iterator[str]:
         if planned.evicted:
             names = ", ".join(str(pod.metadata.key) for pod in planned.evicted)
             yield f"  {planned.submitted.pod.metadata.name} evicts {names}"
-    blocked: dict[Obstacle, list[str]] = {}
+    blocked: dict[BlockedPod, list[str]] = {}
     for answer in members:
         if answer.obstacle is not None:
             name = answer.planned.submitted.pod.metadata.name

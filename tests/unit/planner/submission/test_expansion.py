@@ -6,12 +6,13 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from dray.api import features
 from dray.api.types.core import Namespace
 from dray.api.types.dra import ResourceClaim
-from dray.api.types.meta import JsonObject, ObjectMeta
+from dray.api.types.meta import JsonObject, ObjectMeta, OwnerReference
 from dray.api.types.nodes import Node, NodeSpec, Taint
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
@@ -175,6 +176,21 @@ def test_a_pod_that_exists_is_refused() -> None:
     (pod,) = expand([builders.pod_manifest()], cluster).pods
     assert pod.refusal == 'pods "train" already exists'
     (pod,) = expand([builders.pod_manifest()], cluster, "elsewhere").pods
+    assert not pod.refusal
+
+
+@pytest.mark.parametrize(("kind", "maker"), [("Deployment", "web-x1"), ("ReplicaSet", "web")])
+def test_a_workload_that_has_pods_already_is_refused(kind: str, maker: str) -> None:
+    running = builders.pod("web-x1-abcde", namespace="default", uid="old", nodeName="n")
+    metadata = msgspec.structs.replace(
+        running.metadata,
+        labels={"pod-template-hash": "x1"},
+        owner_references=(OwnerReference("apps/v1", "ReplicaSet", maker, "u", controller=True),),
+    )
+    cluster = ClusterModel().with_objects([msgspec.structs.replace(running, metadata=metadata)])
+    (pod,) = expand([workload(kind)], cluster).pods
+    assert pod.refusal == f'{kind.lower()}s "web" already exists and has pods'
+    (pod,) = expand([workload(kind, "web-2")], cluster).pods
     assert not pod.refusal
 
 
