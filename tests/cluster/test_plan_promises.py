@@ -68,8 +68,12 @@ def _submit_all(cluster: Cluster, documents: Sequence[JsonObject], gates: str) -
         after = plan.cluster_after(submission.cluster)
         promised = _outcomes(after.of(Pod), after.of(ResourceClaim))
         cluster.apply(document)
+
+        def has_happened(wanted: Outcomes = promised) -> bool:
+            return _settled(cluster) == wanted
+
         try:
-            cluster.wait_for(lambda wanted=promised: _settled(cluster) == wanted, timeout_seconds=6)
+            cluster.wait_for(has_happened, timeout_seconds=60)
         except AssertionError:
             assert _settled(cluster) == promised, f"after {document}"
 
