@@ -34,7 +34,8 @@ def run(
 ) -> None:
     """Print where the pods of some files would run; exits with 1 if not all of them do."""
     cluster = plan_inputs.load(against, target)
-    submission = plan_inputs.submitted(files, cluster, target.namespace)
+    namespace = plan_inputs.namespace_of(against, target)
+    submission = plan_inputs.submitted(files, cluster, namespace)
     with progress.shown("Looking for nodes"):
         waiting = submitted_pods.waiting(submission.cluster)
         plan = placing.place(submission.cluster, [*waiting, *submission.pods])

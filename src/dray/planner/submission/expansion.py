@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import kinds
+from dray.api import kinds, well_known
 from dray.api.admission.refusals import Refused
 from dray.api.conversion import typed_objects
 from dray.api.ids import GroupResource, ObjectKey
@@ -203,7 +203,7 @@ def _owner_of(pod: Pod) -> tuple[str, str, str]:
     if owner is None:
         return "", "", ""
     kind, name = owner.kind, owner.name
-    template_hash = pod.metadata.labels.get(pod_makers.TEMPLATE_HASH_LABEL)
+    template_hash = pod.metadata.labels.get(well_known.POD_TEMPLATE_HASH_LABEL)
     if kind == "ReplicaSet" and template_hash and name.endswith(f"-{template_hash}"):
         kind, name = "Deployment", name.removesuffix(f"-{template_hash}")
     return pod.metadata.namespace, kind, name
