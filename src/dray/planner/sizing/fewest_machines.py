@@ -39,7 +39,7 @@ class Waiting(NamedTuple):
 
 
 class OneLess(NamedTuple):
-    """What happens with one machine less."""
+    """The pods that do not fit with one machine less."""
 
     type: MachineType
     """The type of the machine that is not there."""

@@ -1,4 +1,4 @@
-"""What machines have to provide at least, to leave out numbers of them that cannot suffice.
+"""The least that machines have to provide, to leave out numbers of them that cannot suffice.
 
 A sum never says that machines suffice; only the scheduler's decision does. It relies on this: what
 does not fit while nothing else is submitted does not fit after other pods were placed, wherever
