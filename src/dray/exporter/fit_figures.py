@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dray.api.types.dra import ResourceClaim
 from dray.exporter.work_budget import WorkBudget
-from dray.scheduling import fit_counts
+from dray.scheduling import fit_counts, pod_copies
 from dray.scheduling.fit_counts import NodeCounter
 from dray.scheduling.state import SchedulingState
 
@@ -85,8 +85,7 @@ class FitFigures:
         for key in self._fits.keys() - wanted:
             del self._fits[key]
         for key in wanted - self._fits.keys():
-            counter = NodeCounter(self._state, key.device_class, devices=key.devices)
-            self._fits[key] = _Fits(counter)
+            self._fits[key] = _Fits(NodeCounter(self._state, pod_copies.of_class(*key)))
         for key, fits in list(self._fits.items()):
             yield from self._update(key, fits)
 
@@ -119,9 +118,7 @@ class FitFigures:
                 return self._budget.time() > end
 
             with self._budget.spending():
-                counted = fit_counts.count(
-                    self._state, key.device_class, should_stop, devices=key.devices
-                )
+                counted = fit_counts.count(self._state, pod_copies.of_class(*key), should_stop)
             fits.total, fits.is_total_dirty = counted.pods, False
         elif not fits.dependent:
             fits.total, fits.is_total_dirty = sum(fits.on_node.values()), False
