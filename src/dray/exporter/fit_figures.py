@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dray.api.types.dra import ResourceClaim
 from dray.exporter.work_budget import WorkBudget
 from dray.scheduling import fit_counts, pod_copies
-from dray.scheduling.fit_counts import NodeCounter
+from dray.scheduling.fit_counts import NodeCounter, NodeFitCount
 from dray.scheduling.state import SchedulingState
 
 COUNT_SECONDS = 1.0
@@ -125,14 +125,14 @@ class FitFigures:
 
     def _count_node(self, fits: _Fits, name: str) -> None:
         node = self._state.nodes.get(name)
-        counted = fits.counter.alone_on(node) if node is not None else 0
+        counted = fits.counter.alone_on(node) if node is not None else NodeFitCount(0)
         fits.is_total_dirty = True
         if counted is None:
             fits.dependent.add(name)
             return
         fits.dependent.discard(name)
-        if counted:
-            fits.on_node[name] = counted
+        if counted.pods:
+            fits.on_node[name] = counted.pods
         else:
             fits.on_node.pop(name, None)
 

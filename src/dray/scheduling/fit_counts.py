@@ -7,24 +7,21 @@ Quotas are not considered: they belong to namespaces.
 from __future__ import annotations
 
 import datetime
+import functools
+import operator
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.allocator.inventory.node_inventory import NodeInventory
-from dray.allocator.model import requests
 from dray.allocator.model.rejections import AllocationError, Rejection
-from dray.allocator.placement import Allocator, NoFit
-from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
-from dray.api.ids import ClaimKey
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.scheduling import steps
-from dray.scheduling.claims import device_fit
 from dray.scheduling.claims.assignments import NodeAssignment, NodeFit
-from dray.scheduling.claims.device_fit import DeviceMatcher, SearchFailed
+from dray.scheduling.claims.device_fit import SearchFailed
 from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
 from dray.scheduling.decision import Decider
+from dray.scheduling.device_room import DeviceCounter, OrderMatters
 from dray.scheduling.nodes import node_fit, pod_requirements
 from dray.scheduling.nodes.node_fit import NodeState, ReasonKind, Reasons
 from dray.scheduling.pod_copies import PodCopies
@@ -32,9 +29,6 @@ from dray.scheduling.state import SchedulingState
 from dray.scheduling.unschedulable import Unschedulable
 
 __all__ = ["FitCount", "NodeCounter", "NodeFitCount", "count", "count_by_node", "room_on"]
-
-
-_CACHED_KEYS = 4096
 
 
 class NodeFitCount(NamedTuple):
@@ -45,6 +39,8 @@ class NodeFitCount(NamedTuple):
     """Every check that the next one does not pass; empty if that was not looked for."""
     rejection: Rejection | None = None
     """What the allocator says, if devices are among the reasons."""
+    devices: int = 0
+    """The devices that they get, as a set of the node's inventory, if reasons are looked for."""
 
 
 class FitCount(NamedTuple):
@@ -96,10 +92,6 @@ def _counted(counter: NodeCounter) -> FitCount:
         counter.release_all()
 
 
-class _OrderMatters(Exception):
-    """The count depends on the order in which nodes are chosen."""
-
-
 class NodeCounter:
     """Counts node by node, which is right unless one node's count depends on that of others.
 
@@ -117,22 +109,15 @@ class NodeCounter:
     ) -> None:
         self._state, self._copies, self._should_stop = state, copies, should_stop
         self._wants_reasons = wants_reasons
-        self._allocator = Allocator(
-            state.inventory, new_share_id=state.new_share_id, should_stop=should_stop
-        )
-        self._matcher = DeviceMatcher(
-            state.inventory, state.classes, state.features, self._allocator
-        )
+        self._devices = DeviceCounter(state, should_stop, wants_reasons)
         self._found: PodDemand | None = None
-        self._held: list[ClaimKey] = []
-        self._by_key: dict[Hashable, NodeFitCount] = {}
 
     def run(self) -> FitCount:
         """Count all nodes. `release_all` has to follow."""
         by_node: dict[str, NodeFitCount] = {}
         try:
             if self._depends_on_pods():
-                raise _OrderMatters
+                raise OrderMatters
             for node in self._state.nodes:
                 if self._should_stop():
                     return _sum(by_node, is_complete=False)
@@ -141,26 +126,28 @@ class NodeCounter:
                     by_node[node.name] = counted
         except steps.Stopped:
             return _sum(by_node, is_complete=False)
-        except (AllocationError, SearchFailed, _OrderMatters):
+        except (AllocationError, SearchFailed, OrderMatters) as error:
+            if isinstance(error, SearchFailed) and error.is_retriable:
+                return _sum(by_node, is_complete=False)
             self.release_all()
             return self._decided()
         return _sum(by_node)
 
-    def alone_on(self, node: NodeState) -> int | None:
+    def alone_on(self, node: NodeState) -> NodeFitCount | None:
         """Return how many copies fit on a node; None if that depends on what other nodes get."""
-        before = len(self._held)
+        before = self._devices.held
         try:
-            return self._on_node(node, alone=True).pods
-        except (AllocationError, SearchFailed, _OrderMatters):
-            self._release(before)
+            return self._on_node(node, alone=True)
+        except (AllocationError, SearchFailed, OrderMatters):
+            self._devices.release(before)
             return None
 
     def release_all(self) -> None:
-        self._release(0)
+        self._devices.release()
 
     @property
     def _demand(self) -> PodDemand:
-        """Return what one copy needs. Raises _OrderMatters if that cannot be said."""
+        """Return what one copy needs. Raises OrderMatters if that cannot be said."""
         if self._found is None:
             state = self._state
             pod, claims = self._copies.copy(0)
@@ -171,7 +158,7 @@ class NodeCounter:
             for claim in claims:
                 state.claims.drop(claim.key)
             if isinstance(demand, Unschedulable):
-                raise _OrderMatters
+                raise OrderMatters
             self._found = demand
         return self._found
 
@@ -179,8 +166,10 @@ class NodeCounter:
         """Return whether other pods decide, or the owner of the pod, where it may run."""
         demand = self._demand
         pod = demand.pod
+        own = {claim.key for claim in self._copies.copy(0)[1]}
         return bool(
             pod.spec.scheduling_gates
+            or any(claim.key not in own for claim in demand.claims)
             or self._state.group_of(pod)
             or self._state.affinity.checks_for(pod, demand.requirements)
         )
@@ -191,112 +180,15 @@ class NodeCounter:
         room = min(rooms.values())
         if not room and not (self._wants_reasons and _may_run(rooms)):
             return NodeFitCount(0, tuple(rooms) if self._wants_reasons else ())
-        devices = self._devices_on(node, room, alone)
+        devices = self._devices.count_on(demand, node, room, alone=alone)
         pods = min(room, devices.pods)
         if not self._wants_reasons:
             return NodeFitCount(pods)
-        of_node = tuple(reason for reason, admitted in rooms.items() if admitted == pods)
+        reasons = tuple(reason for reason, admitted in rooms.items() if admitted == pods)
+        taken = functools.reduce(operator.or_, devices.taken[:pods], 0)
         if devices.pods > pods:
-            return NodeFitCount(pods, of_node)
-        return NodeFitCount(pods, (*of_node, *devices.reasons), devices.rejection)
-
-    def _devices_on(self, node: NodeState, room: int, alone: bool) -> NodeFitCount:
-        """Return for how many copies a node has devices, and what limits that.
-
-        Not more than there is room for are counted, and one more if the reasons are wanted.
-        """
-        demand = self._demand
-        most = room + self._wants_reasons
-        if not all(self._matcher.is_usable(demand, claim, node) for claim in demand.allocated):
-            return NodeFitCount(0, (device_fit.NOT_AVAILABLE,))
-        claims, _ = self._matcher.claims_on(demand, node)
-        if not claims:
-            return NodeFitCount(most)
-        try:
-            problem = self._allocator.problem(claims, node.name)
-        except AllocationError as error:
-            if error.on_node_only:
-                return NodeFitCount(0, (device_fit.CANNOT_ALLOCATE,))
-            raise
-        if problem.may_fail:
-            raise _OrderMatters
-        inventory = problem.inventory
-        wanted = _wanted(problem)
-        free = wanted & ~inventory.taken
-        single = _single(problem)
-        is_special = bool(wanted & (inventory.partitions | inventory.shareable))
-        if not _is_local(inventory, wanted):
-            if alone or single is None or single.count > 1 or is_special:
-                raise _OrderMatters
-            if room < free.bit_count():
-                raise _OrderMatters
-            return self._placed_on(node, claims, room)
-        if single is None or is_special:
-            return self._tried_on(node, claims, problem, most)
-        pods = min(most, free.bit_count() // single.count)
-        return NodeFitCount(pods, () if pods == most else (device_fit.CANNOT_ALLOCATE,))
-
-    def _tried_on(
-        self, node: NodeState, claims: Sequence[ResourceClaim], problem: NodeProblem, most: int
-    ) -> NodeFitCount:
-        """Place copies on a node to count them, once for nodes that are equal to the claims.
-
-        What is placed on other nodes does not matter here, nor this there.
-        """
-        key = (requests.signature(claims), *_key(problem))
-        if not _wanted(problem) & problem.inventory.shareable and not _has_admin_access(problem):
-            # Every copy takes a device, so the room of the node matters only below their number.
-            most = min(most, _wanted(problem).bit_count() + 1)
-        found = self._by_key.get((most, *key))
-        if found is None or problem.inventory.features.device_compatibility_groups:
-            before = len(self._held)
-            found = self._placed_on(node, claims, most)
-            self._release(before)
-            if len(self._by_key) >= _CACHED_KEYS:
-                self._by_key.clear()
-            self._by_key[most, *key] = found
-        return found
-
-    def _placed_on(
-        self, node: NodeState, claims: Sequence[ResourceClaim], most: int
-    ) -> NodeFitCount:
-        for number in range(most):
-            search = self._matcher.fit_on(self._demand, node)
-            fit = steps.run(search, self._should_stop)
-            if not isinstance(fit, NodeFit):
-                return NodeFitCount(number, fit, self._rejection(node, claims))
-            if fit.node_resources:
-                # The devices use what other pods need of the node as well.
-                raise _OrderMatters
-            if not self._hold(node, number, fit):
-                break
-        return NodeFitCount(most)
-
-    def _hold(self, node: NodeState, number: int, fit: NodeFit) -> bool:
-        """Hold the devices of a copy. Returns whether that changed what others can get."""
-        inventory = self._state.inventory
-        entry = inventory.nodes[node.name]
-        before = inventory.inventory(entry).version
-        for position, assigned in enumerate(fit.claims):
-            if assigned.allocation is not None:
-                key = ClaimKey("", f"{node.name}/{number}/{position}")
-                inventory.record_allocation(key, assigned.allocation)
-                self._held.append(key)
-        return inventory.inventory(entry).version != before
-
-    def _rejection(self, node: NodeState, claims: Sequence[ResourceClaim]) -> Rejection | None:
-        if not self._wants_reasons:
-            return None
-        try:
-            result = self._allocator.allocate_on(claims, node.name)
-        except AllocationError:
-            return None
-        return result.reason if isinstance(result, NoFit) else None
-
-    def _release(self, start: int) -> None:
-        for key in self._held[start:]:
-            self._state.inventory.release(key)
-        del self._held[start:]
+            return NodeFitCount(pods, reasons, devices=taken)
+        return NodeFitCount(pods, (*reasons, *devices.reasons), devices.rejection, taken)
 
     def _decided(self) -> FitCount:
         """Let the scheduling decision place copies until one does not fit."""
@@ -336,7 +228,7 @@ class NodeCounter:
                 )
                 for node in self._state.nodes
             }
-        except (AllocationError, SearchFailed, _OrderMatters, steps.Stopped):
+        except (AllocationError, SearchFailed, OrderMatters, steps.Stopped):
             # The decision about the last copy says what is wrong.
             return {name: NodeFitCount(pods) for name, pods in placed.items()}
 
@@ -351,12 +243,12 @@ class NodeCounter:
         if not _may_run(rooms):
             return reasons, None
         reasons += affinity(node) if affinity else ()
-        fit = steps.run(self._matcher.fit_on(demand, node), self._should_stop)
+        fit = steps.run(self._devices.matcher.fit_on(demand, node), self._should_stop)
         if isinstance(fit, NodeFit):
             return reasons, None
-        claims, _ = self._matcher.claims_on(demand, node)
+        claims, _ = self._devices.matcher.claims_on(demand, node)
         of_devices = any(reason.kind is ReasonKind.DEVICES for reason in fit)
-        return (*reasons, *fit), self._rejection(node, claims) if of_devices else None
+        return (*reasons, *fit), self._devices.rejection(node, claims) if of_devices else None
 
 
 def _sum(by_node: Mapping[str, NodeFitCount], is_complete: bool = True) -> FitCount:
@@ -385,59 +277,3 @@ _NOTHING = pod_requirements.requirements_of(Pod())
 def _may_run(rooms: node_fit.Rooms) -> bool:
     """Return whether nothing but what is in use keeps pods from a node."""
     return not any(reason.kind is ReasonKind.NODE for reason in rooms)
-
-
-def _wanted(problem: NodeProblem) -> int:
-    """Return the devices that any request could get, whoever holds them."""
-    wanted = 0
-    for alternative in problem.alternatives():
-        is_all = alternative.all_mode_devices is not None
-        wanted |= alternative.selected if is_all else alternative.eligible
-    return wanted
-
-
-def _single(problem: NodeProblem) -> NodeAlternative | None:
-    """Return the only request, if it takes any free devices that it can get; else None."""
-    alternatives = list(problem.alternatives())
-    if len(alternatives) != 1:
-        return None
-    (alternative,) = alternatives
-    is_plain = (
-        alternative.count > 0
-        and alternative.all_mode_devices is None
-        and not alternative.is_constrained
-        and not alternative.parsed.admin_access
-    )
-    return alternative if is_plain else None
-
-
-def _has_admin_access(problem: NodeProblem) -> bool:
-    return any(alternative.parsed.admin_access for alternative in problem.alternatives())
-
-
-def _is_local(inventory: NodeInventory, devices: int) -> bool:
-    """Return whether no other node can use these devices of a node or their counters."""
-    indexes = {device.pool_index for device in inventory.members(devices)}
-    pools = [inventory.node_pools[index].pool for index in indexes]
-    return all(
-        not pool.slices_elsewhere
-        and all(resource_slice.spec.node_name for resource_slice in pool.slices)
-        for pool in pools
-    )
-
-
-def _key(problem: NodeProblem) -> Iterator[Hashable]:
-    """Yield a key that is equal for nodes on which the same number of copies fits."""
-    inventory = problem.inventory
-    wanted = _wanted(problem)
-    yield wanted
-    yield inventory.taken & wanted
-    yield inventory.shared
-    for node_pool in inventory.node_pools:
-        yield (node_pool.counters.left, node_pool.counters.guards) if node_pool.counters else None
-    for device in inventory.members(wanted):
-        holders = inventory.device_holders(device)
-        capacity = sorted(device.device.capacity.items()) if device.is_shareable else ()
-        consumed = sorted(holders.capacity.items()) if holders else ()
-        yield problem.equivalence_key(device)
-        yield device.pool_index, device.need, tuple(map(str, capacity)), tuple(consumed)

@@ -224,9 +224,7 @@ Rooms = dict[FilterReason, int]
 
 
 def rooms_for(state: NodeState, requirements: PodRequirements, is_delegated: IsDelegated) -> Rooms:
-    """Return how many pods with these requirements each check of a node admits, as long as no
-    other pod comes; the smallest number fits.
-    """
+    """Return how many pods with these requirements each check admits; the smallest number fits."""
     assert state.node is not None
     static = _static_reason(state, state.node, requirements)
     if static is not None:
