@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dray.allocator.device_states import DeviceAvailability, DeviceState
-from dray.api.formats import quantity
-from dray.api.types.dra import CounterSet, ResourceSlice
+from dray.api.types.dra import ResourceSlice
 
 HELD = frozenset({DeviceState.IN_USE, DeviceState.SHARED})
 AVAILABLE = frozenset({DeviceState.FREE, DeviceState.SHARED})
@@ -44,25 +43,3 @@ def combined(states: Iterable[DeviceState]) -> DeviceState:
         is_available = not found.isdisjoint(AVAILABLE)
         return DeviceState.SHARED if is_available else DeviceState.IN_USE
     return DeviceState.FREE if DeviceState.FREE in found else DeviceState.BLOCKED
-
-
-def largest_available(
-    group: Iterable[DeviceAvailability], counter_sets: Mapping[str, CounterSet]
-) -> tuple[float, DeviceAvailability | None]:
-    """Return the largest member of a device that a claim could get now, and its part of it all."""
-    available = (device for device in group if device.state in AVAILABLE)
-    shares = ((share_of_counters(device, counter_sets), device) for device in available)
-    return max(shares, key=lambda found: found[0], default=(0.0, None))
-
-
-def share_of_counters(device: DeviceAvailability, counter_sets: Mapping[str, CounterSet]) -> float:
-    """Return the largest part that a device takes of any counter."""
-    assert device.device is not None
-    largest = 0.0
-    for consumption in device.device.consumes_counters:
-        counter_set = counter_sets.get(consumption.counter_set)
-        for name, counter in consumption.counters.items():
-            total = counter_set.counters.get(name) if counter_set else None
-            if total is not None and (whole := quantity.parse(total.value).nano) > 0:
-                largest = max(largest, quantity.parse(counter.value).nano / whole)
-    return round(largest, 4)

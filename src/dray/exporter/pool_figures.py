@@ -17,6 +17,7 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.ids import DeviceId, PoolId
 from dray.api.semantics import pools
 from dray.exporter.metric_table import NONE
+from dray.partitions import largest_partition
 
 
 class ClassView(NamedTuple):
@@ -73,7 +74,6 @@ def count(
     tainted: Counter[str] = Counter()
     unhealthy: Counter[str] = Counter()
     partitions = []
-    counter_sets = {item.name: item for found in current for item in found.spec.shared_counters}
     for group in device_groups.groups(members):
         node = device_groups.node_of(group[0], slices) or NONE
         devices[DeviceViews(node, _views(group, classes_of))] += 1
@@ -81,7 +81,8 @@ def count(
         unhealthy[node] += any(device.is_unhealthy for device in group)
         if len(group) > 1:
             device = DeviceId(*pool_id, device_groups.root(group[0]))
-            ratio, _ = device_groups.largest_available(group, counter_sets)
+            largest = largest_partition.of_group(group)
+            ratio = largest.share if largest is not None else 0.0
             partitions.append(LargestPartition(node, str(device), ratio))
     is_complete = bool(current) and len(current) == current[0].spec.pool.resource_slice_count
     return PoolFigures(devices, tainted, unhealthy, partitions, len(slices), is_complete)

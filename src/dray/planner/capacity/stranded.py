@@ -1,0 +1,115 @@
+"""Stranded devices: they stay free, with whichever shape in use their node is filled."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from dray.allocator import device_counts, device_groups, device_states
+from dray.allocator.device_states import DeviceAvailability
+from dray.allocator.inventory.node_inventory import NodeInventory
+from dray.allocator.model.candidates import Candidate
+from dray.allocator.model.rejections import AllocationError
+from dray.planner.capacity import limits, shapes
+from dray.planner.capacity.shapes import Shape
+from dray.scheduling import pod_copies
+from dray.scheduling.fit_counts import NodeCounter
+from dray.scheduling.nodes.node_fit import NodeState
+from dray.scheduling.state import SchedulingState
+
+
+class StrandedDevices(NamedTuple):
+    """Devices of one class on a node that no shape in use can get there.
+
+    A device with partitions counts once, and only if nothing of it can be used.
+    """
+
+    node: str
+    device_class: str
+    devices: tuple[str, ...]
+    limits: tuple[str, ...]
+    """The checks that keep the shapes from them."""
+
+
+def find(state: SchedulingState, in_use: Sequence[Shape]) -> list[StrandedDevices]:
+    """Return the stranded devices of a cluster, by node and class.
+
+    Without pods that use devices, one device of each class is a shape. At most `shapes.MOST` shapes
+    are considered. Devices that several nodes can use are left out.
+    """
+    copies = [shape.copies for shape in in_use[: shapes.MOST]]
+    if not copies:
+        copies = [pod_copies.of_class(name) for name in state.inventory.classes]
+    counters = [NodeCounter(state, each, wants_reasons=True) for each in copies]
+    return [found for node in state.nodes for found in _on_node(state, node, counters)]
+
+
+def _on_node(
+    state: SchedulingState, node: NodeState, counters: Sequence[NodeCounter]
+) -> Iterator[StrandedDevices]:
+    try:
+        inventory = state.inventory.inventory(state.inventory.nodes[node.name])
+    except AllocationError:
+        return
+    free = inventory.everything & ~inventory.taken
+    found: dict[str, None] = {}
+    for counter in counters:
+        if not free:
+            return
+        counted = counter.alone_on(node)
+        if counted is None:
+            return
+        found |= dict.fromkeys(limits.limits_of(counted))
+        free &= ~_with_partitions(inventory, counted.devices)
+    if not free:
+        return
+    available = _available(state, inventory, free)
+    for name, devices in _by_class(state, available).items():
+        is_tainted = all(device.is_tainted for device in devices)
+        reasons = (limits.DEVICE_TAINTS,) if is_tainted else tuple(found)
+        roots = dict.fromkeys(map(device_groups.root, devices))
+        yield StrandedDevices(node.name, name, tuple(roots), reasons)
+
+
+def _with_partitions(inventory: NodeInventory, devices: int) -> int:
+    """Return the devices and all others that draw from their counters."""
+    if not devices & inventory.partitions:
+        return devices
+    keys = {key for device in inventory.members(devices) for key in _counter_sets(device)}
+    return devices | inventory.where(lambda device: not keys.isdisjoint(_counter_sets(device)))
+
+
+def _counter_sets(device: Candidate) -> Iterator[Hashable]:
+    for consumption in device.device.consumes_counters:
+        yield device.pool_index, consumption.counter_set
+
+
+def _available(
+    state: SchedulingState, inventory: NodeInventory, devices: int
+) -> list[DeviceAvailability]:
+    """Return those of some devices that a claim could get."""
+    names: dict[int, set[str]] = {}
+    for device in inventory.members(devices):
+        names.setdefault(device.pool_index, set()).add(device.device.name)
+    return [
+        device
+        for index, chosen in names.items()
+        for device in device_states.devices_of_pool(
+            state.inventory, inventory.node_pools[index].pool.id
+        )
+        if device.id.device in chosen and device.state in device_groups.AVAILABLE
+    ]
+
+
+def _by_class(
+    state: SchedulingState, devices: Iterable[DeviceAvailability]
+) -> Mapping[str, list[DeviceAvailability]]:
+    published = list(devices)
+    by_class: dict[str, list[DeviceAvailability]] = {}
+    classes = device_counts.selecting_classes(state.inventory)
+    for name, matching in device_counts.by_class(published, classes):
+        matched = [device for device, is_one in zip(published, matching, strict=True) if is_one]
+        # What matches no class cannot be requested.
+        if matched and name:
+            by_class[name] = matched
+    return by_class
