@@ -20,10 +20,14 @@ NODE_LEASE_NAMESPACE: Final = "kube-node-lease"
 ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 POD_CLAIM_NAME_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 EXTENDED_RESOURCE_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
+REVISION_LABEL: Final = "controller-revision-hash"
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+"""Both a label and an annotation of the pods of Indexed jobs."""
 MIRROR_POD_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
 # Finalizers.
 CLAIM_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+JOB_TRACKING_FINALIZER: Final = "batch.kubernetes.io/job-tracking"
 POD_GROUP_FINALIZER: Final = "scheduling.k8s.io/podgroup-protection"
 
 # Reasons of events, and features that nodes declare.

@@ -14,6 +14,16 @@ from dray.api import kinds
 from dray.api.ids import ObjectKey, PoolId
 from dray.api.kinds import Kind
 from dray.api.semantics import owner_references, pod_claims
+from dray.api.templates.workload_types import (
+    ClaimTemplate,
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
 from dray.api.types.admission import ValidatingAdmissionPolicy
 from dray.api.types.core import (
     Lease,
@@ -36,17 +46,7 @@ from dray.api.types.workloads import ControllerRevision, PodGroup
 from dray.client import pod_indexes
 from dray.client.api_client import Client
 from dray.client.cache import Cache, HasMetadata, IndexFunction
-from dray.controllers.slim_types import (
-    ClaimTemplate,
-    CronJob,
-    DaemonSet,
-    Deployment,
-    Job,
-    ReplicaSet,
-    ReplicationController,
-    StatefulSet,
-    TaintedSlice,
-)
+from dray.controllers.slim_types import TaintedSlice
 
 T = TypeVar("T")
 

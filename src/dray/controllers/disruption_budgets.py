@@ -17,6 +17,7 @@ from dray.api.formats import gotime
 from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
+from dray.api.templates import workload_types
 from dray.api.types.core import PodDisruptionBudget, PodDisruptionBudgetStatus
 from dray.api.types.meta import Condition, OwnerReference
 from dray.api.types.pods import Pod
@@ -96,18 +97,18 @@ class Budgets(ObjectLoop):
         if owner.kind == kinds.STATEFUL_SET.kind:
             stateful_set = self._stateful_sets.get(owner.name, namespace)
             if stateful_set is not None:
-                return owner.uid, rollouts.replicas(stateful_set)
+                return owner.uid, workload_types.replicas(stateful_set)
         if owner.kind == kinds.REPLICATION_CONTROLLER.kind:
             controller = self._replication_controllers.get(owner.name, namespace)
-            return owner.uid, rollouts.replicas(controller) if controller else 0
+            return owner.uid, workload_types.replicas(controller) if controller else 0
         replica_set = self._replica_sets.get(owner.name, namespace)
         if owner.kind != kinds.REPLICA_SET.kind or replica_set is None:
             return owner.uid, 0
         above = owner_references.controlled_by(replica_set.metadata, kinds.DEPLOYMENT)
         deployment = self._deployments.get(above.name, namespace) if above else None
         if above is not None and deployment is not None:
-            return above.uid, rollouts.replicas(deployment)
-        return owner.uid, rollouts.replicas(replica_set)
+            return above.uid, workload_types.replicas(deployment)
+        return owner.uid, workload_types.replicas(replica_set)
 
 
 def _leaving(

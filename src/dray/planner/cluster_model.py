@@ -8,9 +8,38 @@ from typing import Any, TypeVar
 
 from dray.api import features as gates
 from dray.api.features import Features
+from dray.api.types import dra
+from dray.api.types.core import (
+    LimitRange,
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ResourceQuota,
+)
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod, RuntimeClass
+from dray.api.types.workloads import PodGroup
 from dray.scheduling.state import SchedulingState
 
 T = TypeVar("T")
+
+TYPES: Mapping[tuple[str, str], type[Any]] = {
+    ("", "LimitRange"): LimitRange,
+    ("", "Namespace"): Namespace,
+    ("", "Node"): Node,
+    ("", "Pod"): Pod,
+    ("", "ResourceQuota"): ResourceQuota,
+    ("node.k8s.io", "RuntimeClass"): RuntimeClass,
+    ("policy", "PodDisruptionBudget"): PodDisruptionBudget,
+    ("resource.k8s.io", "DeviceClass"): dra.DeviceClass,
+    ("resource.k8s.io", "DeviceTaintRule"): dra.DeviceTaintRule,
+    ("resource.k8s.io", "ResourceClaim"): dra.ResourceClaim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): dra.ResourceClaimTemplate,
+    ("resource.k8s.io", "ResourceSlice"): dra.ResourceSlice,
+    ("scheduling.k8s.io", "PodGroup"): PodGroup,
+    ("scheduling.k8s.io", "PriorityClass"): PriorityClass,
+}
+"""The types of a model by group and kind."""
 
 
 @dataclass(frozen=True, slots=True)

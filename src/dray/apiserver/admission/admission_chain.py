@@ -8,11 +8,12 @@ what it checked is still true then.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dray.api import errors
+from dray.api.admission.refusals import Refused
 from dray.api.http_messages import User
 from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.types.meta import JsonObject
@@ -75,6 +76,14 @@ class AdmissionRequest:
 
     def forbidden(self, why: str) -> errors.Forbidden:
         return errors.forbidden(store_keys.group_resource(self.kind), self.name, why)
+
+    @contextlib.contextmanager
+    def forbids(self) -> Iterator[None]:
+        """Raise Forbidden where a rule refuses the object."""
+        try:
+            yield
+        except Refused as error:
+            raise self.forbidden(str(error)) from error
 
     def is_about(self, group: str, kind: str, subresource: str = "") -> bool:
         return (self.kind.group, self.kind.kind, self.subresource) == (group, kind, subresource)

@@ -5,10 +5,10 @@ As plugin/pkg/admission/priority.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 
 from dray.api import kinds
+from dray.api.admission import priorities
 from dray.api.types.core import PriorityClass
 from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
@@ -16,7 +16,6 @@ from dray.apiserver.admission.admission_chain import AdmissionRequest, Admission
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
-PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
 _SYSTEM = {
     "system-node-critical": (
         2_000_001_000,
@@ -39,12 +38,8 @@ def objects() -> Iterator[JsonObject]:
             "metadata": {"name": name, "generation": 1},
             "value": value,
             "description": description,
-            "preemptionPolicy": PREEMPT_LOWER_PRIORITY,
+            "preemptionPolicy": priorities.PREEMPT_LOWER_PRIORITY,
         }
-
-
-_NO_CLASS = PriorityClass(preemption_policy=PREEMPT_LOWER_PRIORITY)
-"""The class of pods without one, where none is the default."""
 
 
 class Priorities(AdmissionRule):
@@ -69,48 +64,22 @@ class Priorities(AdmissionRule):
 
     async def _set_pod_priority(self, admission: AdmissionRequest) -> None:
         spec = _spec(admission)
-        resolved = await self._resolve(admission, spec)
-        if spec.get("priority") not in (None, resolved.value):
-            raise admission.forbidden(
-                f"the integer value of priority ({spec['priority']}) must not be provided in pod "
-                f"spec; priority admission controller computed {resolved.value} from the given "
-                "PriorityClass name"
-            )
-        policy = resolved.preemption_policy
-        if policy and spec.get("preemptionPolicy") not in (None, policy):
-            raise admission.forbidden(
-                f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be "
-                f"provided in pod spec; priority admission controller computed {policy} from the "
-                "given PriorityClass name"
-            )
-        _write(spec, resolved)
-        if policy:
-            spec["preemptionPolicy"] = policy
+        with admission.forbids():
+            priorities.fill_pod(spec, await self._class_of(spec))
 
     async def _set_group_priority(self, admission: AdmissionRequest) -> None:
         spec = _spec(admission)
-        resolved = await self._resolve(admission, spec)
-        if spec.get("priority") not in (None, resolved.value):
-            raise admission.forbidden(
-                f"priority set in the pod group ({spec['priority']}) must match the priority "
-                f"computed ({resolved.value}) based on the priority class set in the spec"
-            )
-        _write(spec, resolved)
+        with admission.forbids():
+            priorities.fill_group(spec, await self._class_of(spec))
 
-    async def _resolve(self, admission: AdmissionRequest, spec: JsonObject) -> PriorityClass:
+    async def _class_of(self, spec: JsonObject) -> PriorityClass:
         name = spec.get("priorityClassName")
-        if not name:
-            return await self._default() or _NO_CLASS
-        priority_class = await self._classes.get(name)
-        if priority_class is None:
-            raise admission.forbidden(f"no PriorityClass with name {name} was found")
-        return priority_class
+        if name:
+            return priorities.class_of(spec, await self._classes.get(name), None)
+        return priorities.class_of(spec, None, await self._default())
 
     async def _default(self) -> PriorityClass | None:
-        """Return the default class, or None; of several after a race, the lowest."""
-        classes = [stored.value for stored in await self._classes.all()]
-        marked = [priority_class for priority_class in classes if priority_class.global_default]
-        return min(marked, key=operator.attrgetter("value"), default=None)
+        return priorities.default_of(stored.value for stored in await self._classes.all())
 
     async def _check_only_default(self, admission: AdmissionRequest) -> None:
         if not (admission.new or {}).get("globalDefault"):
@@ -126,12 +95,6 @@ class Priorities(AdmissionRule):
 def _spec(admission: AdmissionRequest) -> JsonObject:
     spec: JsonObject = admission.document.setdefault("spec", {})
     return spec
-
-
-def _write(spec: JsonObject, resolved: PriorityClass) -> None:
-    if resolved.metadata.name:
-        spec["priorityClassName"] = resolved.metadata.name
-    spec["priority"] = resolved.value
 
 
 def _keep_priority(admission: AdmissionRequest) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from dray.api import kinds, well_known
-from dray.api.formats import quantity
+from dray.api.admission import quota_charges
+from dray.api.admission.quota_charges import Charge
 from dray.api.semantics import deletion, pod_resources
 from dray.api.semantics import quota as counting
 from dray.api.semantics.pod_resources import Amounts
@@ -34,15 +35,6 @@ _SERVICES, _VOLUME_CLAIMS = kinds.SERVICE, kinds.PERSISTENT_VOLUME_CLAIM
 
 _QUOTA_GVK = store_keys.storage_gvk(kinds.RESOURCE_QUOTA)
 _EXTENDED = well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION
-
-
-class _Charged(NamedTuple):
-    """The charge of an object, and the quotas and names that count it."""
-
-    amounts: Amounts
-    concerns: Callable[[ResourceQuota], bool]
-    counts: Callable[[str], bool]
-    missing: Callable[[Iterable[str]], str | None] = lambda _names: None
 
 
 class Quotas(AdmissionRule):
@@ -92,23 +84,13 @@ class Quotas(AdmissionRule):
     async def _charge(
         self, admission: AdmissionRequest, quotas: Sequence[Found[ResourceQuota]]
     ) -> tuple[Put, ...]:
-        charged = await self._charged(admission, admission.document)
+        charge = await self._charged(admission, admission.document)
         before = await self._charged(admission, admission.old) if admission.old else None
         puts = []
-        for quota in quotas:
-            if not charged.concerns(quota.value):
-                continue
-            _check_countable(admission, quota.value, charged)
-            amounts = charged.amounts
-            if before and before.concerns(quota.value):
-                amounts = _difference(amounts, before.amounts)
-            requested = {
-                name: amount
-                for name, amount in amounts.items()
-                if name in quota.value.status.hard and amount.sign() > 0
-            }
-            if requested:
-                puts.append(_put(quota, _add(admission, quota.value, requested)))
+        with admission.forbids():
+            for quota in quotas:
+                if used := quota_charges.usage_with(quota.value, charge, before):
+                    puts.append(_put(quota, used))
         return tuple(puts)
 
     async def _release(
@@ -119,7 +101,7 @@ class Quotas(AdmissionRule):
         for quota in quotas:
             used = pod_resources.parse_amounts(quota.value.status.used)
             freed = {
-                name: _difference({name: used[name]}, {name: amount})[name]
+                name: quota_charges.difference({name: used[name]}, {name: amount})[name]
                 for name, amount in charged.amounts.items()
                 if name in used and used[name].sign() > 0 and amount.sign() > 0
             }
@@ -127,42 +109,28 @@ class Quotas(AdmissionRule):
                 puts.append(_put(quota, freed))
         return tuple(puts)
 
-    async def _charged(self, admission: AdmissionRequest, document: JsonObject) -> _Charged:
+    async def _charged(self, admission: AdmissionRequest, document: JsonObject) -> Charge:
         if admission.kind is _PODS:
-            return self._charged_pod(document)
+            return quota_charges.of_pod(self._pod_reader.convert(document), self._now())
         if admission.kind is _CLAIMS:
             return await self._charged_claim(document)
         if admission.kind is _SERVICES:
             amounts = counting.service_charges(self._service_reader.convert(document))
-            return _charged_unscoped(amounts, counting.concerns_services)
+            return quota_charges.unscoped(amounts, counting.concerns_services)
         if admission.kind is _VOLUME_CLAIMS:
             amounts = counting.volume_claim_charges(self._volume_claim_reader.convert(document))
-            return _charged_unscoped(amounts, counting.concerns_volume_claims)
+            return quota_charges.unscoped(amounts, counting.concerns_volume_claims)
         amounts = counting.object_charges(store_keys.group_resource(admission.kind))
-        return _charged_unscoped(amounts, amounts.__contains__)
+        return quota_charges.unscoped(amounts, amounts.__contains__)
 
-    def _charged_pod(self, document: JsonObject) -> _Charged:
-        pod = self._pod_reader.convert(document)
-        return _Charged(
-            counting.pod_charges(pod, self._now()),
-            lambda quota: counting.concerns_pod(quota, pod),
-            counting.concerns_pods,
-            lambda names: counting.missing_statements(pod, names),
-        )
-
-    async def _charged_claim(self, document: JsonObject) -> _Charged:
+    async def _charged_claim(self, document: JsonObject) -> Charge:
         claim = self._claim_reader.convert(document)
         extended = {
             stored.value.metadata.name: stored.value.spec.extended_resource_name
             for stored in await self._classes.all()
             if stored.value.spec.extended_resource_name
         }
-
-        def counts(name: str) -> bool:
-            return counting.concerns_claims(name, extended)
-
-        amounts = counting.claim_charges(claim, extended, await self._pod_charges(claim))
-        return _charged_unscoped(amounts, counts)
+        return quota_charges.of_claim(claim, extended, await self._pod_charges(claim))
 
     async def _pod_charges(self, claim: ResourceClaim) -> Amounts | None:
         """Return the charge of the pod whose extended resources the claim is for."""
@@ -211,56 +179,6 @@ def _is_removed(admission: AdmissionRequest) -> bool:
 
 def _deadline(pod: JsonObject | None) -> Any:
     return ((pod or {}).get("spec") or {}).get("activeDeadlineSeconds")
-
-
-def _charged_unscoped(amounts: Amounts, counts: Callable[[str], bool]) -> _Charged:
-    return _Charged(amounts, _unscoped(counts), counts)
-
-
-def _unscoped(counts: Callable[[str], bool]) -> Callable[[ResourceQuota], bool]:
-    """Return the quotas without scopes: those with scopes count only pods."""
-
-    def concerns(quota: ResourceQuota) -> bool:
-        if quota.spec.scopes or quota.spec.scope_selector:
-            return False
-        return any(map(counts, quota.status.hard))
-
-    return concerns
-
-
-def _check_countable(admission: AdmissionRequest, quota: ResourceQuota, charged: _Charged) -> None:
-    counted = sorted(filter(charged.counts, quota.status.hard))
-    missing = charged.missing(counted)
-    if missing:
-        raise admission.forbidden(f"failed quota: {quota.metadata.name}: {missing}")
-    if any(name not in quota.status.used for name in counted):
-        raise admission.forbidden(
-            f"status unknown for quota: {quota.metadata.name}, resources: {','.join(counted)}"
-        )
-
-
-def _add(admission: AdmissionRequest, quota: ResourceQuota, requested: Amounts) -> Amounts:
-    """Return the new usage. Raises Forbidden if it exceeds the quota."""
-    used = pod_resources.parse_amounts(quota.status.used)
-    hard = pod_resources.parse_amounts(quota.status.hard)
-    total = {name: used.get(name, quantity.ZERO) + amount for name, amount in requested.items()}
-    exceeded = sorted(name for name, amount in total.items() if amount > hard[name])
-    if exceeded:
-        raise admission.forbidden(
-            f"exceeded quota: {quota.metadata.name}, requested: {_shown(requested, exceeded)}, "
-            f"used: {_shown(used, exceeded)}, limited: {_shown(hard, exceeded)}"
-        )
-    return total
-
-
-def _shown(amounts: Amounts, names: list[str]) -> str:
-    return ",".join(f"{name}={amounts[name]}" for name in names if name in amounts)
-
-
-def _difference(amounts: Amounts, less: Amounts) -> Amounts:
-    """Subtract amounts, never below zero."""
-    left = {name: amount - less.get(name, quantity.ZERO) for name, amount in amounts.items()}
-    return {name: max(amount, quantity.ZERO) for name, amount in left.items()}
 
 
 def _put(quota: Found[ResourceQuota], used: Amounts) -> Put:

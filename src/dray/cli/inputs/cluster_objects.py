@@ -29,11 +29,10 @@ from dray.api.types.core import (
     Namespace,
     PodDisruptionBudget,
     PriorityClass,
-    ResourceQuota,
 )
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
-from dray.api.types.pods import Pod, RuntimeClass
+from dray.api.types.pods import RuntimeClass
 from dray.api.types.workloads import PodGroup
 from dray.cli import printed_commands
 from dray.cli.command_errors import CommandError, WrongUsage
@@ -43,6 +42,7 @@ from dray.cli.session.connection import Session, Target
 from dray.client.api_client import EVERYTHING, ListPage, ObjectSelection
 from dray.client.kubeconfig import KubeconfigError
 from dray.explain.pod import pod_context
+from dray.planner import cluster_model
 
 if TYPE_CHECKING:
     from dray.drivers.simulated.fleet import Fleet
@@ -54,23 +54,7 @@ VERSION_ANNOTATION = "dray.dev/server-version"
 PAGE_ITEMS = 500
 """The page size of kubectl."""
 
-READ: Mapping[tuple[str, str], type[Any]] = {
-    ("", "Node"): Node,
-    ("", "Pod"): Pod,
-    ("", "ResourceQuota"): ResourceQuota,
-    ("", "Event"): CoreEvent,
-    ("", "LimitRange"): LimitRange,
-    ("", "Namespace"): Namespace,
-    ("policy", "PodDisruptionBudget"): PodDisruptionBudget,
-    ("scheduling.k8s.io", "PodGroup"): PodGroup,
-    ("scheduling.k8s.io", "PriorityClass"): PriorityClass,
-    ("node.k8s.io", "RuntimeClass"): RuntimeClass,
-    ("resource.k8s.io", "ResourceSlice"): dra.ResourceSlice,
-    ("resource.k8s.io", "DeviceClass"): dra.DeviceClass,
-    ("resource.k8s.io", "ResourceClaim"): dra.ResourceClaim,
-    ("resource.k8s.io", "ResourceClaimTemplate"): dra.ResourceClaimTemplate,
-    ("resource.k8s.io", "DeviceTaintRule"): dra.DeviceTaintRule,
-}
+READ: Mapping[tuple[str, str], type[Any]] = {**cluster_model.TYPES, ("", "Event"): CoreEvent}
 """Types by group and kind; objects of other kinds are skipped."""
 ONLY_PLANNED = frozenset(
     {LimitRange, Namespace, PodDisruptionBudget, PodGroup, PriorityClass, RuntimeClass}

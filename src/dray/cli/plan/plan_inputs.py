@@ -1,4 +1,4 @@
-"""What the commands of `dray plan` read: a cluster, and the objects that are submitted to it."""
+"""Reads what the commands of `dray plan` need: a cluster, and objects to submit to it."""
 
 from __future__ import annotations
 

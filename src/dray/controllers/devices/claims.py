@@ -19,6 +19,8 @@ from dray.api import errors, kinds
 from dray.api.ids import ObjectKey
 from dray.api.semantics import owner_references, pod_claims, pod_status
 from dray.api.semantics.pod_claims import ClaimSource
+from dray.api.templates.claim_bodies import CannotGenerate, Owner
+from dray.api.templates.workload_types import ClaimTemplate
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod, PodResourceClaim
@@ -27,11 +29,10 @@ from dray.client import events, object_writes
 from dray.client.cache import ObjectChange
 from dray.controllers import caches
 from dray.controllers.devices import claim_release
-from dray.controllers.devices.claim_generation import CannotGenerate, Generator, Owner
+from dray.controllers.devices.claim_generation import Generator
 from dray.controllers.devices.claim_release import GoneUsers, Releaser
 from dray.controllers.loops import Context, Loop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
-from dray.controllers.slim_types import ClaimTemplate
 
 log = logging.getLogger(__name__)
 

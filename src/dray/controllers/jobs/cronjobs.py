@@ -13,6 +13,7 @@ from dray.api.formats import cron_schedules, gotime
 from dray.api.formats.cron_schedules import Schedule
 from dray.api.ids import ObjectKey
 from dray.api.semantics import owner_references
+from dray.api.templates.workload_types import CronJob, Job
 from dray.api.types.core import ObjectReference
 from dray.api.types.meta import JsonObject
 from dray.api.types.workloads import CronJobStatus
@@ -22,7 +23,6 @@ from dray.controllers import caches, status_patches
 from dray.controllers.jobs import job_progress
 from dray.controllers.loops import Context, ObjectLoop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
-from dray.controllers.slim_types import CronJob, Job
 from dray.controllers.workloads import pod_control
 
 COMPONENT = "cronjob-controller"

@@ -15,13 +15,14 @@ import msgspec
 
 from dray.api.semantics import pod_status
 from dray.api.semantics.conditions import is_condition_true
+from dray.api.templates import job_bodies
+from dray.api.templates.workload_types import Job
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import JobStatus, UncountedTerminatedPods, WorkloadCondition
 from dray.controllers import conditions
 from dray.controllers.conditions import Conditions
 from dray.controllers.jobs import job_indexes, job_policies, job_progress
 from dray.controllers.jobs.job_progress import Progress
-from dray.controllers.slim_types import Job
 
 MAX_UNCOUNTED = 500
 
@@ -58,7 +59,7 @@ def account(
         released.append(pod)
         uid, index = pod.metadata.uid, job_indexes.of_pod(pod)
         if pod.status.phase == pod_status.SUCCEEDED and uid not in failed:
-            if not job_progress.is_indexed(job):
+            if not job_bodies.is_indexed(job):
                 succeeded += [uid] if uid not in succeeded else []
             elif job_progress.has_valid_index(job, pod) and index is not None:
                 new_indexes.add(index)
@@ -90,7 +91,7 @@ def _counts_as_failed(job: Job, pod: Pod, end: WorkloadCondition | None) -> bool
 def _with_indexes(
     job: Job, status: JobStatus, progress: Progress, new_indexes: Collection[int]
 ) -> JobStatus:
-    if not job_progress.is_indexed(job):
+    if not job_bodies.is_indexed(job):
         return status
     done, failed = progress.counted_indexes | set(new_indexes), None
     if job_progress.counts_per_index(job):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable
 
+from dray.api import well_known
 from dray.api.types.pods import Pod
 
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
 
@@ -40,7 +40,7 @@ def _render_run(run: list[int]) -> str:
 
 
 def of_pod(pod: Pod) -> int | None:
-    return _number(pod, COMPLETION_INDEX)
+    return _number(pod, well_known.COMPLETION_INDEX)
 
 
 def of_pods(pods: Iterable[Pod]) -> set[int]:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 
-from dray.api import kinds
 from dray.api.semantics import pod_status
+from dray.api.templates import job_bodies
+from dray.api.templates.workload_types import Job
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.controllers.jobs import job_indexes, job_policies, job_progress
 from dray.controllers.jobs.job_progress import Progress
-from dray.controllers.slim_types import Job
-from dray.controllers.workloads import deletion_order, pod_control
-
-INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
-LONGEST_PREFIX = 58
+from dray.controllers.workloads import deletion_order
 
 
 def surplus(job: Job, progress: Progress, at_least: int, now: datetime.datetime) -> list[Pod]:
     """Return the pods to delete, those with a duplicate or invalid index first."""
     order = deletion_order.by_deletion_order(progress.active, now)
     invalid: list[Pod] = []
-    if job_progress.is_indexed(job):
+    if job_bodies.is_indexed(job):
         kept: dict[int, Pod] = {}
         for pod in reversed(order):
             index = job_indexes.of_pod(pod)
@@ -49,28 +45,10 @@ def index_delay(replaced: Pod | None, now: datetime.datetime) -> float:
     return job_progress.delay_left(failures, job_progress.finished_at(replaced), now)
 
 
-def body(job: Job) -> JsonObject:
-    pod = pod_control.pod_from(job.spec.template, kinds.JOB, job.metadata)
-    finalizers = pod["metadata"].get("finalizers") or []
-    pod["metadata"]["finalizers"] = [*finalizers, job_progress.FINALIZER]
-    return pod
-
-
 def indexed_body(job: Job, index: int, replaced: Pod | None) -> JsonObject:
-    """Return the body of a pod with its index as annotation, label, variable and name."""
-    pod = body(job)
-    metadata, spec = pod["metadata"], pod["spec"]
-    for place in ("annotations", "labels"):
-        metadata[place] = {**metadata.get(place, {}), job_indexes.COMPLETION_INDEX: str(index)}
-    if job_progress.counts_per_index(job):
-        metadata["annotations"] |= _failure_counts(job, replaced)
-    suffix = f"-{index}-"
-    metadata["generateName"] = job.metadata.name[: LONGEST_PREFIX - len(suffix)] + suffix
-    spec["hostname"] = f"{job.metadata.name}-{index}"
-    for place in ("initContainers", "containers"):
-        if spec.get(place):
-            spec[place] = [_with_index_variable(container) for container in spec[place]]
-    return pod
+    """Return the body of the pod of an index, with the failures of those that it replaces."""
+    counts = _failure_counts(job, replaced) if job_progress.counts_per_index(job) else {}
+    return job_bodies.indexed_body(job, index, counts)
 
 
 def _failure_counts(job: Job, replaced: Pod | None) -> dict[str, str]:
@@ -82,12 +60,3 @@ def _failure_counts(job: Job, replaced: Pod | None) -> dict[str, str]:
     if ignored:
         annotations[job_indexes.IGNORED_FAILURE_COUNT] = str(ignored)
     return annotations
-
-
-def _with_index_variable(container: dict[str, Any]) -> dict[str, Any]:
-    variables = container.get("env") or []
-    if any(item.get("name") == INDEX_VARIABLE for item in variables):
-        return container
-    path = f"metadata.labels['{job_indexes.COMPLETION_INDEX}']"
-    variable = {"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-    return {**container, "env": [*variables, variable]}

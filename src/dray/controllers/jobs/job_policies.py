@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dray.api.templates.workload_types import Job
 from dray.api.types.pods import ContainerStatus, Pod
 from dray.api.types.workloads import (
     PodFailurePolicyOnExitCodesRequirement,
@@ -15,7 +16,6 @@ from dray.api.types.workloads import (
 )
 from dray.controllers.jobs import job_indexes
 from dray.controllers.jobs.job_indexes import Indexes
-from dray.controllers.slim_types import Job
 
 IGNORE, FAIL_JOB, FAIL_INDEX, COUNT = "Ignore", "FailJob", "FailIndex", "Count"
 

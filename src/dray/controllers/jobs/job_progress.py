@@ -10,17 +10,18 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dray.api import well_known
 from dray.api.formats import gotime
 from dray.api.semantics import pod_status
 from dray.api.semantics.conditions import find_condition, is_condition_true
+from dray.api.templates import job_bodies
+from dray.api.templates.workload_types import Job
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import UncountedTerminatedPods, WorkloadCondition
 from dray.controllers import conditions
 from dray.controllers.jobs import job_indexes, job_policies
 from dray.controllers.jobs.job_indexes import Indexes
-from dray.controllers.slim_types import Job
 
-FINALIZER = "batch.kubernetes.io/job-tracking"
 CONTROLLER = "kubernetes.io/job-controller"
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
@@ -37,10 +38,6 @@ def finish(job: Job) -> WorkloadCondition | None:
     return None
 
 
-def is_indexed(job: Job) -> bool:
-    return job.spec.completion_mode == "Indexed"
-
-
 def is_suspended(job: Job) -> bool:
     return bool(job.spec.suspend)
 
@@ -55,7 +52,7 @@ def counts_per_index(job: Job) -> bool:
 
 
 def is_tracked(pod: Pod) -> bool:
-    return FINALIZER in pod.metadata.finalizers
+    return well_known.JOB_TRACKING_FINALIZER in pod.metadata.finalizers
 
 
 def has_failed(job: Job, pod: Pod) -> bool:
@@ -101,7 +98,7 @@ def read(job: Job, pods: Sequence[Pod]) -> Progress:
     new_succeeded = [pod for pod in countable if pod.status.phase == pod_status.SUCCEEDED]
     new_failed = [pod for pod in _countable(job, pods, uncounted.failed) if has_failed(job, pod)]
     counted = job_indexes.parse(job.status.completed_indexes, job.spec.completions or 0)
-    done = counted | job_indexes.of_pods(new_succeeded) if is_indexed(job) else counted
+    done = counted | job_indexes.of_pods(new_succeeded) if job_bodies.is_indexed(job) else counted
     succeeded = job.status.succeeded + len(new_succeeded) + len(uncounted.succeeded)
     new_failures = sum(job_policies.failure_action(job, pod).counts for pod in new_failed)
     return Progress(
@@ -110,7 +107,7 @@ def read(job: Job, pods: Sequence[Pod]) -> Progress:
         terminating=sum(map(pod_status.is_terminating, pods)),
         new_succeeded=new_succeeded,
         new_failed=new_failed,
-        succeeded=len(done) if is_indexed(job) else succeeded,
+        succeeded=len(done) if job_bodies.is_indexed(job) else succeeded,
         failed=job.status.failed + new_failures + len(uncounted.failed),
         counted_indexes=counted,
         succeeded_indexes=done,
@@ -128,7 +125,7 @@ def _countable(job: Job, pods: Iterable[Pod], recorded: Collection[str]) -> list
 
 
 def has_valid_index(job: Job, pod: Pod) -> bool:
-    if not is_indexed(job):
+    if not job_bodies.is_indexed(job):
         return True
     index = job_indexes.of_pod(pod)
     return index is not None and index < (job.spec.completions or 0)

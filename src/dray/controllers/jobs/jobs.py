@@ -15,12 +15,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.formats import gotime
 from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.semantics.conditions import is_condition_true
+from dray.api.templates import job_bodies
+from dray.api.templates.workload_types import Job
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import JobStatus, WorkloadCondition
@@ -31,7 +33,6 @@ from dray.controllers.jobs import job_accounting, job_pods, job_progress
 from dray.controllers.jobs.job_progress import Backoff, Progress
 from dray.controllers.loops import Context, Loop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
-from dray.controllers.slim_types import Job
 from dray.controllers.workloads import adoption, pod_control
 from dray.controllers.workloads.adoption import Adopter
 from dray.controllers.workloads.pod_control import PodControl
@@ -81,7 +82,7 @@ class Jobs(Loop[JobWork]):
         recorder = context.recorder(COMPONENT)
         self._control = PodControl(self.client, kinds.JOB, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(
-            self.client, kinds.POD, kinds.JOB, job_progress.FINALIZER
+            self.client, kinds.POD, kinds.JOB, well_known.JOB_TRACKING_FINALIZER
         )
         self.follow(self._jobs, self._job_changed)
         self.follow(self._pods, self._pod_changed)
@@ -156,7 +157,7 @@ class Jobs(Loop[JobWork]):
     async def _untrack(self, pod: Pod) -> JsonObject | None:
         with contextlib.suppress(errors.NotFound):
             return await object_writes.remove_finalizer(
-                self.client, kinds.POD, pod.metadata, job_progress.FINALIZER
+                self.client, kinds.POD, pod.metadata, well_known.JOB_TRACKING_FINALIZER
             )
         return None
 
@@ -262,8 +263,8 @@ class Jobs(Loop[JobWork]):
 
     def _bodies(self, step: Step, count: int) -> list[JsonObject]:
         job = step.job
-        if not job_progress.is_indexed(job):
-            return [job_pods.body(job)] * count
+        if not job_bodies.is_indexed(job):
+            return [job_bodies.body(job)] * count
         waiting = job_progress.awaiting_replacement(step.progress)
         bodies = []
         for index in job_pods.pending_indexes(job, step.progress, count):

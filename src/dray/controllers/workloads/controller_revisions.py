@@ -15,6 +15,7 @@ from dray.api.ids import ObjectKey
 from dray.api.kinds import Kind
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references
+from dray.api.templates.workload_types import DaemonSet, StatefulSet, Template
 from dray.api.types.meta import JsonObject
 from dray.api.types.workloads import ControllerRevision
 from dray.client import object_writes
@@ -22,7 +23,6 @@ from dray.client.api_client import Client
 from dray.client.cache import Cache
 from dray.controllers import caches, status_patches
 from dray.controllers.own_writes import OwnWrites
-from dray.controllers.slim_types import DaemonSet, StatefulSet, Template
 from dray.controllers.workloads.adoption import Adopter
 
 _OFFSET, _PRIME, _MASK = 2166136261, 16777619, 2**32 - 1
@@ -44,7 +44,6 @@ def short_hash(data: Any, collisions: int | None) -> str:
     return "".join(_SAFE_CHARACTERS[ord(digit) % len(_SAFE_CHARACTERS)] for digit in str(number))
 
 
-POD_LABEL = "controller-revision-hash"
 """The label of a pod with its revision."""
 LONGEST_PREFIX = 223
 

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dray.api.semantics import pod_status
+from dray.api.templates import daemon_pods
+from dray.api.templates.workload_types import DaemonSet
 from dray.api.types.pods import Pod
-from dray.controllers.slim_types import DaemonSet
+from dray.api.well_known import REVISION_LABEL
 from dray.controllers.workloads import rollouts
-from dray.controllers.workloads.controller_revisions import POD_LABEL
-
-GENERATION = "deprecated.daemonset.template.generation"
-GENERATION_LABEL = "pod-template-generation"
 
 PodsByNode = Mapping[str, Sequence[Pod]]
 
@@ -69,9 +67,9 @@ class Daemons:
         return pod_status.is_available(pod, self.daemon_set.spec.min_ready_seconds, self.now)
 
     def is_updated(self, pod: Pod) -> bool:
-        labels, generation = pod.metadata.labels, generation_of(self.daemon_set)
-        has_generation = bool(generation) and labels.get(GENERATION_LABEL) == generation
-        return has_generation or labels.get(POD_LABEL) == self.revision
+        labels, generation = pod.metadata.labels, daemon_pods.generation_of(self.daemon_set)
+        has_generation = bool(generation) and labels.get(daemon_pods.GENERATION_LABEL) == generation
+        return has_generation or labels.get(REVISION_LABEL) == self.revision
 
     def on_node(self, node: str) -> OnNode | None:
         """Return the pods of a node, or None if there are duplicates, which `placement` deletes."""
@@ -85,12 +83,6 @@ class Daemons:
     def on_nodes(self) -> Iterable[tuple[str, OnNode | None]]:
         for node in sorted(self.by_node.keys() | self.nodes.desired):
             yield node, self.on_node(node)
-
-
-def generation_of(daemon_set: DaemonSet) -> str:
-    """Return the template generation that old clients use, or ""."""
-    text = daemon_set.metadata.annotations.get(GENERATION, "")
-    return text if text.isdecimal() else ""
 
 
 def budget(daemon_set: DaemonSet, desired: int) -> UpdateBudget:
@@ -141,7 +133,7 @@ def _excess(daemons: Daemons, alive: Sequence[Pod]) -> Sequence[Pod]:
     """Return all pods but the oldest; with surge, all but an old and an unavailable new one."""
     if not _allows_surge(daemons.daemon_set):
         return alive[1:]
-    new = [pod for pod in alive if pod.metadata.labels.get(POD_LABEL) == daemons.revision]
+    new = [pod for pod in alive if pod.metadata.labels.get(REVISION_LABEL) == daemons.revision]
     old = [pod for pod in alive if pod not in new]
     excess = new[1:] + old[1:]
     if new and old and (not pod_status.is_ready(old[0]) or daemons.is_available(new[0])):

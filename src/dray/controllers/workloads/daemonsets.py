@@ -5,40 +5,28 @@ The scheduler binds the pods: each names its node in its affinity.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from dray.api import errors, kinds, well_known
-from dray.api.selectors import node_selectors
-from dray.api.semantics import pod_status, tolerations
-from dray.api.types.meta import JsonObject
+from dray.api import errors, kinds
+from dray.api.semantics import pod_status
+from dray.api.templates import daemon_pods
+from dray.api.templates.workload_types import DaemonSet
 from dray.api.types.nodes import Node
-from dray.api.types.pods import Pod, PodSpec
+from dray.api.types.pods import Pod
 from dray.api.types.workloads import ControllerRevision, DaemonSetStatus
+from dray.api.well_known import REVISION_LABEL
 from dray.client.cache import ObjectChange
-from dray.controllers import status_patches
 from dray.controllers.loops import Context
-from dray.controllers.slim_types import DaemonSet
 from dray.controllers.workloads import daemon_updates, pod_control, workload_loop
-from dray.controllers.workloads.controller_revisions import POD_LABEL, RevisionHistory
+from dray.controllers.workloads.controller_revisions import RevisionHistory
 from dray.controllers.workloads.daemon_updates import DaemonNodes, Daemons
 from dray.controllers.workloads.workload_loop import WorkloadLoop
 
 COMPONENT = "daemonset-controller"
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 FAILED_POD_DELAY_SECONDS = 1.0
-
-_TOLERATED = (
-    (well_known.NODE_NOT_READY, well_known.NO_EXECUTE),
-    (well_known.NODE_UNREACHABLE, well_known.NO_EXECUTE),
-    ("node.kubernetes.io/disk-pressure", well_known.NO_SCHEDULE),
-    ("node.kubernetes.io/memory-pressure", well_known.NO_SCHEDULE),
-    ("node.kubernetes.io/pid-pressure", well_known.NO_SCHEDULE),
-    ("node.kubernetes.io/unschedulable", well_known.NO_SCHEDULE),
-)
-_TOLERATED_ON_HOST_NETWORK = (("node.kubernetes.io/network-unavailable", well_known.NO_SCHEDULE),)
 
 
 class DaemonSets(WorkloadLoop[DaemonSet, Pod]):
@@ -46,7 +34,7 @@ class DaemonSets(WorkloadLoop[DaemonSet, Pod]):
         shared = context.caches
         super().__init__("daemonsets", COMPONENT, context, shared.daemon_sets, shared.pods)
         self._nodes, revisions = shared.nodes, shared.controller_revisions
-        self._history = RevisionHistory(self.client, kinds.DAEMON_SET, revisions, POD_LABEL)
+        self._history = RevisionHistory(self.client, kinds.DAEMON_SET, revisions, REVISION_LABEL)
         self._every_write.append(self._history.writes)
         self.follow(revisions, self._queue_owners)
         self.follow(self._nodes, self._node_changed)
@@ -81,18 +69,17 @@ class DaemonSets(WorkloadLoop[DaemonSet, Pod]):
         by_node: dict[str, list[Pod]] = {}
         for pod in pods:
             if not (pod_status.has_ended(pod) and pod_status.is_deleted(pod)):
-                by_node.setdefault(target_node(pod), []).append(pod)
+                by_node.setdefault(daemon_pods.target_node(pod), []).append(pod)
         return Daemons(daemon_set, revision, self._suitable_nodes(daemon_set), by_node, self.now())
 
     def _suitable_nodes(self, daemon_set: DaemonSet) -> DaemonNodes:
-        template: dict[str, Any] = daemon_set.spec.template.get("spec") or {}
-        spec = status_patches.decode({**template, "tolerations": _tolerations(template)}, PodSpec)
-        matching = [node for node in self._nodes if matches(spec, node)]
-        stay, come = (well_known.NO_EXECUTE,), (well_known.NO_SCHEDULE, well_known.NO_EXECUTE)
+        spec = daemon_pods.spec_of(daemon_set)
+        matching = [node for node in self._nodes if daemon_pods.matches(spec, node)]
+        come, stay = daemon_pods.COME, daemon_pods.STAY
         return DaemonNodes(
-            existing={node.metadata.name for node in self._nodes},
-            desired={node.metadata.name for node in matching if tolerates(spec, node, come)},
-            tolerable={node.metadata.name for node in matching if tolerates(spec, node, stay)},
+            existing=_names(self._nodes),
+            desired=_names(node for node in matching if daemon_pods.tolerates(spec, node, come)),
+            tolerable=_names(node for node in matching if daemon_pods.tolerates(spec, node, stay)),
         )
 
     async def _move(self, daemons: Daemons) -> None:
@@ -101,7 +88,9 @@ class DaemonSets(WorkloadLoop[DaemonSet, Pod]):
         if not (moves.nodes or moves.pods):
             moves = daemon_updates.update(daemons)
         owner = daemons.daemon_set.metadata
-        bodies = [pod_body(daemons.daemon_set, node, daemons.revision) for node in moves.nodes]
+        bodies = [
+            daemon_pods.pod_body(daemons.daemon_set, node, daemons.revision) for node in moves.nodes
+        ]
         deleted = await self._control.delete_all(owner, moves.pods)
         created = await self._control.create_all(owner, bodies)
         pod_control.check(deleted)
@@ -110,7 +99,7 @@ class DaemonSets(WorkloadLoop[DaemonSet, Pod]):
 
 def _hash(revision: ControllerRevision) -> str:
     """Return the value of the revision label of a revision's pods."""
-    return revision.metadata.labels.get(POD_LABEL) or revision.metadata.name
+    return revision.metadata.labels.get(REVISION_LABEL) or revision.metadata.name
 
 
 def _surplus(
@@ -118,7 +107,7 @@ def _surplus(
 ) -> Sequence[ControllerRevision]:
     """Return the oldest revisions beyond the history limit that no pod has."""
     limit = daemon_set.spec.revision_history_limit
-    live = {pod.metadata.labels.get(POD_LABEL) for pod in pods}
+    live = {pod.metadata.labels.get(REVISION_LABEL) for pod in pods}
     unused = [revision for revision in old if _hash(revision) not in live]
     return () if limit is None else unused[: max(len(old) - limit, 0)]
 
@@ -132,70 +121,13 @@ def _seconds_to_next_look(daemons: Daemons) -> float | None:
     return wait
 
 
-def target_node(pod: Pod) -> str:
-    """Return the node of a pod, or the one that its affinity requires."""
-    if pod.spec.node_name:
-        return pod.spec.node_name
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    for term in required.node_selector_terms if required else ():
-        for field in term.match_fields:
-            if field.key == "metadata.name" and field.values:
-                return field.values[0]
-    return ""
-
-
-def matches(spec: PodSpec, node: Node) -> bool:
-    """Return whether the name, labels and affinity of a daemon pod allow the node."""
-    if spec.node_name not in ("", node.metadata.name):
-        return False
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    fits = node_selectors.compile_required_affinity(spec.node_selector, required)
-    return fits(node.metadata.labels, node.metadata.name)
-
-
-def tolerates(spec: PodSpec, node: Node, effects: Sequence[str]) -> bool:
-    """Return whether a daemon pod tolerates the node's taints with one of the effects."""
-    return all(
-        tolerations.is_tolerated(taint, spec.tolerations)
-        for taint in node.spec.taints
-        if taint.effect in effects
-    )
+def _names(nodes: Iterable[Node]) -> set[str]:
+    return {node.metadata.name for node in nodes}
 
 
 def _placement(node: Node) -> tuple[Any, ...]:
     """Return the fields of a node that decide whether daemons run on it."""
     return node.metadata.labels, node.spec.taints, node.spec.unschedulable
-
-
-def _tolerations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the tolerations of daemon pods.
-
-    Daemons stay on failing nodes: they may be what repairs or observes them.
-    """
-    always = [*_TOLERATED, *(_TOLERATED_ON_HOST_NETWORK if spec.get("hostNetwork") else ())]
-    own: list[dict[str, Any]] = spec.get("tolerations") or []
-    added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in always]
-    return [toleration for toleration in own if toleration not in added] + added
-
-
-def pod_body(daemon_set: DaemonSet, node: str, revision: str) -> JsonObject:
-    body = pod_control.pod_from(daemon_set.spec.template, kinds.DAEMON_SET, daemon_set.metadata)
-    labels = {**body["metadata"].get("labels", {}), POD_LABEL: revision}
-    if generation := daemon_updates.generation_of(daemon_set):
-        labels[daemon_updates.GENERATION_LABEL] = generation
-    body["metadata"]["labels"] = labels
-    spec = body["spec"]
-    spec["tolerations"] = _tolerations(spec)
-    affinity = dict(spec.get("affinity") or {})
-    on_node = [{"key": "metadata.name", "operator": "In", "values": [node]}]
-    affinity["nodeAffinity"] = {
-        **(affinity.get("nodeAffinity") or {}),
-        REQUIRED: {"nodeSelectorTerms": [{"matchFields": on_node}]},
-    }
-    spec["affinity"] = affinity
-    return body
 
 
 def next_status(daemons: Daemons, collisions: int) -> DaemonSetStatus:

@@ -12,10 +12,11 @@ import msgspec
 
 from dray.api.formats import gotime
 from dray.api.semantics.conditions import find_condition
+from dray.api.templates import workload_types
+from dray.api.templates.workload_types import Deployment, ReplicaSet
 from dray.api.types.workloads import DeploymentStatus, WorkloadCondition
 from dray.controllers import conditions
 from dray.controllers.conditions import Conditions
-from dray.controllers.slim_types import Deployment, ReplicaSet
 from dray.controllers.workloads import rollouts
 
 PROGRESSING, AVAILABLE, FAILURE = "Progressing", "Available", "ReplicaFailure"
@@ -73,7 +74,7 @@ def counted(
         collision_count=deployment.status.collision_count,
         conditions=deployment.status.conditions,
     )
-    least = rollouts.replicas(deployment) - rollouts.budget(deployment).unavailable
+    least = workload_types.replicas(deployment) - rollouts.budget(deployment).unavailable
     if available >= least:
         value, reason, verb = conditions.TRUE, "MinimumReplicasAvailable", "has"
     else:
@@ -139,7 +140,7 @@ def _with_progress(
 
 
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
-    desired = rollouts.replicas(deployment)
+    desired = workload_types.replicas(deployment)
     return (
         desired == status.updated_replicas == status.replicas == status.available_replicas
         and status.observed_generation >= deployment.metadata.generation

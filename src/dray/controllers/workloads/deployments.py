@@ -16,6 +16,8 @@ from dray.api import errors, kinds
 from dray.api.ids import ObjectKey
 from dray.api.semantics import owner_references, pod_status
 from dray.api.semantics.conditions import find_condition
+from dray.api.templates import workload_types
+from dray.api.templates.workload_types import Deployment, ReplicaSet
 from dray.api.types.meta import LabelSelector
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import DeploymentStatus
@@ -24,7 +26,6 @@ from dray.client.cache import ObjectChange
 from dray.controllers import caches, conditions, status_patches
 from dray.controllers.conditions import Conditions
 from dray.controllers.loops import Context
-from dray.controllers.slim_types import Deployment, ReplicaSet
 from dray.controllers.workloads import (
     deployment_status,
     pod_control,
@@ -170,7 +171,7 @@ class Deployments(WorkloadLoop[Deployment, ReplicaSet]):
     async def _resize(
         self, deployment: Deployment, replica_set: ReplicaSet, size: int
     ) -> ReplicaSet:
-        before = rollouts.replicas(replica_set)
+        before = workload_types.replicas(replica_set)
         annotations = replicaset_revisions.size_annotations(deployment)
         has_annotations = annotations.items() <= replica_set.metadata.annotations.items()
         if before == size and has_annotations:
@@ -193,10 +194,10 @@ class Deployments(WorkloadLoop[Deployment, ReplicaSet]):
         if new is None:
             deployment, new = await self._create_set(deployment, old)
         size = rollouts.new_size(deployment, old, new)
-        if size != rollouts.replicas(new):
+        if size != workload_types.replicas(new):
             new = await self._resize(deployment, new, size)
             return deployment_status.rolled(deployment, old, new, self.now())
-        active = [item for item in old if rollouts.replicas(item)]
+        active = [item for item in old if workload_types.replicas(item)]
         sizes = _changes_only(active, rollouts.old_sizes(deployment, active, new))
         if sizes:
             old = await self._resize_all(deployment, old, sizes)
@@ -208,14 +209,14 @@ class Deployments(WorkloadLoop[Deployment, ReplicaSet]):
         self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
     ) -> DeploymentStatus:
         """Create the new ReplicaSet's pods when all old pods are gone."""
-        sizes = {item.metadata.name: 0 for item in old if rollouts.replicas(item)}
+        sizes = {item.metadata.name: 0 for item in old if workload_types.replicas(item)}
         if sizes or self._are_running(old):
             old = await self._resize_all(deployment, old, sizes)
             return deployment_status.rolled(deployment, old, new, self.now())
         if new is None:
             deployment, new = await self._create_set(deployment, old)
-        if rollouts.replicas(new) != rollouts.replicas(deployment):
-            new = await self._resize(deployment, new, rollouts.replicas(deployment))
+        if workload_types.replicas(new) != workload_types.replicas(deployment):
+            new = await self._resize(deployment, new, workload_types.replicas(deployment))
         if deployment_status.is_complete(deployment, deployment.status):
             await self._clean_up(deployment, old)
         return deployment_status.rolled(deployment, old, new, self.now())
@@ -300,11 +301,11 @@ def _with(deployment: Deployment, changed: Conditions) -> Deployment:
 
 def _is_scaled(deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
     """Return whether the number of replicas changed since the sets were last sized."""
-    desired = str(rollouts.replicas(deployment))
+    desired = str(workload_types.replicas(deployment))
     recorded = (
         set_.metadata.annotations.get(rollouts.DESIRED_REPLICAS)
         for set_ in sets
-        if rollouts.replicas(set_)
+        if workload_types.replicas(set_)
     )
     return any(text is not None and text.isdigit() and text != desired for text in recorded)
 
@@ -313,10 +314,10 @@ def _scaled_sizes(
     deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
 ) -> Sizes:
     replica_sets = [*old, new] if new else list(old)
-    active = [item for item in replica_sets if rollouts.replicas(item)]
+    active = [item for item in replica_sets if workload_types.replicas(item)]
     if len(active) <= 1:
         latest = active or ([new] if new else rollouts.by_age(old)[-1:])
-        return {item.metadata.name: rollouts.replicas(deployment) for item in latest}
+        return {item.metadata.name: workload_types.replicas(deployment) for item in latest}
     if rollouts.is_saturated(deployment, new):
         return {item.metadata.name: 0 for item in active if item is not new}
     if rollouts.is_rolling(deployment):
@@ -325,11 +326,11 @@ def _scaled_sizes(
 
 
 def _changes_only(sets: Sequence[ReplicaSet], sizes: Sizes) -> Sizes:
-    before = {set_.metadata.name: rollouts.replicas(set_) for set_ in sets}
+    before = {set_.metadata.name: workload_types.replicas(set_) for set_ in sets}
     return {name: size for name, size in sizes.items() if before[name] != size}
 
 
 def _has_no_pods(replica_set: ReplicaSet) -> bool:
     status = replica_set.status
     is_observed = status.observed_generation >= replica_set.metadata.generation
-    return is_observed and not status.replicas and not rollouts.replicas(replica_set)
+    return is_observed and not status.replicas and not workload_types.replicas(replica_set)

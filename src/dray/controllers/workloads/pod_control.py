@@ -10,16 +10,12 @@ from typing import Any, NamedTuple
 from dray.api import errors, kinds
 from dray.api.ids import ObjectKey
 from dray.api.kinds import Kind
-from dray.api.semantics import owner_references
 from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.api.types.pods import Pod
 from dray.client import events, object_writes
 from dray.client.api_client import Client
 from dray.client.events import Recorder
 from dray.controllers.own_writes import OwnWrites
-from dray.controllers.slim_types import Template
-
-LONGEST_PREFIX = 253
 
 
 class PodBatchResult(NamedTuple):
@@ -81,21 +77,6 @@ class PodControl:
 
     def record_event(self, owner: ObjectMeta, type_: str, reason: str, note: str) -> None:
         self.recorder.record(events.reference(self.kind, owner), type_, reason, note)
-
-
-def pod_from(template: Template, kind: Kind, owner: ObjectMeta) -> JsonObject:
-    """Return the body of a pod from a template for its controller; callers may change it."""
-    template_metadata: dict[str, Any] = template.get("metadata") or {}
-    metadata: dict[str, Any] = {
-        name: template_metadata[name].copy()
-        for name in ("labels", "annotations", "finalizers")
-        if template_metadata.get(name)
-    }
-    prefix = f"{owner.name}-"
-    metadata["generateName"] = prefix if len(prefix) <= LONGEST_PREFIX else owner.name
-    metadata["ownerReferences"] = [owner_references.reference(kind, owner)]
-    spec = dict(template.get("spec") or {})
-    return {**kinds.POD.type_meta, "metadata": metadata, "spec": spec}
 
 
 def is_namespace_ending(error: errors.StatusError) -> bool:

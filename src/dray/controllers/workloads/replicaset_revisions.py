@@ -8,8 +8,9 @@ import msgspec
 
 from dray.api import kinds
 from dray.api.semantics import owner_references
+from dray.api.templates import workload_types
+from dray.api.templates.workload_types import Deployment, ReplicaSet
 from dray.api.types.meta import JsonObject, LabelSelector
-from dray.controllers.slim_types import Deployment, ReplicaSet
 from dray.controllers.workloads import rollouts
 from dray.controllers.workloads.controller_revisions import short_hash
 
@@ -35,7 +36,7 @@ def following(old: Sequence[ReplicaSet]) -> int:
 
 def size_annotations(deployment: Deployment) -> dict[str, str]:
     return {
-        rollouts.DESIRED_REPLICAS: str(rollouts.replicas(deployment)),
+        rollouts.DESIRED_REPLICAS: str(workload_types.replicas(deployment)),
         rollouts.MAX_REPLICAS: str(rollouts.max_total(deployment)),
     }
 

@@ -17,13 +17,14 @@ from dray.api import errors
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.semantics.conditions import find_condition
+from dray.api.templates import pod_bodies, workload_types
+from dray.api.templates.workload_types import ReplicaSet, ReplicationController
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ReplicaSetStatus
 from dray.client.cache import Cache
 from dray.controllers import caches, conditions
 from dray.controllers.loops import Context
-from dray.controllers.slim_types import ReplicaSet, ReplicationController
-from dray.controllers.workloads import deletion_order, pod_control, rollouts, workload_loop
+from dray.controllers.workloads import deletion_order, pod_control, workload_loop
 from dray.controllers.workloads.workload_loop import WorkloadLoop
 
 MAX_AT_ONCE = 500
@@ -74,11 +75,11 @@ class ReplicaLoop(WorkloadLoop[SetT, Pod]):
 
     async def _manage(self, replica_set: SetT, active: Sequence[Pod]) -> None:
         """Create missing pods, or delete surplus ones."""
-        excess = len(active) - rollouts.replicas(replica_set)
+        excess = len(active) - workload_types.replicas(replica_set)
         if excess < 0:
             count = min(-excess, MAX_AT_ONCE)
             template, metadata = replica_set.spec.template, replica_set.metadata
-            body = pod_control.pod_from(template, self._sets.kind, metadata)
+            body = pod_bodies.pod_from(template, self._sets.kind, metadata)
             pod_control.check(await self._control.create_all(metadata, [body] * count))
         elif excess > 0:
             ranks = self._pods_by_node(replica_set, active)
@@ -145,6 +146,6 @@ def _conditions(
         return conditions.without(current, FAILURE)
     if find_condition(current, FAILURE) is not None:
         return current
-    reason = "FailedCreate" if active < rollouts.replicas(replica_set) else "FailedDelete"
+    reason = "FailedCreate" if active < workload_types.replicas(replica_set) else "FailedDelete"
     condition = conditions.make(FAILURE, conditions.TRUE, reason, failure.message, now)
     return conditions.changed(current, condition)

@@ -9,13 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from dray.controllers.slim_types import (
-    Deployment,
-    ReplicaSet,
-    ReplicationController,
-    StatefulSet,
-    Template,
-)
+from dray.api.templates.workload_types import Deployment, ReplicaSet, Template, replicas
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -34,10 +28,6 @@ class RolloutBudget(NamedTuple):
 
     surge: int
     unavailable: int
-
-
-def replicas(workload: Deployment | ReplicaSet | ReplicationController | StatefulSet) -> int:
-    return 1 if workload.spec.replicas is None else workload.spec.replicas
 
 
 def is_rolling(deployment: Deployment) -> bool:

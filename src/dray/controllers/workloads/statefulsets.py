@@ -15,11 +15,12 @@ import msgspec
 from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.semantics import pod_status
+from dray.api.templates import stateful_pods
+from dray.api.templates.workload_types import StatefulSet, Template
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ControllerRevision, StatefulSetStatus
 from dray.controllers.loops import Context
-from dray.controllers.slim_types import StatefulSet, Template
-from dray.controllers.workloads import controller_revisions, rollouts, stateful_pods, workload_loop
+from dray.controllers.workloads import controller_revisions, rollouts, workload_loop
 from dray.controllers.workloads.controller_revisions import RevisionHistory
 from dray.controllers.workloads.workload_loop import WorkloadLoop
 
@@ -93,7 +94,7 @@ class StatefulSets(WorkloadLoop[StatefulSet, Pod]):
     async def _step(self, stateful_set: StatefulSet, pods: PodsByOrdinal, rollout: Rollout) -> None:
         """Do what is allowed now; in ordered sets that is at most one change."""
         desired = stateful_pods.ordinals(stateful_set)
-        is_ordered = _is_ordered(stateful_set)
+        is_ordered = stateful_pods.is_ordered(stateful_set)
         for ordinal in desired:
             pod = pods.get(ordinal)
             if pod is None:
@@ -144,7 +145,9 @@ class StatefulSets(WorkloadLoop[StatefulSet, Pod]):
         ]
         missing = len(desired) - len(healthy)
         room = max(_max_unavailable(stateful_set) - missing, 0)
-        for ordinal in _replaced(old, healthy, room, is_ordered=_is_ordered(stateful_set)):
+        for ordinal in _replaced(
+            old, healthy, room, is_ordered=stateful_pods.is_ordered(stateful_set)
+        ):
             await self._delete(stateful_set, pods, ordinal)
 
     async def _create(self, stateful_set: StatefulSet, ordinal: int, rollout: Rollout) -> None:
@@ -168,10 +171,6 @@ class StatefulSets(WorkloadLoop[StatefulSet, Pod]):
         deleted_at = gotime.write(self.now())
         metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=deleted_at)
         pods[ordinal] = msgspec.structs.replace(pod, metadata=metadata)
-
-
-def _is_ordered(stateful_set: StatefulSet) -> bool:
-    return stateful_set.spec.pod_management_policy != "Parallel"
 
 
 def _partition(stateful_set: StatefulSet) -> int:

@@ -10,19 +10,19 @@ from typing import Any, Generic, TypeVar
 from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
-from dray.api.types.meta import Wire
-from dray.api.types.pods import Pod
-from dray.client.cache import Cache, ObjectChange
-from dray.controllers import caches, status_patches
-from dray.controllers.loops import Context, ObjectLoop
-from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
-from dray.controllers.slim_types import (
+from dray.api.templates.workload_types import (
     DaemonSet,
     Deployment,
     ReplicaSet,
     ReplicationController,
     StatefulSet,
 )
+from dray.api.types.meta import Wire
+from dray.api.types.pods import Pod
+from dray.client.cache import Cache, ObjectChange
+from dray.controllers import caches, status_patches
+from dray.controllers.loops import Context, ObjectLoop
+from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.workloads import adoption
 from dray.controllers.workloads.pod_control import PodControl
 

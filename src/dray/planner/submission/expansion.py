@@ -2,32 +2,197 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from dray.api import kinds
+from dray.api.admission.refusals import Refused
 from dray.api.conversion import typed_objects
+from dray.api.ids import GroupResource, ObjectKey
+from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
+from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
+from dray.planner import cluster_model
 from dray.planner.cluster_model import ClusterModel
+from dray.planner.submission import pod_makers
+from dray.planner.submission.made_claims import ClaimMaker
+from dray.planner.submission.pod_admission import PodAdmission
+from dray.planner.submission.pod_makers import PodBody
+from dray.planner.submission.quota_book import QuotaBook
 from dray.planner.submission.submitted_pods import Submission, SubmittedPod
+from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
+
+NOW = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
+_GROUP = ("scheduling.k8s.io", "PodGroup")
+_REPLICA_SETS = GroupResource("apps", "replicasets")
+
+
+class _Object(NamedTuple):
+    """A submitted object with its group and kind."""
+
+    type: tuple[str, str]
+    document: JsonObject
+
+    @property
+    def namespace(self) -> str:
+        return str(self.document["metadata"]["namespace"])
 
 
 def expand(
-    documents: Iterable[JsonObject], cluster: ClusterModel, namespace: str = "default"
+    documents: Iterable[JsonObject],
+    cluster: ClusterModel,
+    namespace: str = "default",
+    now: datetime.datetime = NOW,
 ) -> Submission:
     """Return the pods that controllers would make of `documents`, in their order.
 
-    Objects without a namespace are in `namespace`.
+    Objects without a namespace are in `namespace`. Those that make no pods are there before those
+    that do, wherever they stand. Kinds that no plan depends on are left out. Raises ValueError or
+    TypeError for an object that is not valid.
     """
-    pods = []
-    for number, document in enumerate(documents):
-        if document.get("kind") == "Pod":
-            pod = typed_objects.decode(document, Pod)
-            metadata = msgspec.structs.replace(
-                pod.metadata,
-                namespace=pod.metadata.namespace or namespace,
-                uid=f"submitted-{number}",
-            )
-            pods.append(SubmittedPod(msgspec.structs.replace(pod, metadata=metadata)))
-    return Submission(cluster, pods)
+    objects = [_described(document, namespace) for document in documents]
+    others = [item for item in objects if item.type in cluster_model.TYPES]
+    plain = [item for item in others if item.type not in (_GROUP, ("", "Pod"))]
+    cluster = cluster.with_objects(_typed(item) for item in plain)
+    run = _Expansion(cluster, now)
+    for item in plain:
+        run.charge_plain(item)
+    for item in objects:
+        if item.type == _GROUP:
+            run.add_group(item)
+    pods = [pod for item in objects if item.type in pod_makers.MAKERS for pod in run.pods_of(item)]
+    return Submission(run.cluster, pods)
+
+
+def _described(document: JsonObject, namespace: str) -> _Object:
+    group, _ = kinds.parse_api_version(str(document.get("apiVersion", "")))
+    metadata = dict(document.get("metadata") or {})
+    kind = kinds.by_kind(group, str(document.get("kind", "")))
+    if kind is not None and kind.namespaced:
+        metadata["namespace"] = metadata.get("namespace") or namespace
+    name = metadata.get("name") or metadata.get("generateName", "")
+    metadata["uid"] = f"{document.get('kind')}-{metadata.get('namespace', '')}-{name}"
+    return _Object((group, str(document.get("kind", ""))), {**document, "metadata": metadata})
+
+
+def _typed(item: _Object) -> object:
+    document = item.document
+    if item.type == ("resource.k8s.io", "ResourceClaim"):
+        # A new object has no status yet, whatever the manifest says.
+        document = {key: value for key, value in document.items() if key != "status"}
+    return typed_objects.decode(document, cluster_model.TYPES[item.type])
+
+
+class _Expansion:
+    """The cluster while objects are submitted one after the other."""
+
+    def __init__(self, cluster: ClusterModel, now: datetime.datetime) -> None:
+        self.cluster = cluster
+        self._admission = PodAdmission(cluster)
+        self._quotas = QuotaBook(cluster, now)
+        self._claims = ClaimMaker(cluster, self._quotas)
+        self._taken = {pod.metadata.key for pod in cluster.of(Pod)}
+        self._last: tuple[JsonObject, Pod] | None = None
+
+    def charge_plain(self, item: _Object) -> None:
+        """Charge quotas for claims that are submitted; a refused one does not exist."""
+        if item.type != ("resource.k8s.io", "ResourceClaim"):
+            return
+        claim = typed_objects.decode(item.document, ResourceClaim)
+        try:
+            self._quotas.charge_claim(claim)
+        except Refused:
+            self.cluster = self.cluster.without(ResourceClaim, lambda other: other.key == claim.key)
+
+    def add_group(self, item: _Object) -> None:
+        """Add a PodGroup with the claims that its pods share; a refused one does not exist."""
+        try:
+            self._admission.check_namespace(item.namespace)
+            group, claims = self._claims.for_group(self._admission.group(item.document))
+        except Refused:
+            return
+        self.cluster = self.cluster.with_objects([group, *claims])
+
+    def pods_of(self, item: _Object) -> Iterator[SubmittedPod]:
+        """Yield the pods of one object; those that the API server refuses say so."""
+        owner = f"{item.type[1].lower()}/{item.document['metadata'].get('name', '')}"
+        refusal = self._refusal_of(item)
+        before = ""
+        for body in pod_makers.MAKERS[item.type](item.document, self.cluster.of(Node)):
+            pod = self._submitted(body, item, owner, refusal)
+            if body.is_ordered:
+                pod = pod._replace(after=before)
+                before = pod.pod.metadata.uid
+            yield pod
+
+    def _refusal_of(self, item: _Object) -> str:
+        """Return why the server refuses a workload; empty for a pod, which is charged as such."""
+        kind = kinds.by_kind(*item.type)
+        assert kind is not None
+        try:
+            self._admission.check_namespace(item.namespace)
+            if item.type != ("", "Pod"):
+                self._quotas.charge_object(GroupResource(kind.group, kind.plural), item.namespace)
+            if item.type == ("apps", "Deployment"):
+                self._quotas.charge_object(_REPLICA_SETS, item.namespace)
+        except Refused as error:
+            return str(error)
+        return ""
+
+    def _submitted(self, body: PodBody, item: _Object, owner: str, refusal: str) -> SubmittedPod:
+        claims: Sequence[ResourceClaim] = ()
+        try:
+            pod = self._admitted(body, item)
+        except Refused as error:
+            # Named all the same, so that a plan can speak about it.
+            refusal = refusal or str(error)
+            pod = typed_objects.decode({**kinds.POD.type_meta, **body.document}, Pod)
+        is_new = True
+        if body.document["metadata"].get("name"):
+            is_new = pod.metadata.key not in self._taken
+        pod = self._named(pod, item.namespace, body, owner)
+        if not is_new:
+            refusal = refusal or f'pods "{pod.metadata.name}" already exists'
+        refusal = refusal or _not_scheduled(pod)
+        if not refusal:
+            try:
+                self._quotas.charge_pod(pod)
+                pod, claims = self._claims.for_pod(pod)
+            except Refused as error:
+                refusal = str(error)
+        return SubmittedPod(pod, claims, owner, body.ordinal, refusal=refusal)
+
+    def _admitted(self, body: PodBody, item: _Object) -> Pod:
+        """Return a pod after admission; equal pods are decoded once."""
+        if self._last is None or self._last[0] is not body.document:
+            pod = self._admission.pod(body.document, item.namespace)
+            self._last = body.document, pod
+        return self._last[1]
+
+    def _named(self, pod: Pod, namespace: str, body: PodBody, owner: str) -> Pod:
+        metadata = pod.metadata
+        name = metadata.name or self._free_name(namespace, metadata.generate_name, body.ordinal)
+        self._taken.add(ObjectKey(namespace, name))
+        metadata = msgspec.structs.replace(
+            metadata, name=name, namespace=namespace, uid=f"{owner}-{namespace}-{body.ordinal}"
+        )
+        return msgspec.structs.replace(pod, metadata=metadata)
+
+    def _free_name(self, namespace: str, prefix: str, number: int) -> str:
+        while ObjectKey(namespace, f"{prefix}{number}") in self._taken:
+            number += 1
+        return f"{prefix}{number}"
+
+
+def _not_scheduled(pod: Pod) -> str:
+    """Return why the scheduler does not decide for a pod; empty if it does."""
+    if pod.spec.node_name:
+        return "spec.nodeName is set: the scheduler does not decide for this pod"
+    name = pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
+    if name != DEFAULT_SCHEDULER_NAME:
+        return f"spec.schedulerName is {name}: another scheduler decides for this pod"
+    return ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import features as gates
+from dray.api.templates import claim_bodies
 from dray.api.types.meta import JsonObject
-from dray.controllers.devices import claim_generation
 from dray.controllers.devices.claims import Claims, ClaimWork
 from tests.unit.controllers import objects
 from tests.unit.controllers.world import World, with_loops
@@ -404,6 +404,6 @@ async def test_pods_of_a_group_share_the_claim_of_the_group(here: World) -> None
 
 
 def test_long_names_are_cut_in_proportion() -> None:
-    name = claim_generation.generate_name("p" * 60, "c" * 20)
+    name = claim_bodies.generate_name("p" * 60, "c" * 20)
     assert name == "p" * 41 + "-" + "c" * 13
-    assert claim_generation.generate_name("p", "c") == "p-c-"
+    assert claim_bodies.generate_name("p", "c") == "p-c-"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dray.api import well_known
 from dray.api.types.meta import JsonObject
 from dray.controllers.devices.claims import Claims
 from dray.controllers.jobs import job_indexes
@@ -113,7 +114,7 @@ async def test_every_index_is_completed_once(here: World) -> None:
     pods = sorted(await here.list("pods"), key=lambda pod: str(pod["metadata"]["name"]))
     for index, pod in enumerate(pods):
         assert pod["metadata"]["name"].startswith(f"work-{index}-")
-        assert pod["metadata"]["labels"][job_indexes.COMPLETION_INDEX] == str(index)
+        assert pod["metadata"]["labels"][well_known.COMPLETION_INDEX] == str(index)
         assert pod["spec"]["hostname"] == f"work-{index}"
         (variable,) = pod["spec"]["containers"][0]["env"]
         assert variable["name"] == "JOB_COMPLETION_INDEX"

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from dray.api.templates import daemon_pods
+from dray.api.templates.workload_types import DaemonSet
 from dray.api.types.pods import Pod
-from dray.controllers.slim_types import DaemonSet
 from dray.controllers.workloads import daemon_updates
 from dray.controllers.workloads.daemon_updates import DaemonNodes, Daemons, Moves
 
@@ -45,7 +46,7 @@ def daemons(
     tolerable: str | None = None,
     generation: str = "",
 ) -> Daemons:
-    annotations = {daemon_updates.GENERATION: generation} if generation else {}
+    annotations = {daemon_pods.GENERATION: generation} if generation else {}
     body = {"metadata": {"annotations": annotations}, "spec": {"updateStrategy": strategy}}
     by_node: dict[str, list[Pod]] = {}
     for each in pods:
@@ -184,7 +185,7 @@ def test_update(here: Daemons, expected: tuple[str, str]) -> None:
 
 
 def test_a_pod_is_also_known_by_the_generation_of_its_template() -> None:
-    labels = {daemon_updates.GENERATION_LABEL: "7"}
+    labels = {daemon_pods.GENERATION_LABEL: "7"}
     old = pod("a1")
     metadata = msgspec.structs.replace(old.metadata, labels=labels)
     known = msgspec.structs.replace(old, metadata=metadata)

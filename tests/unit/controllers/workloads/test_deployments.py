@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from dray.api.templates.workload_types import Deployment, ReplicaSet
 from dray.api.types.meta import JsonObject
-from dray.controllers.slim_types import Deployment, ReplicaSet
 from dray.controllers.status_patches import decode
 from dray.controllers.workloads import rollouts
 from dray.controllers.workloads.deployments import Deployments

@@ -1,23 +1,14 @@
-"""RuntimeClasses: the overhead of pods, and on which nodes they run.
-
-As plugin/pkg/admission/runtimeclass.
-"""
+"""RuntimeClasses: the overhead of pods, and on which nodes they run."""
 
 from __future__ import annotations
 
-import msgspec
-
 from dray.api import kinds
-from dray.api.formats import gotext
-from dray.api.semantics import pod_resources
+from dray.api.admission import runtime_classes
 from dray.api.types.meta import JsonObject
-from dray.api.types.pods import RuntimeClass, RuntimeScheduling, Toleration
+from dray.api.types.pods import RuntimeClass
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
-
-_DIFFERS = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-_ALONE = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
 
 
 class RuntimeClasses(AdmissionRule):
@@ -30,90 +21,25 @@ class RuntimeClasses(AdmissionRule):
         if not _is_new_pod(admission):
             return
         spec = admission.document.setdefault("spec", {})
-        found = await self._class_of(admission, spec)
-        if found is None:
-            return
-        if found.overhead is not None:
-            if spec.get("overhead") and not _is_equal(spec, found):
-                raise admission.forbidden(_DIFFERS)
-            spec["overhead"] = dict(found.overhead.pod_fixed)
-        if found.scheduling is not None:
-            _select_nodes(admission, spec, found.scheduling)
+        with admission.forbids():
+            found = await self._class_of(spec)
+            if found is not None:
+                runtime_classes.fill(spec, found)
 
     async def validate(self, admission: AdmissionRequest) -> None:
         if not _is_new_pod(admission):
             return
         spec = admission.document.get("spec") or {}
-        found = await self._class_of(admission, spec)
-        if found is not None and found.overhead is not None:
-            if not _is_equal(spec, found):
-                raise admission.forbidden(_DIFFERS)
-        elif spec.get("overhead") is not None:
-            raise admission.forbidden(_ALONE)
+        with admission.forbids():
+            runtime_classes.check(spec, await self._class_of(spec))
 
-    async def _class_of(self, admission: AdmissionRequest, spec: JsonObject) -> RuntimeClass | None:
-        """Return the class of a pod, or None without one. Raises Forbidden for a missing one."""
+    async def _class_of(self, spec: JsonObject) -> RuntimeClass | None:
+        """Return the class of a pod, or None without one. Raises Refused for a missing one."""
         name = spec.get("runtimeClassName")
         if name is None:
             return None
-        found = await self._classes.get(name)
-        if found is None:
-            text = f"pod rejected: RuntimeClass {gotext.quote(name)} not found"
-            raise admission.forbidden(text)
-        return found
+        return runtime_classes.require(name, await self._classes.get(name))
 
 
 def _is_new_pod(admission: AdmissionRequest) -> bool:
     return admission.is_create and not admission.subresource and admission.is_about("", "Pod")
-
-
-def _is_equal(spec: JsonObject, found: RuntimeClass) -> bool:
-    assert found.overhead is not None
-    of_pod = pod_resources.parse_amounts(spec.get("overhead") or {})
-    return of_pod == pod_resources.parse_amounts(found.overhead.pod_fixed)
-
-
-def _select_nodes(
-    admission: AdmissionRequest, spec: JsonObject, scheduling: RuntimeScheduling
-) -> None:
-    selector = dict(spec.get("nodeSelector") or {})
-    for key, value in scheduling.node_selector.items():
-        if selector.setdefault(key, value) != value:
-            raise admission.forbidden(
-                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
-                f"pod.spec.nodeSelector[{key}] = {selector[key]}"
-            )
-    if selector:
-        spec["nodeSelector"] = selector
-    if scheduling.tolerations:
-        given = msgspec.convert(spec.get("tolerations") or [], list[Toleration])
-        merged = _merge([*given, *scheduling.tolerations])
-        spec["tolerations"] = msgspec.to_builtins(merged)
-
-
-def _merge(tolerations: list[Toleration]) -> list[Toleration]:
-    """Return the tolerations without those that others include."""
-    merged: list[Toleration] = []
-    for index, item in enumerate(tolerations):
-        is_known = any(_includes(other, item) for other in merged)
-        later = tolerations[index + 1 :]
-        if not is_known and not any(other != item and _includes(other, item) for other in later):
-            merged.append(item)
-    return merged
-
-
-def _includes(larger: Toleration, smaller: Toleration) -> bool:
-    if larger == smaller:
-        return True
-    matches_every_key = not larger.key and larger.operator == "Exists"
-    if larger.key != smaller.key and not matches_every_key:
-        return False
-    if larger.effect not in ("", smaller.effect):
-        return False
-    if larger.effect == "NoExecute" and larger.toleration_seconds is not None:
-        seconds = smaller.toleration_seconds
-        if seconds is None or seconds > larger.toleration_seconds:
-            return False
-    if larger.operator in ("", "Equal"):
-        return smaller.operator == "Equal" and smaller.value == larger.value
-    return larger.operator == "Exists"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import kinds
+from dray.api.templates import pod_bodies, workload_types
+from dray.api.templates.workload_types import StatefulSet, Template
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
-from dray.controllers.slim_types import StatefulSet, Template
-from dray.controllers.workloads import pod_control, rollouts
-from dray.controllers.workloads.controller_revisions import POD_LABEL
+from dray.api.well_known import REVISION_LABEL
 
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
@@ -17,7 +17,12 @@ INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
 def ordinals(stateful_set: StatefulSet) -> range:
     start = stateful_set.spec.ordinals.start if stateful_set.spec.ordinals else 0
-    return range(start, start + rollouts.replicas(stateful_set))
+    return range(start, start + workload_types.replicas(stateful_set))
+
+
+def is_ordered(stateful_set: StatefulSet) -> bool:
+    """Return whether a pod is made only when those before it are ready."""
+    return stateful_set.spec.pod_management_policy != "Parallel"
 
 
 def ordinal_of(pod: Pod, set_name: str) -> int | None:
@@ -26,20 +31,20 @@ def ordinal_of(pod: Pod, set_name: str) -> int | None:
 
 
 def revision_of(pod: Pod) -> str:
-    return pod.metadata.labels.get(POD_LABEL, "")
+    return pod.metadata.labels.get(REVISION_LABEL, "")
 
 
 def pod_body(
     stateful_set: StatefulSet, ordinal: int, revision: str, template: Template
 ) -> JsonObject:
     metadata = stateful_set.metadata
-    body = pod_control.pod_from(template, kinds.STATEFUL_SET, metadata)
+    body = pod_bodies.pod_from(template, kinds.STATEFUL_SET, metadata)
     name = f"{metadata.name}-{ordinal}"
     del body["metadata"]["generateName"]
     body["metadata"]["name"] = name
     body["metadata"]["labels"] = {
         **body["metadata"].get("labels", {}),
-        POD_LABEL: revision,
+        REVISION_LABEL: revision,
         POD_NAME_LABEL: name,
         INDEX_LABEL: str(ordinal),
     }

@@ -1,0 +1,1 @@
+"""Rules of admission as pure functions, for the API server and for plans."""
