@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 @manifests.files_option()
 @cluster_objects.option
 @formats.option
-def capacity(
-    target: Target, files: tuple[str, ...], against: str, format: OutputFormat
-) -> None:
+def capacity(target: Target, files: tuple[str, ...], against: str, format: OutputFormat) -> None:
     """Count how many more pods fit, and say which check is the limit.
 
     With -f, one pod of each object in the files is counted: a Pod, a workload, or a
@@ -60,5 +58,4 @@ def _report(target: Target, files: tuple[str, ...], against: str) -> CapacityRep
     cluster = plan_inputs.load(against, target)
     if not files:
         return report.of_classes(cluster)
-    submission, wanted = capacity_inputs.copies(files, cluster, target.namespace)
-    return report.of_pods(submission.cluster, wanted)
+    return report.of_pods(*capacity_inputs.counted_pods(files, cluster, target.namespace))

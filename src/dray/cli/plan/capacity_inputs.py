@@ -3,46 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from dray.api.types.dra import ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
-from dray.cli.command_errors import CommandError, WrongUsage
+from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
+from dray.api.types.meta import JsonObject
+from dray.api.types.pods import Pod
+from dray.cli.command_errors import WrongUsage
 from dray.cli.inputs import manifests
+from dray.planner.capacity.report import CountedPod
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.submission import expansion
-from dray.planner.submission.submitted_pods import Submission, SubmittedPod
+from dray.planner.submission.submitted_pods import SubmittedPod
 from dray.scheduling import pod_copies
 from dray.scheduling.pod_copies import PodCopies
 
+_ObjectName = tuple[str, str, str]
+"""Kind, namespace and name."""
 
-def copies(
+
+def counted_pods(
     files: Sequence[str], cluster: ClusterModel, namespace: str = ""
-) -> tuple[Submission, dict[str, PodCopies]]:
-    """Return the pods to count by TYPE/NAME, and the cluster with the other objects of the files.
+) -> tuple[ClusterModel, list[CountedPod]]:
+    """Return the cluster with the other objects of the files, and the pods to count.
 
-    Raises WrongUsage for files without anything to count, and for pods of which there cannot be
-    more. Raises CommandError for pods that the API server would refuse.
+    Raises WrongUsage for files without anything to count, and for pods that do not come one by one.
     """
+    namespace = namespace or "default"
     documents = [manifest.document for manifest in manifests.read(files, recursive=True)]
-    submission = expansion.expand(documents, cluster, namespace or "default")
-    wanted: dict[str, PodCopies] = {}
+    names = {_name(document, namespace) for document in documents}
+    # A pod that exists already can be counted too: its copies have other names.
+    others = cluster.without(
+        Pod, lambda pod: ("Pod", pod.metadata.namespace, pod.metadata.name) in names
+    )
+    submission = expansion.expand(documents, others, namespace)
+    existing: dict[type[Any], Sequence[Any]] = {Pod: cluster.of(Pod)}
+    cluster = ClusterModel({**submission.cluster.objects, **existing}, cluster.features)
+    wanted: dict[str, CountedPod] = {}
     for item in submission.pods:
         name = item.owner or f"pod/{item.pod.metadata.name}"
         if name not in wanted:
-            _require_countable(name, item)
-            wanted[name] = PodCopies(item.pod, item.claims)
-    keys = {
-        (document.get("kind"), *_key(document, namespace or "default")) for document in documents
-    }
-    for kind, type_ in (
-        ("ResourceClaim", ResourceClaim),
-        ("ResourceClaimTemplate", ResourceClaimTemplate),
-    ):
-        for found in submission.cluster.of(type_):
-            key = (kind, found.metadata.namespace, found.metadata.name)
-            if key in keys and key not in set(_used(submission.pods)):
-                wanted[f"{kind.lower()}/{found.metadata.name}"] = pod_copies.of_claim(
-                    _spec(found), found.metadata.namespace
-                )
-    if not wanted:
-        raise WrongUsage(f"there is nothing in {', '.join(files)} that needs devices or nodes")
-    return submission, wanted
+            _require_one_by_one(name, item)
+            wanted[name] = CountedPod(name, PodCopies(item.pod, item.claims), item.refusal)
+    unused = names - {used for item in submission.pods for used in _used(item)}
+    claims = list(_of_claims(cluster, unused))
+    if not wanted and not claims:
+        raise WrongUsage(
+            f"there is nothing in {', '.join(files)} to count: no pods, claims or templates"
+        )
+    return cluster, [*wanted.values(), *claims]
+
+
+def _name(document: JsonObject, namespace: str) -> _ObjectName:
+    metadata = document.get("metadata") or {}
+    kind, name = str(document.get("kind", "")), str(metadata.get("name", ""))
+    return kind, str(metadata.get("namespace") or namespace), name
+
+
+def _require_one_by_one(name: str, item: SubmittedPod) -> None:
+    if name.startswith("daemonset/"):
+        raise WrongUsage(
+            f"{name} has one pod on each node, so more of them do not fit",
+            "dray plan -f FILE says on which nodes they run.",
+        )
+    group = item.pod.spec.scheduling_group
+    if group is not None:
+        raise WrongUsage(
+            f"the pods of {name} are placed together with their PodGroup, not one by one",
+            "dray plan -f FILE says whether the group fits.",
+        )
+
+
+def _used(item: SubmittedPod) -> Iterator[_ObjectName]:
+    """Yield the claims and templates that a pod uses."""
+    namespace = item.pod.metadata.namespace
+    for source in item.pod.spec.resource_claims:
+        yield "ResourceClaim", namespace, source.resource_claim_name or ""
+        yield "ResourceClaimTemplate", namespace, source.resource_claim_template_name or ""
+
+
+def _of_claims(cluster: ClusterModel, names: set[_ObjectName]) -> Iterator[CountedPod]:
+    """Yield pods that need a claim like one of these, or one from a template, and nothing else."""
+    for claim in cluster.of(ResourceClaim):
+        namespace, name = claim.metadata.namespace, claim.metadata.name
+        if ("ResourceClaim", namespace, name) in names:
+            yield CountedPod(f"resourceclaim/{name}", pod_copies.of_claim(claim.spec, namespace))
+    for template in cluster.of(ResourceClaimTemplate):
+        namespace, name = template.metadata.namespace, template.metadata.name
+        if ("ResourceClaimTemplate", namespace, name) in names:
+            copies = pod_copies.of_claim(template.spec.spec, namespace)
+            yield CountedPod(f"resourceclaimtemplate/{name}", copies)

@@ -67,18 +67,16 @@ def _pods(capacity: PodCapacity) -> str:
 
 def _limit(capacity: PodCapacity) -> str:
     """Return what limits the number: a quota, a claim, or checks of nodes."""
-    if capacity.quota is not None:
-        return str(capacity.quota)
-    if capacity.claim:
-        return f"claim {capacity.claim} (users)"
     if capacity.message:
         return capacity.message
-    found = capacity.limits()
-    if not found:
-        return "no nodes"
-    words = [f"{check} ({number_of(count, 'node')})" for check, count in found[:_LISTED]]
-    more = len(found) - len(words)
-    return ", ".join([*words, f"{more} more"] if more else words)
+    words = [capacity.quota] if capacity.quota else []
+    if capacity.claim:
+        words.append(f"the users of claim {capacity.claim}")
+    if capacity.is_limited_by_nodes:
+        found = capacity.limits()
+        words += [f"{check} ({number_of(count, 'node')})" for check, count in found[:_LISTED]]
+        words += [f"{len(found) - _LISTED} more"] if len(found) > _LISTED else []
+    return ", ".join(words) or "no nodes"
 
 
 def _node_rows(nodes: Sequence[NodeCapacity], is_wide: bool) -> Iterator[list[str]]:

@@ -24,8 +24,7 @@ def drawing(card: Card, width: int, *, is_ascii: bool) -> list[str]:
 
 
 def _border(corners: str, card: Card, cell: int) -> str:
-    left, middle, right = corners
-    return left + middle.join(["─" * cell] * card.slices) + right
+    return corners[0] + corners[1].join(["─" * cell] * card.slices) + corners[2]
 
 
 def _content(card: Card, cell: int) -> str:

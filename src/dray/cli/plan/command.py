@@ -6,6 +6,7 @@ from dray.cli.lazy_group import LazyGroup
 
 plan = LazyGroup(
     {
+        "capacity": ("plan.capacity:capacity", "Count how many more pods fit."),
         "replay": ("plan.replay:replay", "Place a trace under several policies and compare them."),
     },
     name="plan",

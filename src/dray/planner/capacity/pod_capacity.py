@@ -13,7 +13,6 @@ from dray.api.ids import ClaimKey
 from dray.api.types import dra
 from dray.api.types.dra import ResourceClaim
 from dray.planner.capacity import limits, quota_room
-from dray.planner.capacity.quota_room import QuotaRoom
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.placement import place
 from dray.scheduling import fit_counts, unschedulable
@@ -41,12 +40,17 @@ class PodCapacity(NamedTuple):
     """Every node, in the order of the cluster, for itself: quotas are not considered."""
     is_complete: bool = True
     """Whether every node was counted; otherwise there may be more."""
-    quota: QuotaRoom | None = None
-    """The quota that admits no more than `pods`, if there is one."""
+    quota: str = ""
+    """The refusal of the next one, if quotas admit no more than `pods`."""
     claim: str = ""
     """The shared claim that admits no more users than `pods`, if there is one."""
     message: str = ""
-    """Why no node takes any; the scheduler's words, if the nodes do not say it."""
+    """Why no node takes any; the words of the API server or the scheduler."""
+
+    @property
+    def is_limited_by_nodes(self) -> bool:
+        """Whether no node takes another one."""
+        return self.pods >= sum(node.pods for node in self.nodes)
 
     def limits(self) -> list[tuple[str, int]]:
         """Return the checks that limit the number, with the number of nodes; most nodes first.
@@ -85,9 +89,9 @@ def capacity_of(
     claim, users = _claim_room(copies, state)
     if claim and users <= result.pods:
         result = result._replace(pods=users, claim=claim)
-    quota = quota_room.smallest(cluster, copies, now)
-    if quota is not None and quota.pods <= result.pods:
-        result = result._replace(pods=quota.pods, quota=quota)
+    quota = quota_room.room(cluster, copies, result.pods, now)
+    if quota is not None:
+        result = result._replace(pods=quota.pods, quota=quota.refusal)
     return result
 
 

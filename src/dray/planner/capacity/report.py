@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dray.api.types.dra import DeviceClass
@@ -13,6 +13,15 @@ from dray.planner.capacity.stranded import StrandedDevices
 from dray.planner.cluster_model import ClusterModel
 from dray.scheduling import pod_copies
 from dray.scheduling.pod_copies import PodCopies
+
+
+class CountedPod(NamedTuple):
+    """A pod whose copies are counted."""
+
+    name: str
+    copies: PodCopies
+    refusal: str = ""
+    """Why the API server would refuse it; empty if not."""
 
 
 class CapacityReport(NamedTuple):
@@ -30,17 +39,19 @@ class CapacityReport(NamedTuple):
 def of_classes(cluster: ClusterModel) -> CapacityReport:
     """Return what is left, with how many pods fit that ask for one device of each class."""
     classes = sorted(item.metadata.name for item in cluster.of(DeviceClass))
-    return of_pods(cluster, {name: pod_copies.of_class(name) for name in classes})
+    return of_pods(cluster, [CountedPod(name, pod_copies.of_class(name)) for name in classes])
 
 
-def of_pods(cluster: ClusterModel, wanted: Mapping[str, PodCopies]) -> CapacityReport:
-    """Return what is left, with how many copies of some pods fit, each kind for itself."""
+def of_pods(cluster: ClusterModel, wanted: Sequence[CountedPod]) -> CapacityReport:
+    """Return what is left, with how many copies of some pods fit, each of them for itself."""
     state = cluster.state()
     in_use = shapes.in_use(cluster)
     return CapacityReport(
         [
-            pod_capacity.capacity_of(name, copies, cluster, state)
-            for name, copies in wanted.items()
+            PodCapacity(item.name, 0, (), message=item.refusal)
+            if item.refusal
+            else pod_capacity.capacity_of(item.name, item.copies, cluster, state)
+            for item in wanted
         ],
         stranded.find(state, in_use),
         list(cards.cards_of(state.inventory)),
