@@ -15,6 +15,7 @@ from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.pods import Affinity, Pod, PodResourceClaim
 from dray.planner.cluster_model import ClusterModel
+from dray.scheduling.claims.extended_resources import Classes
 from dray.scheduling.nodes import pod_requirements
 from dray.scheduling.pod_copies import PodCopies
 
@@ -48,6 +49,18 @@ def in_use(cluster: ClusterModel) -> list[Shape]:
         Shape(str(examples[key][0].metadata.key), _copies(*examples[key]), count)
         for key, count in counts.most_common()
     ]
+
+
+def classes_of(copies: PodCopies, classes: Classes) -> Iterator[str]:
+    """Yield the device classes that a pod asks for, in claims and as extended resources."""
+    for claim in copies.claims:
+        for request in claim.spec.devices.requests:
+            for alternative in (request.exactly, *request.first_available):
+                if alternative is not None:
+                    yield alternative.device_class_name
+    amounts = pod_requirements.requirements_of(copies.pod).usage.amounts
+    for resource in classes.provided(amounts):
+        yield classes.class_of(resource)
 
 
 def _pods_with_claims(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator import device_counts, device_groups, device_states
+from dray.allocator.device_counts import SelectingClass
 from dray.allocator.device_states import DeviceAvailability
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model.candidates import Candidate
@@ -35,23 +37,31 @@ def find(state: SchedulingState, in_use: Sequence[Shape]) -> list[StrandedDevice
     """Return the stranded devices of a cluster, by node and class.
 
     Without pods that use devices, one device of each class is a shape. At most `shapes.MOST` shapes
-    are considered. Devices that several nodes can use are left out.
+    are considered, and the classes that they ask for: other devices are unused, not stranded.
+    Devices that several nodes can use are left out.
     """
     copies = [shape.copies for shape in in_use[: shapes.MOST]]
     if not copies:
         copies = [pod_copies.of_class(name) for name in state.inventory.classes]
+    asked = {name for each in copies for name in shapes.classes_of(each, state.classes)}
+    classes = [
+        item for item in device_counts.selecting_classes(state.inventory) if item[0] in asked
+    ]
     counters = [NodeCounter(state, each, wants_reasons=True) for each in copies]
-    return [found for node in state.nodes for found in _on_node(state, node, counters)]
+    return [found for node in state.nodes for found in _on_node(state, node, counters, classes)]
 
 
 def _on_node(
-    state: SchedulingState, node: NodeState, counters: Sequence[NodeCounter]
+    state: SchedulingState,
+    node: NodeState,
+    counters: Sequence[NodeCounter],
+    classes: Sequence[SelectingClass],
 ) -> Iterator[StrandedDevices]:
     try:
         inventory = state.inventory.inventory(state.inventory.nodes[node.name])
     except AllocationError:
         return
-    free = inventory.everything & ~inventory.taken
+    free = _matching(inventory, classes) & ~inventory.taken
     found: dict[str, None] = {}
     for counter in counters:
         if not free:
@@ -64,7 +74,7 @@ def _on_node(
     if not free:
         return
     available = _available(state, inventory, free)
-    for name, devices in _by_class(state, available).items():
+    for name, devices in _by_class(available, classes).items():
         is_tainted = all(device.is_tainted for device in devices)
         reasons = (limits.DEVICE_TAINTS,) if is_tainted else tuple(found)
         roots = dict.fromkeys(map(device_groups.root, devices))
@@ -101,15 +111,23 @@ def _available(
     ]
 
 
+def _matching(inventory: NodeInventory, classes: Sequence[SelectingClass]) -> int:
+    """Return the devices of a node that match any of the classes."""
+    matching = 0
+    for _, selectors in classes:
+        of_class = inventory.everything
+        for selector in selectors:
+            of_class &= selector.matches(inventory).matching
+        matching |= of_class
+    return matching
+
+
 def _by_class(
-    state: SchedulingState, devices: Iterable[DeviceAvailability]
+    devices: Sequence[DeviceAvailability], classes: Sequence[SelectingClass]
 ) -> Mapping[str, list[DeviceAvailability]]:
-    published = list(devices)
     by_class: dict[str, list[DeviceAvailability]] = {}
-    classes = device_counts.selecting_classes(state.inventory)
-    for name, matching in device_counts.by_class(published, classes):
-        matched = [device for device, is_one in zip(published, matching, strict=True) if is_one]
-        # What matches no class cannot be requested.
+    for name, matching in device_counts.by_class(devices, classes):
+        matched = list(itertools.compress(devices, matching))
         if matched and name:
             by_class[name] = matched
     return by_class
