@@ -145,8 +145,7 @@ def _is_whole(target: Target, *, has_names: bool) -> bool:
 
 
 def _show_invalid(found: Sequence[Finding], format: OutputFormat) -> None:
-    from dray.cli.explain import file_checks
-    from dray.cli.lint import reports
+    from dray.cli.lint import file_checks, reports
 
     if format.is_table:
         click.secho(file_checks.title(found), bold=True)
@@ -203,7 +202,7 @@ class ExplainRun:
         if not self._texts:
             return []
         # Late: the rules of lint take long to import.
-        from dray.cli.explain import file_checks
+        from dray.cli.lint import file_checks
 
         return file_checks.errors(self._texts, features.parse(feature_gates))
 

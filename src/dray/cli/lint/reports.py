@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import textwrap
 import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -18,13 +17,8 @@ from dray.cli.command_errors import WrongUsage
 from dray.cli.lint import rules
 from dray.cli.lint.findings import Finding
 from dray.cli.lint.rules import Rule, Severity
-from dray.cli.output import serialization
-
-if TYPE_CHECKING:
-    from xml.etree import ElementTree
-
-_NOT_IN_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no XML document can hold."""
+from dray.cli.output import junit, serialization
+from dray.cli.output.junit import Case, Failure
 
 
 class Report(NamedTuple):
@@ -206,33 +200,14 @@ def _uri(file: str) -> str:
 
 def _junit(report: Report) -> str:
     """Return JUnit's XML: a test case for each finding, and for each file without one."""
-    from xml.etree import ElementTree as xml
-
     found = {finding.file for finding in report.findings}
-    clean = [file for file in report.files if file not in found]
-    failures = sum(map(report.is_failure, report.findings))
-    counts = {"tests": str(len(clean) + len(report.findings)), "failures": str(failures)}
-    suites = xml.Element("testsuites", counts)
-    suite = xml.SubElement(suites, "testsuite", {"name": "dray lint", **counts, "errors": "0"})
-    for file in clean:
-        _junit_case(suite, file, "no findings")
+    cases = [Case(file, "no findings") for file in report.files if file not in found]
     for finding in report.findings:
-        case = _junit_case(suite, finding.file, f"line {finding.line}: {finding.rule}")
-        words = _NOT_IN_XML.sub("\ufffd", f"{click.unstyle(_text(finding))}\n")
-        if report.is_failure(finding):
-            message = _NOT_IN_XML.sub("\ufffd", finding.message)
-            xml.SubElement(case, "failure", {"type": finding.rule, "message": message}).text = words
-        else:
-            xml.SubElement(case, "system-out").text = words
-    xml.indent(suites)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{xml.tostring(suites, "unicode")}\n'
-
-
-def _junit_case(suite: ElementTree.Element, file: str, name: str) -> ElementTree.Element:
-    from xml.etree import ElementTree as xml
-
-    file = _NOT_IN_XML.sub("\ufffd", file)
-    return xml.SubElement(suite, "testcase", {"classname": file, "file": file, "name": name})
+        name = f"line {finding.line}: {finding.rule}"
+        text = f"{click.unstyle(_text(finding))}\n"
+        failure = Failure(finding.rule, finding.message) if report.is_failure(finding) else None
+        cases.append(Case(finding.file, name, text, failure))
+    return junit.document("dray lint", cases)
 
 
 FORMS: Final[Mapping[str, Callable[[Report], str]]] = {

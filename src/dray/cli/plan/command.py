@@ -1,14 +1,76 @@
-"""`dray plan`: questions to the planner, one subcommand each."""
+"""`dray plan`: would these objects run? And further questions, one subcommand each."""
 
 from __future__ import annotations
 
-from dray.cli.lazy_group import LazyGroup
+from pathlib import Path
+from typing import Any
 
-plan = LazyGroup(
-    {
+import click
+
+from dray.cli.command_errors import WrongUsage, reported
+from dray.cli.inputs import cluster_objects, manifests
+from dray.cli.lazy_group import LazyGroup
+from dray.cli.output import formats
+from dray.cli.output.formats import OutputFormat
+from dray.cli.session import connection
+from dray.cli.session.connection import Target
+
+
+@click.command(
+    "plan",
+    cls=LazyGroup,
+    commands={
         "capacity": ("plan.capacity:capacity", "Count how many more pods fit."),
         "replay": ("plan.replay:replay", "Place a trace under several policies and compare them."),
     },
-    name="plan",
-    help="Plan: compare policies. Nothing is written to a cluster.",
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+@connection.options
+@manifests.files_option()
+@cluster_objects.option
+@formats.option
+@click.option(
+    "--junit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the answers to this file as test results, for CI.",
+)
+@click.pass_context
+def plan(context: click.Context, /, **options: Any) -> None:
+    """Say whether the objects of files would run, and where; or ask another question.
+
+    With -f: the node and devices of every pod, also of workloads with all their
+    replicas, as the scheduler would decide now; or what blocks it and what would
+    help. The exit code is 0 if all fit, and 1 if not. Nothing is written to a
+    cluster.
+
+    \b
+    Examples:
+      dray plan -f train.yaml
+      dray plan -f app/ --against h100 -o wide
+      dray plan -f train.yaml --against fleet.json --junit plan.xml
+    """
+    given = any(options[name] for name in ("files", "against", "junit"))
+    if context.invoked_subcommand is not None:
+        if given or options["format"].name or options["target"] != Target():
+            raise WrongUsage(
+                f"options of `dray plan {context.invoked_subcommand}` stand after its name"
+            )
+        return
+    with reported():
+        if not options["files"]:
+            if given:
+                raise WrongUsage("say what to plan: -f FILE")
+            click.echo(context.get_help())
+            return
+        _run(**options)
+
+
+def _run(
+    target: Target, files: tuple[str, ...], against: str, format: OutputFormat, junit: Path | None
+) -> None:
+    # Late: `dray plan --help` and the subcommands do not need it.
+    from dray.cli.plan import fit
+
+    fit.run(target, files, against, format, junit)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import click
+import msgspec
 
 from dray.api.types.core import CoreEvent
 from dray.cli.command_errors import CommandError, WrongUsage
@@ -39,11 +41,28 @@ def load(against: str, target: Target) -> ClusterModel:
 def submitted(files: Sequence[str], cluster: ClusterModel, namespace: str = "") -> Submission:
     """Return the pods of the objects in files, and the cluster with the other objects.
 
-    Objects without a namespace are in `namespace`, or in "default". Raises WrongUsage for files
-    without anything that makes pods.
+    Objects without a namespace are in `namespace`, or in "default". Ends the command for files
+    that the API server would refuse, and raises WrongUsage for files that make no pods.
     """
-    documents = [manifest.document for manifest in manifests.read(files, recursive=True)]
-    found = expansion.expand(documents, cluster, namespace or "default")
+    texts = list(manifests.texts(files, recursive=True))
+    _check(texts, cluster)
+    documents = [document for text in texts for document in manifests.documents(*text)]
+    try:
+        found = expansion.expand(documents, cluster, namespace or "default")
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        raise CommandError(f"{', '.join(files)}: {error}", "See: dray lint FILE") from error
     if not found.pods:
         raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
     return found
+
+
+def _check(texts: Sequence[tuple[str, str]], cluster: ClusterModel) -> None:
+    """End the command with what is wrong, if the API server would refuse an object."""
+    # Late: the rules of lint take long to import.
+    from dray.cli.lint import file_checks, reports
+
+    found = file_checks.errors(texts, cluster.features)
+    if found:
+        click.secho(file_checks.title(found), bold=True, err=True)
+        reports.show(reports.Report.of(found), "text", aside=True)
+        sys.exit(1)

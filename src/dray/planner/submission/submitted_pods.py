@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dray.api.semantics import pod_status
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
+from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 
 
 class SubmittedPod(NamedTuple):
@@ -34,3 +36,16 @@ class Submission(NamedTuple):
     """Has the classes, slices, nodes, claims, templates and quotas that are submitted too."""
     pods: Sequence[SubmittedPod]
     """In the order in which they are made."""
+
+
+def waiting(cluster: ClusterModel) -> list[SubmittedPod]:
+    """Return the pods of a cluster that wait for its scheduler, in the order of its queue."""
+    pods = [pod for pod in cluster.of(Pod) if _waits(pod)]
+    pods.sort(key=lambda pod: (-(pod.spec.priority or 0), pod.metadata.creation_timestamp or ""))
+    return [SubmittedPod(pod, owner=f"pod/{pod.metadata.name}") for pod in pods]
+
+
+def _waits(pod: Pod) -> bool:
+    scheduler = pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
+    is_unplaced = not pod.spec.node_name and pod_status.is_active(pod)
+    return is_unplaced and scheduler == DEFAULT_SCHEDULER_NAME

@@ -54,3 +54,16 @@ def test_removed_objects_are_gone() -> None:
     model = cluster().without(Node, lambda node: node.metadata.name == "n1")
     plan = placing.place(model, [submitted("a"), submitted("b")])
     assert [planned.node for planned in plan.pods] == ["n2", ""]
+
+
+def test_pods_that_share_a_claim_run_where_the_first_one_does() -> None:
+    shared = builders.claim(builders.request(), name="shared")
+    pods = [
+        SubmittedPod(builders.pod(name, claims={"gpu": "shared"}, uid=name))
+        for name in ("a", "b", "c")
+    ]
+    plan = placing.place(cluster(shared), pods)
+    assert plan.fits
+    assert len({(planned.node, *planned.devices()) for planned in plan.pods}) == 1
+    other = submitted("d")
+    assert len(placing.place(cluster(shared), [*pods, other]).pods[3].devices()) == 1
