@@ -9,10 +9,9 @@ from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.cli.command_errors import WrongUsage
-from dray.cli.inputs import manifests
+from dray.cli.plan import plan_inputs
 from dray.planner.capacity.report import CountedPod
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.submission import expansion
 from dray.planner.submission.submitted_pods import SubmittedPod
 from dray.scheduling import pod_copies
 from dray.scheduling.pod_copies import PodCopies
@@ -29,13 +28,13 @@ def counted_pods(
     Raises WrongUsage for files without anything to count, and for pods that do not come one by one.
     """
     namespace = namespace or "default"
-    documents = [manifest.document for manifest in manifests.read(files, recursive=True)]
+    documents = plan_inputs.documents(files, cluster)
     names = {_name(document, namespace) for document in documents}
     # A pod that exists already can be counted too: its copies have other names.
     others = cluster.without(
         Pod, lambda pod: ("Pod", pod.metadata.namespace, pod.metadata.name) in names
     )
-    submission = expansion.expand(documents, others, namespace)
+    submission = plan_inputs.expanded(files, documents, others, namespace)
     existing: dict[type[Any], Sequence[Any]] = {Pod: cluster.of(Pod)}
     cluster = ClusterModel({**submission.cluster.objects, **existing}, cluster.features)
     wanted: dict[str, CountedPod] = {}

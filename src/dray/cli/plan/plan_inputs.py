@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from dray.api.types.core import CoreEvent
+from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import cluster_objects, manifests
 from dray.cli.session.connection import Target
@@ -44,16 +45,27 @@ def submitted(files: Sequence[str], cluster: ClusterModel, namespace: str = "") 
     Objects without a namespace are in `namespace`, or in "default". Ends the command for files
     that the API server would refuse, and raises WrongUsage for files that make no pods.
     """
-    texts = list(manifests.texts(files, recursive=True))
-    _check(texts, cluster)
-    documents = [document for text in texts for document in manifests.documents(*text)]
-    try:
-        found = expansion.expand(documents, cluster, namespace or "default")
-    except (msgspec.ValidationError, ValueError, TypeError) as error:
-        raise CommandError(f"{', '.join(files)}: {error}", "See: dray lint FILE") from error
+    found = expanded(files, documents(files, cluster), cluster, namespace)
     if not found.pods:
         raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
     return found
+
+
+def documents(files: Sequence[str], cluster: ClusterModel) -> list[JsonObject]:
+    """Return the objects in files. Ends the command if the API server would refuse one."""
+    texts = list(manifests.texts(files, recursive=True))
+    _check(texts, cluster)
+    return [document for text in texts for document in manifests.documents(*text)]
+
+
+def expanded(
+    files: Sequence[str], objects: Sequence[JsonObject], cluster: ClusterModel, namespace: str
+) -> Submission:
+    """Return the pods of objects that were read from files, and the cluster with the others."""
+    try:
+        return expansion.expand(objects, cluster, namespace or "default")
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        raise CommandError(f"{', '.join(files)}: {error}", "See: dray lint FILE") from error
 
 
 def _check(texts: Sequence[tuple[str, str]], cluster: ClusterModel) -> None:
