@@ -139,11 +139,12 @@ def counted(found: Drawn) -> PodCapacity:
 
 def placed(found: Drawn, number: int) -> int:
     """Return how many of so many copies get a node, one after the other."""
-    submitted = []
-    for each in range(number):
-        pod, claims = found.copies.copy(each)
-        submitted.append(SubmittedPod(pod, claims))
-    return sum(bool(planned.node) for planned in place(found.cluster, submitted).pods)
+    plan = place(found.cluster, submitted(found.copies, number))
+    return sum(bool(planned.node) for planned in plan.pods)
+
+
+def submitted(copies: PodCopies, number: int) -> list[SubmittedPod]:
+    return [SubmittedPod(*copies.copy(each)) for each in range(number)]
 
 
 def admitted(found: Drawn, most: int) -> int:
@@ -172,25 +173,45 @@ def test_one_more_fits_where_the_limits_of_a_node_are_lifted(seed: int) -> None:
     cluster = found.cluster.without(ResourceQuota, lambda _: True)
     found = Drawn(cluster, found.copies)
     before = counted(found)
-    for node in () if before.message else before.nodes:
-        if _can_be_lifted(found, node):
-            after = counted(_lifted(found, node))
-            assert after.pods > before.pods, (node, before, after)
-            return
+    chosen = [node for node in before.nodes if _can_be_lifted(found, node)]
+    for node in chosen[:1] if not before.message else ():
+        full = place(cluster, submitted(found.copies, before.pods)).cluster_after(cluster)
+        assert counted(Drawn(full, _others(found.copies))).pods == 0
+        assert counted(_lifted(Drawn(full, _others(found.copies)), node)).pods > 0, (node, before)
+
+
+def _others(copies: PodCopies) -> PodCopies:
+    """Return copies whose names are not those of the copies that are placed already."""
+    named: list[Any] = [
+        msgspec.structs.replace(
+            item,
+            metadata=msgspec.structs.replace(
+                item.metadata, name=f"more-{item.metadata.name}", uid=f"more-{item.metadata.uid}"
+            ),
+        )
+        for item in (copies.pod, *copies.claims)
+    ]
+    sources = tuple(
+        PodResourceClaim(source.name, resource_claim_name=f"more-{source.resource_claim_name}")
+        for source in copies.pod.spec.resource_claims
+    )
+    pod, *claims = named
+    spec = msgspec.structs.replace(pod.spec, resource_claims=sources)
+    return PodCopies(msgspec.structs.replace(pod, spec=spec), claims)
 
 
 def _can_be_lifted(found: Drawn, node: NodeCapacity) -> bool:
-    """Return whether more of what limits a node means more pods there: not for all requests."""
+    """Return whether more of what limits a node means more pods there.
+
+    With more devices, a request for all of them needs more, and one with alternatives may take
+    an earlier one that needs more.
+    """
     asked = [request for claim in found.copies.claims for request in claim.spec.devices.requests]
-    alternatives = [
-        alternative
-        for request in asked
-        for alternative in (request.exactly, *request.first_available)
-        if alternative is not None
-    ]
-    takes_all = any(alternative.allocation_mode == "All" for alternative in alternatives)
+    takes_more = any(
+        request.exactly is None or request.exactly.allocation_mode == "All" for request in asked
+    )
     known = {*LIFTED, limits.DEVICES, limits.COUNTERS, limits.SHARED_CAPACITY}
-    if takes_all or not known.issuperset(node.limits) or found.copies.pod.spec.affinity:
+    if takes_more or not known.issuperset(node.limits) or found.copies.pod.spec.affinity:
         return False
     # A node that takes one when everything is free lacks nothing but what is in use.
     empty = found.cluster.without(ResourceClaim, lambda _: True).without(Pod, lambda _: True)
@@ -203,8 +224,13 @@ def _lifted(found: Drawn, limited: NodeCapacity) -> Drawn:
     """Return a cluster with one unit more of what limits a node; of devices, all of them again."""
     cluster = found.cluster
     (node,) = (node for node in cluster.of(Node) if node.metadata.name == limited.node)
-    running = sum(pod.spec.node_name == limited.node for pod in cluster.of(Pod))
-    used = {"pods": running, "cpu": running, "memory": 0}
+    used = {"pods": 0, "cpu": 0, "memory": 0}
+    for pod in cluster.of(Pod):
+        if pod.spec.node_name == limited.node:
+            requests = pod.spec.containers[0].resources.requests
+            used["pods"] += 1
+            used["cpu"] += 2 if requests.get("cpu", "0") == "2" else 1
+            used["memory"] += _whole(requests.get("memory", "0"))
     amounts = {
         # Pods that run may use more than there is already.
         name: str(max(_whole(amount), used[name]) + LIFTED[name])

@@ -23,12 +23,15 @@ from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
 from dray.scheduling.decision import Decider
 from dray.scheduling.device_room import DeviceCounter, OrderMatters
 from dray.scheduling.nodes import node_fit, pod_requirements
-from dray.scheduling.nodes.node_fit import NodeState, ReasonKind, Reasons
+from dray.scheduling.nodes.node_fit import FilterReason, NodeState, ReasonKind, Reasons
 from dray.scheduling.pod_copies import PodCopies
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.unschedulable import Unschedulable
 
 __all__ = ["FitCount", "NodeCounter", "NodeFitCount", "count", "count_by_node", "room_on"]
+
+
+SELECTOR_FAILS = FilterReason("a selector fails on devices of the node", ReasonKind.DEVICES)
 
 
 class NodeFitCount(NamedTuple):
@@ -228,7 +231,7 @@ class NodeCounter:
                 )
                 for node in self._state.nodes
             }
-        except (AllocationError, SearchFailed, OrderMatters, steps.Stopped):
+        except (OrderMatters, steps.Stopped):
             # The decision about the last copy says what is wrong.
             return {name: NodeFitCount(pods) for name, pods in placed.items()}
 
@@ -243,7 +246,10 @@ class NodeCounter:
         if not _may_run(rooms):
             return reasons, None
         reasons += affinity(node) if affinity else ()
-        fit = steps.run(self._devices.matcher.fit_on(demand, node), self._should_stop)
+        try:
+            fit = steps.run(self._devices.matcher.fit_on(demand, node), self._should_stop)
+        except SearchFailed:
+            return (*reasons, SELECTOR_FAILS), None
         if isinstance(fit, NodeFit):
             return reasons, None
         claims, _ = self._devices.matcher.claims_on(demand, node)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dray.allocator.model import rejections
 from dray.allocator.model.rejections import CheckName, Rejection
+from dray.scheduling import fit_counts
 from dray.scheduling.claims import device_fit
 from dray.scheduling.fit_counts import NodeFitCount
 from dray.scheduling.nodes import node_fit
@@ -24,6 +25,7 @@ _OF_REASON = {
     node_fit.NOT_SELECTED: "node selector",
     node_fit.NOT_NAMED: "node selector",
     device_fit.NOT_AVAILABLE: CLAIM,
+    fit_counts.SELECTOR_FAILS: "failing selectors",
 }
 _OF_KIND = {
     ReasonKind.NODE: NODE,
