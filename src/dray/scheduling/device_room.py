@@ -117,7 +117,7 @@ class DeviceCounter:
         """
         claims, _ = self.matcher.claims_on(demand, node)
         key = (requests.signature(claims), *_key(problem))
-        if not _wanted(problem) & problem.inventory.shareable and not _has_admin_access(problem):
+        if not _wanted(problem) & problem.inventory.shareable and _takes_devices(problem):
             # Every copy takes a device, so the room of the node matters only below their number.
             most = min(most, _wanted(problem).bit_count() + 1)
         found = self._by_key.get((most, *key))
@@ -219,8 +219,12 @@ def _lowest(devices: int, number: int) -> int:
     return devices ^ rest
 
 
-def _has_admin_access(problem: NodeProblem) -> bool:
-    return any(alternative.parsed.admin_access for alternative in problem.alternatives())
+def _takes_devices(problem: NodeProblem) -> bool:
+    """Return whether every copy takes a device that no other copy can have then."""
+    return any(
+        all(item.count > 0 and not item.parsed.admin_access for item in request.alternatives)
+        for request in problem.requests
+    )
 
 
 def _is_local(inventory: NodeInventory, devices: int) -> bool:
