@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -70,6 +71,8 @@ def expand(
 
 def _described(document: JsonObject, namespace: str) -> _Object:
     group, _ = kinds.parse_api_version(str(document.get("apiVersion", "")))
+    # Defaults are filled in below.
+    document = copy.deepcopy(document)
     metadata = dict(document.get("metadata") or {})
     kind = kinds.by_kind(group, str(document.get("kind", "")))
     if kind is not None and kind.namespaced:
