@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,12 @@ def test_so_many_pods_fit(seed: int, tmp_path: Path) -> None:
         cluster.apply([*random_workloads.templates(dice), random_workloads.shared_claim()])
         for number in range(dice.randint(0, 3)):
             cluster.apply(_pod(dice, f"before-{number}"))
-            cluster.wait_for(lambda name=f"before-{number}": _is_decided(cluster, name))
+            _wait_for(cluster, _is_decided, f"before-{number}")
         pod = _pod(dice, "copy")
         counted = _capacity(cluster, pod)
         for number in range(counted):
             cluster.apply(_named(pod, number))
-            cluster.wait_for(lambda name=f"copy-{number}": _node(cluster, name), f"pod {number}")
+            _wait_for(cluster, _has_node, f"copy-{number}")
         cluster.apply(_named(pod, counted))
         cluster.wait_until_unschedulable(f"copy-{counted}")
 
@@ -78,10 +79,14 @@ def _model(cluster: Cluster) -> ClusterModel:
     return ClusterModel(features=features.DEFAULT).with_objects(objects)
 
 
-def _node(cluster: Cluster, name: str) -> str:
-    return str(cluster.get("pods", name)["spec"].get("nodeName", ""))
+def _wait_for(cluster: Cluster, condition: Callable[[JsonObject], bool], name: str) -> None:
+    cluster.wait_for(lambda: condition(cluster.get("pods", name)), f"pod {name}")
 
 
-def _is_decided(cluster: Cluster, name: str) -> bool:
-    conditions = cluster.get("pods", name).get("status", {}).get("conditions", ())
+def _has_node(pod: JsonObject) -> bool:
+    return bool(pod["spec"].get("nodeName"))
+
+
+def _is_decided(pod: JsonObject) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
     return any(condition["type"] == "PodScheduled" for condition in conditions)

@@ -83,7 +83,7 @@ def _node(dice: random.Random, name: str) -> Node:
 
 
 def _held(dice: random.Random, slices: Sequence[ResourceSlice]) -> list[ResourceClaim]:
-    claims = []
+    claims: list[ResourceClaim] = []
     for resource_slice in slices:
         for device in resource_slice.spec.devices:
             if dice.random() < 0.15:
@@ -166,7 +166,7 @@ def test_the_number_is_what_placing_one_by_one_reaches(seed: int) -> None:
     assert capacity.pods == admitted(found, reached), capacity
 
 
-@rounds.examples(80, long=300)
+@rounds.examples(200, long=1500)
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_one_more_fits_where_the_limits_of_a_node_are_lifted(seed: int) -> None:
     found = drawn(seed)
@@ -182,20 +182,20 @@ def test_one_more_fits_where_the_limits_of_a_node_are_lifted(seed: int) -> None:
 
 def _others(copies: PodCopies) -> PodCopies:
     """Return copies whose names are not those of the copies that are placed already."""
-    named: list[Any] = [
+    objects: list[Any] = [copies.pod, *copies.claims]
+    pod, *claims = [
         msgspec.structs.replace(
             item,
             metadata=msgspec.structs.replace(
                 item.metadata, name=f"more-{item.metadata.name}", uid=f"more-{item.metadata.uid}"
             ),
         )
-        for item in (copies.pod, *copies.claims)
+        for item in objects
     ]
     sources = tuple(
         PodResourceClaim(source.name, resource_claim_name=f"more-{source.resource_claim_name}")
         for source in copies.pod.spec.resource_claims
     )
-    pod, *claims = named
     spec = msgspec.structs.replace(pod.spec, resource_claims=sources)
     return PodCopies(msgspec.structs.replace(pod, spec=spec), claims)
 

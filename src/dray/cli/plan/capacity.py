@@ -30,13 +30,6 @@ def capacity(target: Target, files: tuple[str, ...], against: str, format: Outpu
     ResourceClaim or ResourceClaimTemplate that none of these uses. Otherwise pods with
     one device of each DeviceClass are, and free devices that no pod of the cluster could
     use and the cards with partitions are shown too. Nothing is written to the cluster.
-
-    \b
-    Examples:
-      dray plan capacity
-      dray plan capacity --against h100
-      dray plan capacity -f train.yaml
-      dray plan capacity -o wide
     """
     from dray.cli.plan import capacity_text
 

@@ -15,6 +15,7 @@ from dray.cli.output.counts import number_of
 from dray.cli.plan import card_drawing
 from dray.planner.capacity import shapes
 from dray.planner.capacity.cards import Card
+from dray.planner.capacity.limits import COUNTERS
 from dray.planner.capacity.pod_capacity import NodeCapacity, PodCapacity
 from dray.planner.capacity.report import CapacityReport
 from dray.planner.capacity.stranded import StrandedDevices
@@ -29,12 +30,13 @@ def show(report: CapacityReport, *, by_class: bool, is_wide: bool) -> None:
     if by_class:
         _show_classes(report, is_wide)
         _show_stranded(report)
-        _show_cards(report.cards, is_wide)
+        _show_cards(report.cards, card_drawing.in_order(report.cards), is_wide)
     else:
         for capacity in report.capacities:
             _show_pod(capacity, is_wide)
-            if "counters" in dict(capacity.limits()):
-                _show_cards([card for card in report.cards if card.blocked], is_wide)
+        blocked = [card for card in report.cards if card.blocked]
+        if blocked and any(COUNTERS in dict(found.limits()) for found in report.capacities):
+            _show_cards(report.cards, blocked, is_wide)
     if report.waiting:
         click.echo()
         waiting = number_of(report.waiting, "pod")
@@ -126,7 +128,7 @@ def _devices(found: Sequence[StrandedDevices]) -> int:
     return sum(len(item.devices) for item in found)
 
 
-def _show_cards(cards: Sequence[Card], is_wide: bool) -> None:
+def _show_cards(cards: Sequence[Card], drawn: Sequence[Card], is_wide: bool) -> None:
     if not cards:
         return
     click.echo()
@@ -136,7 +138,6 @@ def _show_cards(cards: Sequence[Card], is_wide: bool) -> None:
     rows = [["LARGEST", "CARDS"]]
     ordered = sorted(counts, key=lambda name: -shares[name])
     tables.show([*rows, *([name, str(counts[name])] for name in ordered)], has_header=True)
-    drawn = card_drawing.in_order(cards)
     for card in drawn if is_wide else drawn[:_DRAWN]:
         _show_card(card)
     if len(drawn) > _DRAWN and not is_wide:
