@@ -71,6 +71,7 @@ def _on_node(
             return
         found |= dict.fromkeys(limits.limits_of(counted))
         free &= ~_with_partitions(inventory, counted.devices)
+    free &= ~inventory.where(lambda device: _lacks_counters(inventory, device))
     if not free:
         return
     available = _available(state, inventory, free)
@@ -79,6 +80,12 @@ def _on_node(
         reasons = (limits.DEVICE_TAINTS,) if is_tainted else tuple(found)
         roots = dict.fromkeys(map(device_groups.root, devices))
         yield StrandedDevices(node.name, name, tuple(roots), reasons)
+
+
+def _lacks_counters(inventory: NodeInventory, device: Candidate) -> bool:
+    """Return whether others use the counters that a device needs."""
+    counters = inventory.node_pools[device.pool_index].counters
+    return counters is not None and not counters.allows(counters.left, device.need)
 
 
 def _with_partitions(inventory: NodeInventory, devices: int) -> int:
