@@ -33,7 +33,7 @@ from dray.exporter import metric_table
 from dray.exporter.cluster_figures import ClusterFigures
 from dray.exporter.metric_table import NONE
 from dray.exporter.trimming import Trimmer
-from dray.scheduling import decision, fit_counts
+from dray.scheduling import decision, fit_counts, pod_copies
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.state import SchedulingState
 from tests import builders, rounds
@@ -306,7 +306,7 @@ def check(world: World) -> None:
     for name in state.inventory.classes:
         for fit, pods in figures.fits.figures().items():
             if fit.device_class == name:
-                counted = fit_counts.count(state, name, devices=fit.devices)
+                counted = fit_counts.count(state, pod_copies.of_class(name, fit.devices))
                 assert pods == counted.pods, fit
     check_pools(figures, state)
     waiting = {cause: found.claims for cause, found in figures.claims.by_cause.items()}

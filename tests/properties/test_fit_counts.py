@@ -14,7 +14,7 @@ from dray.api.ids import DeviceId
 from dray.api.types.dra import ResourceSlice
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node, NodeSpec, NodeStatus
-from dray.scheduling import fit_counts
+from dray.scheduling import fit_counts, pod_copies
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import decide
 from dray.scheduling.state import SchedulingState
@@ -68,7 +68,7 @@ def test_so_many_pods_are_placed_and_no_more(seed: int) -> None:
     before = {
         pool: entry.holders.by_device.keys() for pool, entry in state.inventory.pools().items()
     }
-    counted = fit_counts.count(state, class_name, devices=devices)
+    counted = fit_counts.count(state, pod_copies.of_class(class_name, devices))
     after = {
         pool: entry.holders.by_device.keys() for pool, entry in state.inventory.pools().items()
     }
@@ -89,7 +89,7 @@ def test_the_count_says_when_it_is_not_complete() -> None:
         state.put(Node(ObjectMeta(name=node), status=NodeStatus(allocatable={"pods": "10"})))
         state.put(builders.gpu_slice(node, 4))
     state.put(builders.device_class())
-    assert str(fit_counts.count(state, "gpu")) == "12"
+    assert str(fit_counts.count(state, pod_copies.of_class("gpu"))) == "12"
     answers = iter([False, True])
-    assert str(fit_counts.count(state, "gpu", lambda: next(answers))) == "4+"
-    assert fit_counts.count(state, "nosuch").pods == 0
+    assert str(fit_counts.count(state, pod_copies.of_class("gpu"), lambda: next(answers))) == "4+"
+    assert fit_counts.count(state, pod_copies.of_class("nosuch")).pods == 0

@@ -70,6 +70,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "dray plan nodes --add-type like:gpu-node-1",
             "dray plan nodes -f train.yaml --add-type machine.yaml --against snapshot.json",
         ),
+        "plan capacity": (
+            "dray plan capacity",
+            "dray plan capacity -f train.yaml -o wide",
+            "dray plan capacity --against h100 -o json",
+        ),
         "plan replay": (
             "dray plan replay pod_list.csv --nodes node_list.csv --policy best-fit,fgd --seeds 10",
             "dray plan replay pod_list.csv.gz --departures --chart policies.svg",

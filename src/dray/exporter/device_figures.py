@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from dray.allocator import device_counts
+from dray.allocator import device_counts, device_groups
 from dray.allocator.device_states import DeviceState
 from dray.api.ids import PoolId
 from dray.exporter import node_series, pool_figures
 from dray.exporter.metric_table import NONE, Metric
-from dray.exporter.pool_figures import AVAILABLE, PoolFigures
+from dray.exporter.pool_figures import PoolFigures
 from dray.scheduling import fit_counts
 from dray.scheduling.nodes.node_fit import NodeState
 from dray.scheduling.state import SchedulingState
@@ -127,7 +127,7 @@ def stranded_on(name: str, pools: Iterable[PoolFigures], node: NodeState | None)
     for pool in pools:
         for group, count in pool.devices.items():
             for view in group.views if group.node == name else ():
-                if view.device_class != NONE and view.state in AVAILABLE:
+                if view.device_class != NONE and view.state in device_groups.AVAILABLE:
                     (stranded if view.is_tainted else available)[view.device_class] += count
     if name != NONE:
         room = room_on(node) if node is not None else 0

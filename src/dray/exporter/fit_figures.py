@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from dray.api.types.dra import ResourceClaim
 from dray.exporter.work_budget import WorkBudget
-from dray.scheduling import fit_counts
-from dray.scheduling.fit_counts import NodeCounter
+from dray.scheduling import fit_counts, pod_copies
+from dray.scheduling.fit_counts import NodeCounter, NodeFitCount
 from dray.scheduling.state import SchedulingState
 
 COUNT_SECONDS = 1.0
@@ -85,8 +85,7 @@ class FitFigures:
         for key in self._fits.keys() - wanted:
             del self._fits[key]
         for key in wanted - self._fits.keys():
-            counter = NodeCounter(self._state, key.device_class, devices=key.devices)
-            self._fits[key] = _Fits(counter)
+            self._fits[key] = _Fits(NodeCounter(self._state, pod_copies.of_class(*key)))
         for key, fits in list(self._fits.items()):
             yield from self._update(key, fits)
 
@@ -119,23 +118,21 @@ class FitFigures:
                 return self._budget.time() > end
 
             with self._budget.spending():
-                counted = fit_counts.count(
-                    self._state, key.device_class, should_stop, devices=key.devices
-                )
+                counted = fit_counts.count(self._state, pod_copies.of_class(*key), should_stop)
             fits.total, fits.is_total_dirty = counted.pods, False
         elif not fits.dependent:
             fits.total, fits.is_total_dirty = sum(fits.on_node.values()), False
 
     def _count_node(self, fits: _Fits, name: str) -> None:
         node = self._state.nodes.get(name)
-        counted = fits.counter.alone_on(node) if node is not None else 0
+        counted = fits.counter.alone_on(node) if node is not None else NodeFitCount(0)
         fits.is_total_dirty = True
         if counted is None:
             fits.dependent.add(name)
             return
         fits.dependent.discard(name)
-        if counted:
-            fits.on_node[name] = counted
+        if counted.pods:
+            fits.on_node[name] = counted.pods
         else:
             fits.on_node.pop(name, None)
 

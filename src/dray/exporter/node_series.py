@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dray import telemetry
+from dray.allocator import device_groups
 from dray.allocator.device_states import DeviceState
-from dray.exporter import metric_table, pool_figures
+from dray.exporter import metric_table
 from dray.exporter.metric_table import EVERY_DEVICE, OTHER, SERIES_PER_NODE, Metric
 from dray.exporter.pool_figures import ClassView, PoolFigures
 
@@ -78,7 +79,7 @@ def by_class_and_state(
             else:
                 counts[view.device_class, view.state] += count
         if merged:
-            counts[OTHER, pool_figures.combined(merged)] += count
+            counts[OTHER, device_groups.combined(merged)] += count
     return counts
 
 

@@ -7,21 +7,17 @@ those parts of it that it matches: some may be held, and others available.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dray.allocator import device_counts, device_states
+from dray.allocator import device_counts, device_groups, device_states
 from dray.allocator.device_counts import SelectingClass
 from dray.allocator.device_states import DeviceAvailability, DeviceState
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
-from dray.api.formats import quantity
 from dray.api.ids import DeviceId, PoolId
 from dray.api.semantics import pools
-from dray.api.types.dra import CounterSet, ResourceSlice
 from dray.exporter.metric_table import NONE
-
-HELD = frozenset({DeviceState.IN_USE, DeviceState.SHARED})
-AVAILABLE = frozenset({DeviceState.FREE, DeviceState.SHARED})
+from dray.partitions import largest_partition
 
 
 class ClassView(NamedTuple):
@@ -78,50 +74,18 @@ def count(
     tainted: Counter[str] = Counter()
     unhealthy: Counter[str] = Counter()
     partitions = []
-    counter_sets = {item.name: item for found in current for item in found.spec.shared_counters}
-    for group in _groups(members):
-        node = _node_of(group[0], slices)
+    for group in device_groups.groups(members):
+        node = device_groups.node_of(group[0], slices) or NONE
         devices[DeviceViews(node, _views(group, classes_of))] += 1
         tainted[node] += any(device.is_tainted for device in group)
         unhealthy[node] += any(device.is_unhealthy for device in group)
         if len(group) > 1:
-            device = DeviceId(*pool_id, _root(group[0]))
-            ratio = largest_ratio(group, counter_sets)
+            device = DeviceId(*pool_id, device_groups.root(group[0]))
+            largest = largest_partition.of_group(group)
+            ratio = largest.share if largest is not None else 0.0
             partitions.append(LargestPartition(node, str(device), ratio))
     is_complete = bool(current) and len(current) == current[0].spec.pool.resource_slice_count
     return PoolFigures(devices, tainted, unhealthy, partitions, len(slices), is_complete)
-
-
-def combined(states: Iterable[DeviceState]) -> DeviceState:
-    """Return the state of a device whose parts have these states."""
-    found = set(states)
-    if DeviceState.MISSING in found:
-        return DeviceState.MISSING
-    if not found.isdisjoint(HELD):
-        is_available = not found.isdisjoint(AVAILABLE)
-        return DeviceState.SHARED if is_available else DeviceState.IN_USE
-    return DeviceState.FREE if DeviceState.FREE in found else DeviceState.BLOCKED
-
-
-def largest_ratio(
-    group: Iterable[DeviceAvailability], counter_sets: Mapping[str, CounterSet]
-) -> float:
-    """Return which part of its counters the largest available member of a device takes."""
-    available = (device for device in group if device.state in AVAILABLE)
-    return max((_ratio(device, counter_sets) for device in available), default=0.0)
-
-
-def _ratio(device: DeviceAvailability, counter_sets: Mapping[str, CounterSet]) -> float:
-    """Return the largest part that a device takes of any counter."""
-    assert device.device is not None
-    largest = 0.0
-    for consumption in device.device.consumes_counters:
-        counter_set = counter_sets.get(consumption.counter_set)
-        for name, counter in consumption.counters.items():
-            total = counter_set.counters.get(name) if counter_set else None
-            if total is not None and (whole := quantity.parse(total.value).nano) > 0:
-                largest = max(largest, quantity.parse(counter.value).nano / whole)
-    return round(largest, 4)
 
 
 def _classes_of(
@@ -135,27 +99,6 @@ def _classes_of(
             if matches:
                 found[device.id.device].append(name or NONE)
     return found
-
-
-def _groups(members: Iterable[DeviceAvailability]) -> Collection[list[DeviceAvailability]]:
-    """Return each device with its partitions; those of a counter set without one are a group."""
-    groups: dict[tuple[str, bool], list[DeviceAvailability]] = {}
-    for device in members:
-        # A counter set may have the name of a device that is missing.
-        is_missing = device.device is None
-        groups.setdefault((_root(device), is_missing), []).append(device)
-    return groups.values()
-
-
-def _root(device: DeviceAvailability) -> str:
-    return device.parent or device.id.device
-
-
-def _node_of(device: DeviceAvailability, slices: Sequence[ResourceSlice]) -> str:
-    if device.device is None or device.resource_slice is None:
-        names = {found.spec.node_name for found in slices}
-        return (names.pop() if len(names) == 1 else "") or NONE
-    return device.device.node_name or device.resource_slice.spec.node_name or NONE
 
 
 def _views(
@@ -172,6 +115,6 @@ def _views(
 
 
 def _view(name: str, parts: Sequence[DeviceAvailability]) -> ClassView:
-    available = [device for device in parts if device.state in AVAILABLE]
+    available = [device for device in parts if device.state in device_groups.AVAILABLE]
     is_tainted = bool(available) and all(device.is_tainted for device in available)
-    return ClassView(name, combined(device.state for device in parts), is_tainted)
+    return ClassView(name, device_groups.combined(device.state for device in parts), is_tainted)

@@ -78,13 +78,24 @@ class Profile(NamedTuple):
         return f"{title} ({sizes})" if sizes else title
 
 
+def partition_of(driver: str, device: Device, resource_slice: ResourceSlice) -> PartitionDevice:
+    """Return a device of a slice with the attribute that names the profiles of this slice."""
+    attribute = resource_slice.spec.partition_type_attribute or PROFILE
+    return PartitionDevice(driver, device, attribute.removeprefix(f"{driver}/"))
+
+
 def partition_devices(resource_slice: ResourceSlice) -> Iterator[PartitionDevice]:
     """Return the devices of a slice that share counters with others."""
-    spec = resource_slice.spec
-    attribute = (spec.partition_type_attribute or PROFILE).removeprefix(f"{spec.driver}/")
-    for device in spec.devices:
+    for device in resource_slice.spec.devices:
         if device.consumes_counters:
-            yield PartitionDevice(spec.driver, device, attribute)
+            yield partition_of(resource_slice.spec.driver, device, resource_slice)
+
+
+def shares(published: Iterable[PartitionDevice]) -> list[Fraction]:
+    """Return which part each device is of the largest one, in compute and memory."""
+    found = list(map(_profile, published))
+    largest = _largest(found)
+    return [_share(profile, largest) / (len(_counted(profile)) or 1) for profile in found]
 
 
 def distinct_profiles(published: Iterable[PartitionDevice]) -> list[Profile]:
@@ -134,10 +145,15 @@ def _largest(profiles: Iterable[Profile]) -> dict[str, Quantity]:
 def _share(profile: Profile, largest: Sizes) -> Fraction:
     """Return its share of the largest profile: that of compute plus that of memory."""
     sizes = dict(profile.sizes)
-    counted: list[str] = [name for name in ("compute", "memory") if name in sizes] or list(sizes)
     shares = (
         Fraction(sizes[name].nano, largest[name].nano)
-        for name in counted
+        for name in _counted(profile)
         if largest[name].sign() > 0
     )
     return sum(shares, start=Fraction(0))
+
+
+def _counted(profile: Profile) -> list[str]:
+    """Return the resources by which profiles are compared: compute and memory, else all."""
+    sizes = dict(profile.sizes)
+    return [name for name in ("compute", "memory") if name in sizes] or list(sizes)

@@ -1,4 +1,4 @@
-"""Count the pods that still fit and ask for devices of one class and nothing else.
+"""Count the copies of a pod that still fit, and find what limits their number.
 
 They are placed one after the other, as the scheduler would do it, until the next one does not fit.
 Quotas are not considered: they belong to namespaces.
@@ -7,47 +7,60 @@ Quotas are not considered: they belong to namespaces.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Hashable, Iterator
+import functools
+import operator
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from dray.allocator.inventory.node_inventory import NodeInventory
-from dray.allocator.model.rejections import AllocationError, SearchTimeout
-from dray.allocator.placement import Allocator, Fit
-from dray.allocator.problem.node_problem import NodeProblem
-from dray.api.ids import ClaimKey
-from dray.api.types.dra import (
-    AllocationResult,
-    DeviceClaim,
-    DeviceRequest,
-    ExactDeviceRequest,
-    ResourceClaim,
-    ResourceClaimSpec,
-)
-from dray.api.types.meta import ObjectMeta
-from dray.api.types.pods import Pod, PodResourceClaim, PodSpec
-from dray.scheduling.claims.assignments import NodeAssignment
+from dray.allocator.model.rejections import AllocationError, Rejection
+from dray.api.types.dra import ResourceClaim
+from dray.api.types.pods import Pod
+from dray.scheduling import steps
+from dray.scheduling.claims.assignments import NodeAssignment, NodeFit
+from dray.scheduling.claims.device_fit import SearchFailed
+from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
 from dray.scheduling.decision import Decider
+from dray.scheduling.device_room import DeviceCounter, OrderMatters
 from dray.scheduling.nodes import node_fit, pod_requirements
-from dray.scheduling.nodes.node_fit import PODS, NodeState
+from dray.scheduling.nodes.node_fit import FilterReason, NodeState, ReasonKind, Reasons
+from dray.scheduling.pod_copies import PodCopies
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.unschedulable import Unschedulable
 
-__all__ = ["FitCount", "NodeCounter", "count", "room_on"]
+__all__ = ["FitCount", "NodeCounter", "NodeFitCount", "count", "count_by_node", "room_on"]
 
 
-_CACHED_KEYS = 4096
+SELECTOR_FAILS = FilterReason("a selector fails on devices of the node", ReasonKind.DEVICES)
+
+
+class NodeFitCount(NamedTuple):
+    """The number of copies that fit on a node, and why the next one does not."""
+
+    pods: int
+    reasons: Reasons = ()
+    """Every check that the next one does not pass; empty if that was not looked for."""
+    rejection: Rejection | None = None
+    """What the allocator says, if devices are among the reasons."""
+    devices: int = 0
+    """The devices that they get, as a set of the node's inventory, if reasons are looked for."""
 
 
 class FitCount(NamedTuple):
-    """The number of pods that fit."""
+    """The number of copies that fit."""
 
     pods: int
     is_complete: bool = True
     """Whether every node was counted; otherwise there may be more."""
-    error: str = ""
-    """Why the scheduler cannot decide about the next pod, if that is so."""
+    last: Unschedulable | None = None
+    """The decision about the copy that does not fit, if the nodes do not say it."""
+    by_node: Mapping[str, NodeFitCount] = {}
+    """Every node, if that was asked for."""
+
+    @property
+    def error(self) -> str:
+        """Return why the scheduler cannot decide about the next copy; empty if it can."""
+        return self.last.error if self.last else ""
 
     def __str__(self) -> str:
         return str(self.pods) if self.is_complete else f"{self.pods}+"
@@ -58,161 +71,201 @@ def _never() -> bool:
 
 
 def count(
-    state: SchedulingState,
-    class_name: str,
-    should_stop: Callable[[], bool] = _never,
-    *,
-    devices: int = 1,
+    state: SchedulingState, copies: PodCopies, should_stop: Callable[[], bool] = _never
 ) -> FitCount:
-    """Return how many more pods fit that ask for this number of devices of the class.
+    """Return how many copies of a pod fit.
 
     When `should_stop` returns True, the nodes that are left are not counted. The state is the same
     afterwards.
     """
-    counter = NodeCounter(state, class_name, should_stop, devices=devices)
+    return _counted(NodeCounter(state, copies, should_stop))
+
+
+def count_by_node(
+    state: SchedulingState, copies: PodCopies, should_stop: Callable[[], bool] = _never
+) -> FitCount:
+    """Return the same with the number on each node, and what limits it."""
+    return _counted(NodeCounter(state, copies, should_stop, wants_reasons=True))
+
+
+def _counted(counter: NodeCounter) -> FitCount:
     try:
         return counter.run()
     finally:
         counter.release_all()
 
 
-class _OrderMatters(Exception):
-    """The count depends on the order in which nodes are chosen."""
-
-
 class NodeCounter:
-    """Counts node by node, which is right unless nodes share partitions or a selector fails."""
+    """Counts node by node, which is right unless one node's count depends on that of others.
+
+    It does where nodes share devices, where a selector fails, and where the pod has rules about
+    other pods. Then the scheduling decision places copies until one does not fit.
+    """
 
     def __init__(
         self,
         state: SchedulingState,
-        class_name: str,
+        copies: PodCopies,
         should_stop: Callable[[], bool] = _never,
         *,
-        devices: int = 1,
+        wants_reasons: bool = False,
     ) -> None:
-        self._state, self._should_stop, self._devices = state, should_stop, devices
-        self._claims = [_claim_for(class_name, devices)]
-        self._allocator = Allocator(
-            state.inventory, new_share_id=state.new_share_id, should_stop=should_stop
-        )
-        self._held: list[ClaimKey] = []
-        self._by_key: dict[Hashable, int] = {}
+        self._state, self._copies, self._should_stop = state, copies, should_stop
+        self._wants_reasons = wants_reasons
+        self._devices = DeviceCounter(state, should_stop, wants_reasons)
+        self._found: PodDemand | None = None
 
     def run(self) -> FitCount:
-        pods = 0
+        """Count all nodes. `release_all` has to follow."""
+        by_node: dict[str, NodeFitCount] = {}
         try:
-            for node, room in self._nodes():
+            if self._depends_on_pods():
+                raise OrderMatters
+            for node in self._state.nodes:
                 if self._should_stop():
-                    return FitCount(pods, is_complete=False)
-                pods += self._on_node(node, room)
-        except SearchTimeout:
-            return FitCount(pods, is_complete=False)
-        except (AllocationError, _OrderMatters):
+                    return _sum(by_node, is_complete=False)
+                counted = self._on_node(node)
+                if counted.pods or self._wants_reasons:
+                    by_node[node.name] = counted
+        except steps.Stopped:
+            return _sum(by_node, is_complete=False)
+        except (AllocationError, SearchFailed, OrderMatters) as error:
+            if isinstance(error, SearchFailed) and error.is_retriable:
+                return _sum(by_node, is_complete=False)
             self.release_all()
-            return _decided(self._state, self._claims[0], self._should_stop)
-        return FitCount(pods)
+            return self._decided()
+        return _sum(by_node)
 
-    def alone_on(self, node: NodeState) -> int | None:
-        """Return how many pods fit on a node; None if that depends on what other nodes get."""
-        room = room_on(node)
-        if not room:
-            return 0
-        before = len(self._held)
+    def alone_on(self, node: NodeState) -> NodeFitCount | None:
+        """Return how many copies fit on a node; None if that depends on what other nodes get."""
+        before = self._devices.held
         try:
-            return self._on_node(node.name, room, alone=True)
-        except (AllocationError, _OrderMatters):
-            self._release(before)
+            return self._on_node(node, alone=True)
+        except (AllocationError, SearchFailed, OrderMatters):
+            self._devices.release(before)
             return None
 
-    def _nodes(self) -> Iterator[tuple[str, int]]:
-        """Yield the nodes that a pod without other requirements can run on, and for how many."""
-        for node in self._state.nodes:
-            if room := room_on(node):
-                yield node.name, room
-
-    def _on_node(self, node: str, room: int, alone: bool = False) -> int:
-        try:
-            problem = self._allocator.problem(self._claims, node)
-        except AllocationError as error:
-            if error.on_node_only:
-                return 0
-            raise
-        (alternative,) = problem.alternatives()
-        if alternative.failing:
-            raise _OrderMatters
-        inventory = problem.inventory
-        free = alternative.eligible & ~inventory.taken
-        is_special = free & (inventory.partitions | inventory.shareable)
-        if not _is_local(inventory, free):
-            if alone or self._devices > 1 or is_special or room < free.bit_count():
-                raise _OrderMatters
-            return self._placed_on(node, room)
-        if not is_special:
-            return min(room, free.bit_count() // self._devices)
-        key = (room, *_key(problem, free))
-        if inventory.features.device_compatibility_groups or key not in self._by_key:
-            # What is placed on other nodes does not matter here, nor this there.
-            before = len(self._held)
-            if len(self._by_key) >= _CACHED_KEYS:
-                self._by_key.clear()
-            self._by_key[key] = self._placed_on(node, room)
-            self._release(before)
-        return self._by_key[key]
-
-    def _placed_on(self, node: str, room: int) -> int:
-        for number in range(room):
-            result = self._allocated(node)
-            if result is None:
-                return number
-            key = ClaimKey("", f"{node}/{number}")
-            self._state.inventory.record_allocation(key, result)
-            self._held.append(key)
-        return room
-
-    def _allocated(self, node: str) -> AllocationResult | None:
-        try:
-            result = self._allocator.allocate_on(self._claims, node)
-        except AllocationError as error:
-            if error.on_node_only:
-                return None
-            raise
-        return result.allocations[0] if isinstance(result, Fit) else None
-
-    def _release(self, start: int) -> None:
-        for key in self._held[start:]:
-            self._state.inventory.release(key)
-        del self._held[start:]
-
     def release_all(self) -> None:
-        self._release(0)
+        self._devices.release()
+
+    @property
+    def _demand(self) -> PodDemand:
+        """Return what one copy needs. Raises OrderMatters if that cannot be said."""
+        if self._found is None:
+            state = self._state
+            pod, claims = self._copies.copy(0)
+            for claim in claims:
+                state.claims.put(claim)
+            resolver = DemandResolver(state.inventory, state.claims, state.classes, state.features)
+            demand = resolver.demand_of(pod, state.group_of(pod), _NOW)
+            for claim in claims:
+                state.claims.drop(claim.key)
+            if isinstance(demand, Unschedulable):
+                raise OrderMatters
+            self._found = demand
+        return self._found
+
+    def _depends_on_pods(self) -> bool:
+        """Return whether other pods decide, or the owner of the pod, where it may run."""
+        demand = self._demand
+        pod = demand.pod
+        own = {claim.key for claim in self._copies.copy(0)[1]}
+        return bool(
+            pod.spec.scheduling_gates
+            or any(claim.key not in own for claim in demand.claims)
+            or self._state.group_of(pod)
+            or self._state.affinity.checks_for(pod, demand.requirements)
+        )
+
+    def _on_node(self, node: NodeState, alone: bool = False) -> NodeFitCount:
+        demand = self._demand
+        rooms = node_fit.rooms_for(node, demand.requirements, demand.extended.__contains__)
+        room = min(rooms.values())
+        if not room and not (self._wants_reasons and _may_run(rooms)):
+            return NodeFitCount(0, tuple(rooms) if self._wants_reasons else ())
+        devices = self._devices.count_on(demand, node, room, alone=alone)
+        pods = min(room, devices.pods)
+        if not self._wants_reasons:
+            return NodeFitCount(pods)
+        reasons = tuple(reason for reason, admitted in rooms.items() if admitted == pods)
+        taken = functools.reduce(operator.or_, devices.taken[:pods], 0)
+        if devices.pods > pods:
+            return NodeFitCount(pods, reasons, devices=taken)
+        return NodeFitCount(pods, (*reasons, *devices.reasons), devices.rejection, taken)
+
+    def _decided(self) -> FitCount:
+        """Let the scheduling decision place copies until one does not fit."""
+        state = self._state
+        decider = Decider(state, should_stop=self._should_stop)
+        placed: list[tuple[NodeAssignment, list[ResourceClaim]]] = []
+        last: Unschedulable | None = None
+        try:
+            while last is None and not self._should_stop():
+                pod, claims = self._copies.copy(len(placed))
+                for claim in claims:
+                    state.put(claim)
+                (decision,) = decider.decide([pod], _NOW)
+                if isinstance(decision, NodeAssignment):
+                    placed.append((decision, claims))
+                else:
+                    last = decision
+                    _drop(state, pod, claims)
+            is_complete = last is not None and not last.is_retried
+            by_node = Counter(assignment.node for assignment, _ in placed)
+            return FitCount(len(placed), is_complete, last, self._by_node(by_node))
+        finally:
+            for assignment, claims in placed:
+                state.release(assignment)
+                _drop(state, assignment.pod, claims)
+
+    def _by_node(self, placed: Mapping[str, int]) -> dict[str, NodeFitCount]:
+        """Return for every node how many copies it got, and why it gets no other."""
+        if not self._wants_reasons:
+            return {}
+        try:
+            demand = self._demand
+            affinity = self._state.affinity.checks_for(demand.pod, demand.requirements)
+            return {
+                node.name: NodeFitCount(
+                    placed.get(node.name, 0), *self._reasons_now(demand, node, affinity)
+                )
+                for node in self._state.nodes
+            }
+        except (OrderMatters, steps.Stopped):
+            # The decision about the last copy says what is wrong.
+            return {name: NodeFitCount(pods) for name, pods in placed.items()}
+
+    def _reasons_now(
+        self,
+        demand: PodDemand,
+        node: NodeState,
+        affinity: Callable[[NodeState], Reasons] | None,
+    ) -> tuple[Reasons, Rejection | None]:
+        rooms = node_fit.rooms_for(node, demand.requirements, demand.extended.__contains__)
+        reasons = tuple(reason for reason, room in rooms.items() if not room)
+        if not _may_run(rooms):
+            return reasons, None
+        reasons += affinity(node) if affinity else ()
+        try:
+            fit = steps.run(self._devices.matcher.fit_on(demand, node), self._should_stop)
+        except SearchFailed:
+            return (*reasons, SELECTOR_FAILS), None
+        if isinstance(fit, NodeFit):
+            return reasons, None
+        claims, _ = self._devices.matcher.claims_on(demand, node)
+        of_devices = any(reason.kind is ReasonKind.DEVICES for reason in fit)
+        return (*reasons, *fit), self._devices.rejection(node, claims) if of_devices else None
 
 
-def _decided(
-    state: SchedulingState, claim: ResourceClaim, should_stop: Callable[[], bool]
-) -> FitCount:
-    """Let the scheduling decision place pods until one does not fit."""
-    decider = Decider(state, should_stop=should_stop)
-    placed: list[tuple[Pod, ResourceClaim, NodeAssignment]] = []
-    try:
-        while not should_stop():
-            metadata = ObjectMeta(name=f"fit-{len(placed)}", namespace="", uid=f"fit-{len(placed)}")
-            of_pod = msgspec.structs.replace(claim, metadata=metadata)
-            used = PodResourceClaim(name="device", resource_claim_name=metadata.name)
-            pod = Pod(metadata, PodSpec(resource_claims=(used,)))
-            state.put(of_pod)
-            (decision,) = decider.decide([pod], _NOW)
-            if isinstance(decision, Unschedulable):
-                state.claims.drop(of_pod.key)
-                state.drop_pod(pod.metadata.key)
-                return FitCount(len(placed), not decision.is_retried, decision.error)
-            placed.append((pod, of_pod, decision))
-        return FitCount(len(placed), is_complete=False)
-    finally:
-        for pod, of_pod, assignment in placed:
-            state.release(assignment)
-            state.drop_pod(pod.metadata.key)
-            state.claims.drop(of_pod.key)
+def _sum(by_node: Mapping[str, NodeFitCount], is_complete: bool = True) -> FitCount:
+    pods = sum(counted.pods for counted in by_node.values())
+    return FitCount(pods, is_complete, by_node=by_node)
+
+
+def _drop(state: SchedulingState, pod: Pod, claims: Sequence[ResourceClaim]) -> None:
+    state.drop_pod(pod.metadata.key)
+    for claim in claims:
+        state.claims.drop(claim.key)
 
 
 _NOW = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -221,40 +274,12 @@ _NOW = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 def room_on(node: NodeState) -> int:
     """Return for how many pods without other requirements a node has room."""
-    if node_fit.reasons_against(node, _NOTHING, lambda _: False):
-        return 0
-    return node.allocatable.get(PODS, 0) - len(node.usages)
+    return min(node_fit.rooms_for(node, _NOTHING, lambda _: False).values())
 
 
 _NOTHING = pod_requirements.requirements_of(Pod())
 
 
-def _claim_for(class_name: str, devices: int) -> ResourceClaim:
-    exactly = ExactDeviceRequest(class_name, allocation_mode="ExactCount", count=devices)
-    spec = ResourceClaimSpec(DeviceClaim((DeviceRequest("device", exactly),)))
-    return ResourceClaim(ObjectMeta(name="device", namespace="default"), spec)
-
-
-def _is_local(inventory: NodeInventory, devices: int) -> bool:
-    """Return whether no other node can use these devices of a node or their counters."""
-    indexes = {device.pool_index for device in inventory.members(devices)}
-    pools = [inventory.node_pools[index].pool for index in indexes]
-    return all(
-        not pool.slices_elsewhere
-        and all(resource_slice.spec.node_name for resource_slice in pool.slices)
-        for pool in pools
-    )
-
-
-def _key(problem: NodeProblem, free: int) -> Iterator[Hashable]:
-    """Yield a key that is equal for nodes on which the same number of pods fits."""
-    inventory = problem.inventory
-    yield free
-    yield inventory.shared
-    for node_pool in inventory.node_pools:
-        yield (node_pool.counters.left, node_pool.counters.guards) if node_pool.counters else None
-    for device in inventory.members(free):
-        holders = inventory.device_holders(device)
-        capacity = sorted(device.device.capacity.items()) if device.is_shareable else ()
-        consumed = sorted(holders.capacity.items()) if holders else ()
-        yield device.pool_index, device.need, tuple(map(str, capacity)), tuple(consumed)
+def _may_run(rooms: node_fit.Rooms) -> bool:
+    """Return whether nothing but what is in use keeps pods from a node."""
+    return not any(reason.kind is ReasonKind.NODE for reason in rooms)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dray.api.types.nodes import Node
 from dray.cli.inputs.cluster_objects import ClusterObjects
-from dray.scheduling import fit_counts
+from dray.scheduling import fit_counts, pod_copies
 from dray.scheduling.fit_counts import FitCount
 from dray.scheduling.state import SchedulingState
 
@@ -27,5 +27,8 @@ def by_class(objects: ClusterObjects, classes: Iterable[str]) -> dict[str, FitCo
             state.put(value)
     deadline = time.monotonic() + SECONDS
     return {
-        name: fit_counts.count(state, name, lambda: time.monotonic() > deadline) for name in classes
+        name: fit_counts.count(
+            state, pod_copies.of_class(name), lambda: time.monotonic() > deadline
+        )
+        for name in classes
     }

@@ -22,6 +22,7 @@ from dray.cli.session.connection import Target
     "plan",
     cls=LazyGroup,
     commands={
+        "capacity": ("plan.capacity:capacity", "Count how many more pods fit."),
         "nodes": ("plan.nodes:nodes", "Find the fewest machines with which pods fit."),
         "defrag": ("plan.defrag.command:defrag", "Find the fewest pods to move to make room."),
         "replay": ("plan.replay:replay", "Place a trace under several policies and compare them."),

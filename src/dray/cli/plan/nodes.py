@@ -56,7 +56,8 @@ def nodes(
         raise WrongUsage("-o name is for objects; use -o json, yaml or wide.")
     cluster = plan_inputs.load(against, target)
     if files:
-        submit = plan_inputs.submitter(files, cluster.features, target.namespace)
+        namespace = plan_inputs.namespace_of(against, target)
+        submit = plan_inputs.submitter(files, cluster.features, namespace)
     elif submitted_pods.waiting(cluster):
         submit = functools.partial(Submission, pods=())
     else:

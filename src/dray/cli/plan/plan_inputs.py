@@ -55,7 +55,14 @@ def submitter(
 ) -> Callable[[ClusterModel], Submission]:
     """Return `submitted` for any cluster with these features; the files are read once."""
     documents = checked_documents(files, features)
-    return lambda cluster: expanded(files, documents, cluster, namespace)
+
+    def submit(cluster: ClusterModel) -> Submission:
+        found = expanded(files, documents, cluster, namespace)
+        if not found.pods:
+            raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
+        return found
+
+    return submit
 
 
 def checked_documents(files: Sequence[str], features: Features) -> list[JsonObject]:
@@ -68,14 +75,11 @@ def checked_documents(files: Sequence[str], features: Features) -> list[JsonObje
 def expanded(
     files: Sequence[str], documents: Sequence[JsonObject], cluster: ClusterModel, namespace: str
 ) -> Submission:
-    """Return the pods of the objects of `files`. Raises CommandError and WrongUsage."""
+    """Return the pods of objects of `files`, and the cluster with the others."""
     try:
-        found = expansion.expand(documents, cluster, namespace or "default")
+        return expansion.expand(documents, cluster, namespace or "default")
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         raise CommandError(f"{', '.join(files)}: {error}", "See: dray lint FILE") from error
-    if not found.pods:
-        raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
-    return found
 
 
 def _check(texts: Sequence[tuple[str, str]], features: Features) -> None:

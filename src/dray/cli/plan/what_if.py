@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Sequence
@@ -33,11 +34,14 @@ def run(
     Raises WrongUsage for changes that cannot be made, or that have no effect.
     """
     cluster = plan_inputs.load(against, target)
-    changed = what_if_changes.apply(cluster, given, target.namespace)
-    before, after = (
-        plan_inputs.submitted(files, model, target.namespace) if files else Submission(model, ())
-        for model in (cluster, changed.cluster)
+    namespace = plan_inputs.namespace_of(against, target)
+    changed = what_if_changes.apply(cluster, given, namespace)
+    submit = (
+        plan_inputs.submitter(files, changed.cluster.features, namespace)
+        if files
+        else functools.partial(Submission, pods=())
     )
+    before, after = submit(cluster), submit(changed.cluster)
     with progress.shown("Looking for nodes"):
         found = compare.compare(before, after, changed, policy=given.policy)
         if given.policy and not found.after.pods:

@@ -54,7 +54,7 @@ class DeviceMatcher:
             self.is_usable(demand, claim, state) for claim in demand.allocated
         ):
             return (NOT_AVAILABLE,)
-        claims, extended = self._claims_on(demand, state)
+        claims, extended = self.claims_on(demand, state)
         allocations: Sequence[AllocationResult] = ()
         if claims:
             result = yield from self._search(claims, state.name)
@@ -73,7 +73,7 @@ class DeviceMatcher:
 
     def failure_on(self, demand: PodDemand, state: NodeState) -> Steps[SearchFailed | None]:
         """Return the error with which the search for devices on a node ends, if it does."""
-        claims, _ = self._claims_on(demand, state)
+        claims, _ = self.claims_on(demand, state)
         if not claims:
             return None
         try:
@@ -82,7 +82,7 @@ class DeviceMatcher:
             return failed
         return None
 
-    def _claims_on(
+    def claims_on(
         self, demand: PodDemand, state: NodeState
     ) -> tuple[list[ResourceClaim], ExtendedClaim | None]:
         """Return the claims that need devices on a node, and the one for extended resources."""

@@ -229,6 +229,28 @@ def reasons_against(
     return _shortages(state, requirements.usage.amounts, is_delegated)
 
 
+Rooms = dict[FilterReason, int]
+"""For each check of a node, how many pods it admits."""
+
+
+def rooms_for(state: NodeState, requirements: PodRequirements, is_delegated: IsDelegated) -> Rooms:
+    """Return how many pods with these requirements each check admits; the smallest number fits."""
+    assert state.node is not None
+    static = _static_reason(state, state.node, requirements)
+    if static is not None:
+        return {static: 0}
+    allocatable, requested, usage = state.allocatable, state.requested, requirements.usage
+    rooms = {TOO_MANY_PODS: max(allocatable.get(PODS, 0) - len(state.usages), 0)}
+    if usage.ports:
+        rooms[PORTS_TAKEN] = int(not _clashes(state, usage))
+    for name, amount in usage.amounts.items():
+        capacity = allocatable.get(name, 0)
+        if amount > 0 and (capacity or not is_delegated(name)):
+            left = max(capacity - requested.get(name, 0), 0)
+            rooms[insufficient(name, amount <= capacity)] = left // amount
+    return rooms
+
+
 def _static_reason(
     state: NodeState, node: Node, requirements: PodRequirements
 ) -> FilterReason | None:

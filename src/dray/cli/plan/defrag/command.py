@@ -95,7 +95,9 @@ def _answer(
     cluster = plan_inputs.load(against, target)
     chosen = cluster_objects.command_options(against, target)
     if files:
-        submission = inputs.submitted(files, cluster, target.namespace)
+        submission = inputs.submitted(
+            files, cluster, plan_inputs.namespace_of(against, target)
+        )
         with progress.shown("Looking for moves"):
             plan = planning.room_for(
                 submission.cluster, submission.pods, include_bare=include_bare, policy=policy

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dray.api.ids import ObjectKey
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
-from dray.cli.command_errors import CommandError
+from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.plan import plan_inputs
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.submission import submitted_pods
@@ -29,6 +29,8 @@ def submitted(files: Sequence[str], cluster: ClusterModel, namespace: str = "") 
     documents = plan_inputs.checked_documents(files, cluster.features)
     documents += list(_pods_for_claims(documents))
     found = plan_inputs.expanded(files, documents, cluster, namespace)
+    if not found.pods:
+        raise WrongUsage(f"there is nothing in {', '.join(files)} that makes pods")
     existing = {_owner(pod) for pod in cluster.of(Pod)}
     owners = {(item.pod.metadata.namespace, item.owner) for item in found.pods}
     new = [item for item in found.pods if _submitted_owner(item) not in existing]
