@@ -1,0 +1,147 @@
+"""Policies of the scheduler: the score of nodes, and the order in which devices are tried.
+
+A policy decides nothing else: where a pod can run and which devices it may get is the same with
+all of them. Without one, both are kube-scheduler's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dray.allocator.fragmentation import mix, shapes
+from dray.allocator.fragmentation.gradient import Fragmentation
+from dray.allocator.search import device_order
+from dray.allocator.search.device_order import Order
+from dray.scheduling.claims import extended_resources
+from dray.scheduling.claims.pod_demand import PodDemand
+from dray.scheduling.nodes import scoring
+from dray.scheduling.nodes.node_fit import NodeState
+from dray.scheduling.nodes.pod_requirements import PodRequirements
+from dray.scheduling.nodes.scoring import HIGHEST, Rate
+from dray.scheduling.state import SchedulingState
+
+__all__ = ["NAMES", "Policy", "policy"]
+
+_SHAPES = 16
+"""The most common shapes of claims that are compared, at most."""
+_TIE = 1e-3
+"""The weight of what decides between nodes with equal scores."""
+
+
+class Policy:
+    """The policy of kube-scheduler, and what other policies have in common."""
+
+    order: Order | None = None
+    """The order of devices; None for upstream's."""
+
+    def version(self) -> int:
+        """Return a number that is another one when nodes have other scores than before."""
+        return 0
+
+    def rate(self, demand: PodDemand) -> Rate:
+        """Return the score of nodes for a pod."""
+        return scoring.by_default
+
+
+class _Spread(Policy):
+    """Nodes and devices of which the least is in use."""
+
+    order = staticmethod(device_order.spread)
+
+    def __init__(self, state: SchedulingState) -> None:
+        self._inventory = state.inventory
+
+    def rate(self, demand: PodDemand) -> Rate:
+        return lambda node, requirements: (
+            scoring.by_default(node, requirements)
+            + (HIGHEST - scoring.devices_in_use(self._inventory, node))
+        )
+
+
+class _Pack(Policy):
+    """Nodes of which the most is in use."""
+
+    def __init__(self, state: SchedulingState, order: Order) -> None:
+        self._inventory, self.order = state.inventory, order
+
+    def rate(self, demand: PodDemand) -> Rate:
+        return lambda node, requirements: (
+            scoring.preference(node, requirements)
+            + scoring.most_allocated(node, requirements)
+            + scoring.devices_in_use(self._inventory, node)
+        )
+
+
+class _BestFit(Policy):
+    """The node with the least CPU and devices left over, the smallest device that fits."""
+
+    order = staticmethod(device_order.best_fit)
+
+    def __init__(self, state: SchedulingState) -> None:
+        self._free = Fragmentation(state.inventory).free
+
+    def rate(self, demand: PodDemand) -> Rate:
+        # What the pod takes of the devices is the same everywhere, so free ones can be compared.
+        return lambda node, requirements: (
+            scoring.preference(node, requirements)
+            + scoring.least_left_over(
+                scoring.cpu_left(node, requirements) / scoring.LARGEST_CPU,
+                self._free(node.name) / scoring.LARGEST_DEVICES,
+            )
+        )
+
+
+class _GradientDescent(Policy):
+    """The node and devices where fragmentation grows least, for the claims of the cluster."""
+
+    def __init__(self, state: SchedulingState) -> None:
+        self._state, self._shapes = state, state.claims.shapes()
+        self._fragmentation = Fragmentation(state.inventory)
+        self._version = -1
+        self.order = self._fragmentation.order
+
+    def version(self) -> int:
+        if self._version != self._shapes.version:
+            self._version = self._shapes.version
+            common = sorted(self._shapes.rounded.items(), key=lambda item: (-item[1], item[0]))
+            self._fragmentation.set_mix(
+                mix.most_common(dict(common[:_SHAPES]), lambda shape: shape)
+            )
+        return self._version
+
+    def rate(self, demand: PodDemand) -> Rate:
+        self.version()
+        claims = demand.claims
+        if demand.extended:
+            of_pod = extended_resources.claim_for(demand.pod, demand.extended, self._state.classes)
+            claims.append(of_pod.claim)
+        found = [shape for claim in claims if (shape := shapes.shape_of(claim)) is not None]
+        if not found:
+            return scoring.by_default
+
+        def rate(node: NodeState, requirements: PodRequirements) -> float:
+            growth = self._fragmentation.growth(found, node.name)
+            return (
+                scoring.preference(node, requirements)
+                + mix.score(growth, HIGHEST)
+                + _TIE * scoring.most_allocated(node, requirements)
+            )
+
+        return rate
+
+
+_BY_NAME: Mapping[str, Callable[[SchedulingState], Policy]] = {
+    "best-fit": _BestFit,
+    "fgd": _GradientDescent,
+    "least-stranding": lambda state: _Pack(state, device_order.least_stranding),
+    "pack": lambda state: _Pack(state, device_order.pack),
+    "spread": _Spread,
+}
+
+NAMES = tuple(_BY_NAME)
+"""The names of the policies, sorted."""
+
+
+def policy(name: str | None, state: SchedulingState) -> Policy:
+    """Return a policy for decisions about a state; that of kube-scheduler for None."""
+    return Policy() if name is None else _BY_NAME[name](state)
