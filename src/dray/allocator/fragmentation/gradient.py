@@ -38,6 +38,8 @@ class _KnownNode(NamedTuple):
     version: int
     placed: Sequence[PlacedUnit]
     states: Sequence[int]
+    """The states of its units, in their order."""
+    sorted: States
 
 
 class Fragmentation:
@@ -52,6 +54,7 @@ class Fragmentation:
     def set_mix(self, mix: Mapping[Shape, float]) -> None:
         """Replace the shapes that claims are expected to have, with their weights."""
         self._mix = mix
+        self._add_columns(mix)
         self._measured.clear()
         self._growths.clear()
 
@@ -66,21 +69,21 @@ class Fragmentation:
         known = self._node(node)
         if known is None:
             return 0.0
-        key = tuple(shapes), tuple(sorted(known.states))
-        growth = self._growths.get(key)
+        growths = self._growths.setdefault(tuple(shapes), {})
+        growth = growths.get(known.sorted)
         if growth is None:
-            if len(self._growths) >= _RESULTS_LIMIT:
-                self._growths.clear()
+            if len(growths) >= _RESULTS_LIMIT:
+                growths.clear()
             asked = [each for shape in shapes for each in self._columns.requests_of(shape)]
-            growth = self._growths[key] = self._least_growth(asked, key[1])
+            growth = growths[known.sorted] = self._least_growth(asked, known.sorted)
         return growth
 
     def order(
         self, inventory: NodeInventory, alternative: NodeAlternative, devices: Iterable[Candidate]
     ) -> list[Candidate]:
         """Order devices by the growth that each of them alone causes, the least first."""
-        ordered = list(devices)
         self._add_columns(())
+        ordered = list(devices)
         known = self._node(inventory.node.metadata.name) if len(ordered) > 1 else None
         if known is None:
             return ordered
@@ -201,20 +204,23 @@ class Fragmentation:
         if not placed:
             return None
         states = [self._number(unit.state(inventory)) for unit in placed]
-        known = self._nodes[name] = _KnownNode(inventory, inventory.version, placed, states)
+        known = _KnownNode(inventory, inventory.version, placed, states, tuple(sorted(states)))
+        self._nodes[name] = known
         return known
 
     def _add_columns(self, shapes: Iterable[Shape]) -> None:
-        """Make sure that the mix and these shapes have columns."""
-        wanted = {*self._mix, *shapes}
-        if self._epoch != self._cluster.epoch or len(self._columns) > _SHAPES_LIMIT:
+        """Make sure that these shapes have columns, and that nothing is out of date."""
+        missing = [shape for shape in shapes if shape not in self._columns]
+        is_outdated = self._epoch != self._cluster.epoch or len(self._states) > _STATES_LIMIT
+        if not missing and not is_outdated:
+            return
+        if is_outdated or len(self._columns) + len(missing) > _SHAPES_LIMIT:
             self._epoch = self._cluster.epoch
             self._columns = ShapeColumns(self._cluster)
-        missing = [shape for shape in wanted if shape not in self._columns]
-        if missing or len(self._states) > _STATES_LIMIT:
-            for shape in missing:
-                self._columns.add(shape)
-            self._forget_nodes()
+            missing = list(dict.fromkeys((*self._mix, *shapes)))
+        for shape in missing:
+            self._columns.add(shape)
+        self._forget_nodes()
 
     def _forget_nodes(self) -> None:
         """Forget what depends on the columns."""
@@ -226,4 +232,4 @@ class Fragmentation:
         self._changed: dict[tuple[int, int], Sequence[int]] = {}
         self._summed: dict[States, tuple[Sequence[int], Sequence[int]]] = {}
         self._measured: dict[States, float] = {}
-        self._growths: dict[tuple[tuple[Shape, ...], States], float] = {}
+        self._growths: dict[tuple[Shape, ...], dict[States, float]] = {}

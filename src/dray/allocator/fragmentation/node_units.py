@@ -86,7 +86,7 @@ class UnitReader:
             UnitDevice(
                 device.bit >> first,
                 need := device.need >> shift & mask if counter_set else 0,
-                _mean_portion(counters, need),
+                _mean_portion(counters, need) if device.is_shareable else 1.0,
                 amounts_of(device),
                 tuple(_takes(column, device) for column in columns),
             )

@@ -34,7 +34,7 @@ class UnitDevice(NamedTuple):
     need: int
     """The counters of the unit that it takes, packed."""
     portion: float
-    """The part of the unit that it is."""
+    """The part of the unit that it is, where it can be shared."""
     totals: Amounts | None
     """Its capacities where it can be shared, else None."""
     takes: tuple[Amounts | None, ...]

@@ -8,8 +8,8 @@ from dray.allocator.fragmentation import shapes
 from dray.allocator.fragmentation.shapes import Shape
 from dray.api.types.dra import ResourceClaim
 
-_EXACT_BITS = 3
-"""Counts are rounded down to so many binary digits, so by a fifth at most."""
+_EXACT_BITS = 2
+"""Counts are rounded down to so many binary digits, so by a third at most."""
 
 
 class ShapeCounts:
