@@ -10,8 +10,9 @@ ones, so results are cached by them and not by node; a change costs the nodes th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from dray.allocator.fragmentation import node_units, units
 from dray.allocator.fragmentation.node_units import PlacedUnit, UnitReader
@@ -61,7 +62,7 @@ class Fragmentation:
     def free(self, node: str) -> float:
         """Return how many units of a node are free, in whole and in part."""
         known = self._node(node)
-        return sum(self._uses[number].free for number in known.states) if known else 0.0
+        return self._free(known.states) if known else 0.0
 
     def growth(self, shapes: Sequence[Shape], node: str) -> float:
         """Return the growth if claims of these shapes get the best devices of a node."""
@@ -110,16 +111,20 @@ class Fragmentation:
         for alternatives in asked:
             column, devices = self._chosen(alternatives, now) or alternatives[0]
             for _ in range(self._sums(now)[0][column] if devices is None else devices):
-                now = min(self._next_states(now, column), key=self._fragmentation, default=now)
+                now = self._best_next(now, column) or now
         return self._fragmentation(now) - self._fragmentation(states)
 
-    def _next_states(self, states: States, column: int) -> Iterator[States]:
-        """Yield the states after each device that a column can take; equal ones once."""
+    def _best_next(self, states: States, column: int) -> States | None:
+        """Return the states after the best device that a column can take; None without any."""
+        found: list[tuple[float, Any, States]] = []
         for number in dict.fromkeys(states):
             others = list(states)
             others.remove(number)
             for changed in self._changes(number, column):
-                yield tuple(sorted([*others, changed]))
+                after = tuple(sorted([*others, changed]))
+                orders = self._states[number].order, self._states[changed].order
+                found.append((self._fragmentation(after), orders, after))
+        return min(found)[-1] if found else None
 
     def _changes(self, number: int, column: int) -> Sequence[int]:
         """Return the states of a unit after each device of it that a column can take."""
@@ -141,23 +146,30 @@ class Fragmentation:
             if len(self._measured) >= _RESULTS_LIMIT:
                 self._measured.clear()
                 self._summed.clear()
-            uses = [self._uses[number] for number in states]
-            free = sum(use.free for use in uses)
-            known = sum(
-                weight * (free - self._usable(self._columns.requests_of(shape), uses, states))
+            free = self._free(states)
+            known = math.fsum(
+                weight * (free - self._usable(self._columns.requests_of(shape), states))
                 for shape, weight in self._mix.items()
             )
             self._measured[states] = known
         return known
 
-    def _usable(self, asked: Requests, uses: Sequence[UnitUse], states: States) -> float:
+    def _free(self, states: Iterable[int]) -> float:
+        # Exact sums: the numbers of the states, and with them their order, depend on history.
+        return math.fsum(self._uses[number].free for number in states)
+
+    def _usable(self, asked: Requests, states: States) -> float:
         columns: list[int] = []
         for alternatives in asked:
             chosen = self._chosen(alternatives, states)
             if chosen is None:
                 return 0.0
             columns.append(chosen.column)
-        return sum(use.free for use in uses if any(use.takeable[column] for column in columns))
+        return self._free(
+            number
+            for number in states
+            if any(self._uses[number].takeable[column] for column in columns)
+        )
 
     def _chosen(self, alternatives: Sequence[Asked], states: States) -> Asked | None:
         """Return the first alternative for which a node has enough devices."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -96,7 +97,8 @@ class UnitReader:
         key = members, counters
         unit = self._known.get(key)
         if unit is None:
-            unit = self._known[key] = Unit(members, counters, guards)
+            digest = zlib.crc32(repr(key).encode())
+            unit = self._known[key] = Unit(members, counters, guards, digest)
         return PlacedUnit(unit, _union(devices), first, pool, shift, mask)
 
 

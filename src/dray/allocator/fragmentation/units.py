@@ -7,7 +7,8 @@ one of them is valid for all.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -48,6 +49,8 @@ class Unit(msgspec.Struct, frozen=True, eq=False):
     counters: tuple[CounterRange, ...]
     guards: int
     """The guard bits of the counters (see `checks.counters`)."""
+    digest: int
+    """A number that other units do not have, and that is the same in every process."""
 
 
 class UnitState(NamedTuple):
@@ -60,6 +63,11 @@ class UnitState(NamedTuple):
     """The devices that claims hold as a whole."""
     consumed: tuple[tuple[int, Amounts], ...] = ()
     """What claims hold of shared devices, by their bits."""
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Return a key to sort states by, whatever the order in which they were found."""
+        return self.unit.digest, self.left, self.taken, self.consumed
 
 
 class UnitUse(NamedTuple):
@@ -121,7 +129,7 @@ def _allows(state: UnitState, need: int) -> bool:
 def _free(state: UnitState) -> float:
     counters = state.unit.counters
     devices = {device.bit: device for device in state.unit.devices}
-    shared = sum(
+    shared = math.fsum(
         devices[bit].portion * (1 - _most_used(amounts, devices[bit].totals or ()))
         for bit, amounts in state.consumed
     )
@@ -134,7 +142,7 @@ def _free(state: UnitState) -> float:
 def _mean_left(state: UnitState) -> float:
     counters = [counter for counter in state.unit.counters if counter.total]
     left = [counter.read(state.left) / counter.total for counter in counters]
-    return sum(left) / len(left) if left else 0.0
+    return math.fsum(left) / len(left) if left else 0.0
 
 
 def _most_used(amounts: Amounts, totals: Amounts) -> float:

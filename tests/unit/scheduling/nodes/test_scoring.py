@@ -95,8 +95,6 @@ def test_a_node_that_would_rather_not_comes_last() -> None:
     assert best(setting.ranking(make_needs())) == "busy"
 
 
-
-
 def test_earlier_alternatives_score_higher() -> None:
     alternatives = [{"name": name, "deviceClassName": "c"} for name in ("a", "b", "c")]
     claim = msgspec.convert(
