@@ -22,8 +22,6 @@ from dray.scheduling.state import SchedulingState
 
 __all__ = ["NAMES", "Policy", "policy"]
 
-_SHAPES = 16
-"""The most common shapes of claims that are compared, at most."""
 _TIE = 1e-3
 """The weight of what decides between nodes with equal scores."""
 
@@ -103,10 +101,7 @@ class _GradientDescent(Policy):
     def version(self) -> int:
         if self._version != self._shapes.version:
             self._version = self._shapes.version
-            common = sorted(self._shapes.rounded.items(), key=lambda item: (-item[1], item[0]))
-            self._fragmentation.set_mix(
-                mix.most_common(dict(common[:_SHAPES]), lambda shape: shape)
-            )
+            self._fragmentation.set_mix(shapes.mix_of(self._shapes.rounded))
         return self._version
 
     def rate(self, demand: PodDemand) -> Rate:

@@ -11,10 +11,11 @@ ones, so results are cached by them and not by node; a change costs the nodes th
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dray.allocator.fragmentation import node_units, units
+from dray.allocator.fragmentation import node_units, shapes, units
 from dray.allocator.fragmentation.node_units import PlacedUnit, UnitReader
 from dray.allocator.fragmentation.shapes import Asked, Requests, Shape, ShapeColumns
 from dray.allocator.fragmentation.units import UnitState, UnitUse
@@ -23,6 +24,7 @@ from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model.candidates import Candidate
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.problem.node_problem import NodeAlternative
+from dray.api.types.dra import ResourceClaim
 
 _SHAPES_LIMIT = 64
 _STATES_LIMIT = 1 << 16
@@ -41,6 +43,14 @@ class _KnownNode(NamedTuple):
     states: Sequence[int]
     """The states of its units, in their order."""
     sorted: States
+
+
+def for_claims(cluster: ClusterInventory, claims: Iterable[ResourceClaim]) -> Fragmentation:
+    """Return the fragmentation of a cluster for claims like these."""
+    fragmentation = Fragmentation(cluster)
+    found = map(shapes.shape_of, claims)
+    fragmentation.set_mix(shapes.mix_of(Counter(shape for shape in found if shape is not None)))
+    return fragmentation
 
 
 class Fragmentation:
@@ -64,19 +74,19 @@ class Fragmentation:
         known = self._node(node)
         return self._free(known.states) if known else 0.0
 
-    def growth(self, shapes: Sequence[Shape], node: str) -> float:
+    def growth(self, asked: Sequence[Shape], node: str) -> float:
         """Return the growth if claims of these shapes get the best devices of a node."""
-        self._add_columns(shapes)
+        self._add_columns(asked)
         known = self._node(node)
         if known is None:
             return 0.0
-        growths = self._growths.setdefault(tuple(shapes), {})
+        growths = self._growths.setdefault(tuple(asked), {})
         growth = growths.get(known.sorted)
         if growth is None:
             if len(growths) >= _RESULTS_LIMIT:
                 growths.clear()
-            asked = [each for shape in shapes for each in self._columns.requests_of(shape)]
-            growth = growths[known.sorted] = self._least_growth(asked, known.sorted)
+            requests = [each for shape in asked for each in self._columns.requests_of(shape)]
+            growth = growths[known.sorted] = self._least_growth(requests, known.sorted)
         return growth
 
     def order(
@@ -220,16 +230,16 @@ class Fragmentation:
         self._nodes[name] = known
         return known
 
-    def _add_columns(self, shapes: Iterable[Shape]) -> None:
+    def _add_columns(self, wanted: Iterable[Shape]) -> None:
         """Make sure that these shapes have columns, and that nothing is out of date."""
-        missing = [shape for shape in shapes if shape not in self._columns]
+        missing = [shape for shape in wanted if shape not in self._columns]
         is_outdated = self._epoch != self._cluster.epoch or len(self._states) > _STATES_LIMIT
         if not missing and not is_outdated:
             return
         if is_outdated or len(self._columns) + len(missing) > _SHAPES_LIMIT:
             self._epoch = self._cluster.epoch
             self._columns = ShapeColumns(self._cluster)
-            missing = list(dict.fromkeys((*self._mix, *shapes)))
+            missing = list(dict.fromkeys((*self._mix, *wanted)))
         for shape in missing:
             self._columns.add(shape)
         self._forget_nodes()

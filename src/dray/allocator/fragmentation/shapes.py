@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from dray.allocator.fragmentation import mix
 from dray.allocator.fragmentation.node_units import Column
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.node_inventory import NodeInventory
@@ -20,6 +21,9 @@ from dray.api.types.dra import DeviceClaim, ResourceClaim
 Shape = bytes
 """What a claim requests, whatever its name and configuration."""
 
+_SHAPES = 16
+"""How many shapes are compared at most."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(DeviceClaim).decode
 
@@ -31,6 +35,12 @@ def shape_of(claim: ResourceClaim) -> Shape | None:
     if not exactly or any(each is not None and each.admin_access for each in exactly):
         return None
     return _encode(msgspec.structs.replace(asked, config=()) if asked.config else asked)
+
+
+def mix_of(counts: Mapping[Shape, int]) -> dict[Shape, float]:
+    """Return the shapes that claims are expected to have, with their weights."""
+    common = sorted(counts, key=lambda shape: (-counts[shape], shape))[:_SHAPES]
+    return mix.most_common({shape: counts[shape] for shape in common}, lambda shape: shape)
 
 
 class Asked(NamedTuple):
