@@ -73,28 +73,33 @@ class _Pack(Policy):
 class _BestFit(Policy):
     """The node with the least CPU and devices left over, the smallest device that fits."""
 
-    order = staticmethod(device_order.best_fit)
+    order: Order | None = staticmethod(device_order.best_fit)
 
     def __init__(self, state: SchedulingState) -> None:
-        self._free = Fragmentation(state.inventory).free
+        self._fragmentation = Fragmentation(state.inventory)
 
     def rate(self, demand: PodDemand) -> Rate:
-        # What the pod takes of the devices is the same everywhere, so free ones can be compared.
         return lambda node, requirements: (
-            scoring.preference(node, requirements)
-            + scoring.least_left_over(
-                scoring.cpu_left(node, requirements) / scoring.LARGEST_CPU,
-                self._free(node.name) / scoring.LARGEST_DEVICES,
-            )
+            scoring.preference(node, requirements) + self._least_left_over(node, requirements)
+        )
+
+    def _least_left_over(self, node: NodeState, requirements: PodRequirements) -> float:
+        # What the pod takes of the devices is the same everywhere, so free ones can be compared.
+        return scoring.least_left_over(
+            scoring.cpu_left(node, requirements) / scoring.LARGEST_CPU,
+            self._fragmentation.free(node.name) / scoring.LARGEST_DEVICES,
         )
 
 
-class _GradientDescent(Policy):
-    """The node and devices where fragmentation grows least, for the claims of the cluster."""
+class _GradientDescent(_BestFit):
+    """The node and devices where fragmentation grows least, for the claims of the cluster.
+
+    Between nodes where it grows equally, the best fit.
+    """
 
     def __init__(self, state: SchedulingState) -> None:
+        super().__init__(state)
         self._state, self._shapes = state, state.claims.shapes()
-        self._fragmentation = Fragmentation(state.inventory)
         self._version = -1
         self.order = self._fragmentation.order
 
@@ -119,7 +124,7 @@ class _GradientDescent(Policy):
             return (
                 scoring.preference(node, requirements)
                 + mix.score(growth, HIGHEST)
-                + _TIE * scoring.most_allocated(node, requirements)
+                + _TIE * self._least_left_over(node, requirements)
             )
 
         return rate
