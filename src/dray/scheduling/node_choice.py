@@ -14,7 +14,7 @@ from dray.scheduling.claims.pod_demand import PodDemand
 from dray.scheduling.nodes import node_fit, scoring
 from dray.scheduling.nodes.node_fit import NodeState, Reasons
 from dray.scheduling.nodes.scoring import Ranking
-from dray.scheduling.policies import Policy
+from dray.scheduling.policies import SchedulingPolicy
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.steps import SearchOutcome, Step, Steps
 from dray.scheduling.unschedulable import Unschedulable
@@ -48,7 +48,9 @@ class _Attempt(NamedTuple):
 class NodeChooser:
     """Chooses nodes. Caches a ranking of nodes for every signature of a demand."""
 
-    def __init__(self, state: SchedulingState, devices: DeviceMatcher, policy: Policy) -> None:
+    def __init__(
+        self, state: SchedulingState, devices: DeviceMatcher, policy: SchedulingPolicy
+    ) -> None:
         self._state, self._devices, self._policy = state, devices, policy
         self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()
         self._versions = -1, -1

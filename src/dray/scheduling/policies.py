@@ -20,13 +20,13 @@ from dray.scheduling.nodes.pod_requirements import PodRequirements
 from dray.scheduling.nodes.scoring import HIGHEST, Rate
 from dray.scheduling.state import SchedulingState
 
-__all__ = ["NAMES", "Policy", "policy"]
+__all__ = ["NAMES", "SchedulingPolicy", "policy"]
 
 _TIE = 1e-3
 """The weight of what decides between nodes with equal scores."""
 
 
-class Policy:
+class SchedulingPolicy:
     """The policy of kube-scheduler, and what other policies have in common."""
 
     order: Order | None = None
@@ -41,7 +41,7 @@ class Policy:
         return scoring.by_default
 
 
-class _Spread(Policy):
+class _Spread(SchedulingPolicy):
     """Nodes and devices of which the least is in use."""
 
     order = staticmethod(device_order.spread)
@@ -56,7 +56,7 @@ class _Spread(Policy):
         )
 
 
-class _Pack(Policy):
+class _Pack(SchedulingPolicy):
     """Nodes of which the most is in use."""
 
     def __init__(self, state: SchedulingState, order: Order) -> None:
@@ -70,7 +70,7 @@ class _Pack(Policy):
         )
 
 
-class _BestFit(Policy):
+class _BestFit(SchedulingPolicy):
     """The node with the least CPU and devices left over, the smallest device that fits."""
 
     order: Order | None = staticmethod(device_order.best_fit)
@@ -130,7 +130,7 @@ class _GradientDescent(_BestFit):
         return rate
 
 
-_BY_NAME: Mapping[str, Callable[[SchedulingState], Policy]] = {
+_BY_NAME: Mapping[str, Callable[[SchedulingState], SchedulingPolicy]] = {
     "best-fit": _BestFit,
     "fgd": _GradientDescent,
     "least-stranding": lambda state: _Pack(state, device_order.least_stranding),
@@ -142,6 +142,6 @@ NAMES = tuple(_BY_NAME)
 """The names of the policies, sorted."""
 
 
-def policy(name: str | None, state: SchedulingState) -> Policy:
+def policy(name: str | None, state: SchedulingState) -> SchedulingPolicy:
     """Return a policy for decisions about a state; that of kube-scheduler for None."""
-    return Policy() if name is None else _BY_NAME[name](state)
+    return SchedulingPolicy() if name is None else _BY_NAME[name](state)

@@ -71,6 +71,7 @@ class Fragmentation:
 
     def free(self, node: str) -> float:
         """Return how many units of a node are free, in whole and in part."""
+        self._add_columns(())
         known = self._node(node)
         return self._free(known.states) if known else 0.0
 
@@ -85,7 +86,7 @@ class Fragmentation:
         if growth is None:
             if len(growths) >= _RESULTS_LIMIT:
                 growths.clear()
-            requests = [each for shape in asked for each in self._columns.requests_of(shape)]
+            requests = [request for shape in asked for request in self._columns.requests_of(shape)]
             growth = growths[known.sorted] = self._least_growth(requests, known.sorted)
         return growth
 

@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 _COVERED = 0.95
 """The most common requests that make up this share of all are the mix."""
 
+_LARGEST_GROWTH = 700.0
+"""Scores of more are zero as well, but the exponential function would overflow."""
+
 Request = TypeVar("Request")
 
 
@@ -32,4 +35,4 @@ def most_common(
 
 def score(growth: float, highest: int) -> float:
     """Return the score of a growth in devices: half of the highest where there is none."""
-    return highest / (1 + math.exp(growth))
+    return highest / (1 + math.exp(min(growth, _LARGEST_GROWTH)))

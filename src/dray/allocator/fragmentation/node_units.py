@@ -61,7 +61,7 @@ class UnitReader:
             if not device.need:
                 placed.append(self._placed(inventory, [device], columns))
                 continue
-            for name in {each.counter_set: None for each in device.device.consumes_counters}:
+            for name in _counter_sets(device):
                 by_set.setdefault((device.pool_index, name), []).append(device)
         for (_, name), devices in by_set.items():
             placed.append(self._placed(inventory, devices, columns, name))
@@ -135,6 +135,10 @@ def _totals(device: Candidate) -> Iterator[tuple[str, int]]:
 def _mean_portion(counters: Sequence[CounterRange], need: int) -> float:
     portions = [counter.read(need) / counter.total for counter in counters if counter.total]
     return sum(portions) / len(portions) if portions else 1.0
+
+
+def _counter_sets(device: Candidate) -> dict[str, None]:
+    return {consumed.counter_set: None for consumed in device.device.consumes_counters}
 
 
 def _union(devices: Iterable[Candidate]) -> int:

@@ -32,7 +32,7 @@ def shape_of(claim: ResourceClaim) -> Shape | None:
     """Return the shape of a claim; None if it takes no device away from others."""
     asked = claim.spec.devices
     exactly = [request.exactly for request in asked.requests]
-    if not exactly or any(each is not None and each.admin_access for each in exactly):
+    if not exactly or any(request is not None and request.admin_access for request in exactly):
         return None
     return _encode(msgspec.structs.replace(asked, config=()) if asked.config else asked)
 

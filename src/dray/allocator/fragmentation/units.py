@@ -43,7 +43,7 @@ class UnitDevice(NamedTuple):
 
 
 class Unit(msgspec.Struct, frozen=True, eq=False):
-    """What is the same in all states of a unit. Equal units have to be the same object."""
+    """The devices and counters of a unit. Equal units have to be the same object."""
 
     devices: tuple[UnitDevice, ...]
     counters: tuple[CounterRange, ...]
@@ -71,7 +71,7 @@ class UnitState(NamedTuple):
 
 
 class UnitUse(NamedTuple):
-    """What a unit in some state is good for."""
+    """The use of a unit in some state: what is free, and for which columns."""
 
     free: float
     """The part of it that is free."""
@@ -82,7 +82,7 @@ class UnitUse(NamedTuple):
 
 
 def use_of(state: UnitState) -> UnitUse:
-    """Return what a unit is good for."""
+    """Return the use of a unit."""
     devices = state.unit.devices
     columns = list(zip(*(device.takes for device in devices), strict=True))
     takeable = [

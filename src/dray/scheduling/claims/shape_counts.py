@@ -1,4 +1,4 @@
-"""How many claims have each shape, rounded, so that few claims more or less change nothing."""
+"""Counts of claims by shape, rounded, so that few claims more or less change nothing."""
 
 from __future__ import annotations
 

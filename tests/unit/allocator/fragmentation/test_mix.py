@@ -19,4 +19,5 @@ def test_the_order_decides_between_equal_counts() -> None:
 def test_less_growth_scores_higher() -> None:
     assert mix.score(0, 100) == 50
     assert mix.score(1, 100) == pytest.approx(26.894, abs=0.001)
+    assert mix.score(100_000, 100) == pytest.approx(0)
     assert mix.score(-1, 100) == pytest.approx(73.106, abs=0.001)

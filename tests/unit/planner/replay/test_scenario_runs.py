@@ -58,10 +58,10 @@ def test_packing_keeps_a_free_node_for_claims_that_need_all_of_it() -> None:
 
 
 def test_gradient_descent_keeps_pairs_together() -> None:
-    content = scenario(1, nodes=2, devices=2)
-    content.slices[1] = builders.gpu_slice("n1", 3)
-    pair = builders.claim(builders.request("gpu", count=2), name="pair")
-    content.claims += [pair, builders.claim(builders.request("gpu", count=2), name="another")]
+    content = scenario(1)
+    content.slices = [builders.gpu_slice("n0", 2), builders.gpu_slice("n1", 3)]
+    pairs = [builders.claim(builders.request("gpu", count=2), name=name) for name in ("p", "q")]
+    content.claims = [*content.claims, *pairs]
     run = scenario_runs.replay(content, "fgd", 1)
     # One GPU of n0 would make the other one useless for pairs.
     assert nodes_of(run) == ["n1", "n0", "n1"]
