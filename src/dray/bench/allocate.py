@@ -14,16 +14,20 @@ from typing import Any
 import msgspec
 
 from dray.allocator import placement, scenarios
+from dray.allocator.fragmentation import gradient
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model.rejections import AllocationError, Rejection
 from dray.allocator.scenarios import Scenario
 from dray.allocator.search import device_order
+from dray.allocator.search.device_order import Order
 from dray.api.types.dra import ResourceClaim
 from dray.bench import measured_process
 from dray.planner.replay import scenario_runs
 
 ZERO = "zero"
 ROTATE = "rotate"
+FGD = "fgd"
+"""The policy whose order of devices depends on the claims that come."""
 
 Progress = Callable[[int, int], None]
 """Receives the number of claims that are done, and of all claims."""
@@ -97,7 +101,7 @@ class _Run:
         self._scenario = scenario
         self._waiting = scenario.waiting()
         self._rotates = rotates
-        self._order = device_order.BY_NAME[policy] if policy else None
+        self._policy = policy
         self._start = 0
         self._latencies: list[float] = []
         self._answers: dict[str, Any] = {}
@@ -107,7 +111,7 @@ class _Run:
         began = time.perf_counter()
         fleet = self._scenario.inventory()
         allocator = placement.Allocator(
-            fleet, new_share_id=lambda: str(uuid.uuid4()), order=self._order
+            fleet, new_share_id=lambda: str(uuid.uuid4()), order=self._order(fleet)
         )
         first_claim = 0.0
         before = time.perf_counter()
@@ -121,6 +125,11 @@ class _Run:
             if progress is not None:
                 progress(number, len(self._waiting))
         return self._report(before - began, first_claim)
+
+    def _order(self, fleet: ClusterInventory) -> Order | None:
+        if self._policy == FGD:
+            return gradient.for_claims(fleet, self._scenario.claims).order
+        return device_order.BY_NAME[self._policy] if self._policy else None
 
     def _place(
         self, claim: ResourceClaim, fleet: ClusterInventory, allocator: placement.Allocator

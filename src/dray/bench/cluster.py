@@ -46,6 +46,8 @@ class ClusterScale:
     hopeless: int = 1000
     """Pods that no node can take."""
     quiet_seconds: float = 10.0
+    policy: str | None = None
+    """The policy of the scheduler."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -72,7 +74,7 @@ class Report(msgspec.Struct, kw_only=True):
 async def run(scale: ClusterScale, say: Say = lambda _: None) -> Report:
     with tempfile.TemporaryDirectory(prefix="dray-bench-") as folder:
         directory = Path(folder)
-        plan = ClusterPlan(fleet=_fleet(scale.nodes))
+        plan = ClusterPlan(fleet=_fleet(scale.nodes), policy=scale.policy)
         async with (
             sqlite.open(directory / "state.db") as store,
             assembly.running(store, directory, plan) as running,

@@ -69,7 +69,7 @@ class ClusterPlan:
     exports: bool = False
     """Whether the metrics have the figures of the exporter."""
     policy: str | None = None
-    """The scheduler's order of devices; None is Kubernetes' first fit."""
+    """The policy of the scheduler, one of `policies.NAMES`; None decides as Kubernetes."""
     fleet: Fleet | None = None
     """Simulated nodes."""
     has_local_node: bool = False

@@ -72,8 +72,8 @@ async def run(
 ) -> None:
     """Schedule the pods that name this scheduler until cancelled.
 
-    `node_selector` is a label selector for the nodes to use; `policy` is a name of
-    `device_order.BY_NAME`; `explainer` makes dray's reasons for claims that cannot be allocated;
+    `node_selector` is a label selector for the nodes to use; `policy` is one of
+    `policies.NAMES`; `explainer` makes dray's reasons for claims that cannot be allocated;
     `started` is set when the caches are complete.
     """
     served = await OptionalKinds.of(client, features)

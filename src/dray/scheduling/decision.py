@@ -12,15 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from dray.allocator.placement import Allocator
-from dray.allocator.search import device_order
 from dray.api.ids import ObjectKey
 from dray.api.types.pods import Pod
-from dray.scheduling import podgroups, steps
+from dray.scheduling import podgroups, policies, steps
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
 from dray.scheduling.node_choice import NodeChooser, NoNode
-from dray.scheduling.nodes import scoring
 from dray.scheduling.podgroups import Gang, GangPlacement, GangPlacer
 from dray.scheduling.preemption import Preemption
 from dray.scheduling.state import SchedulingState
@@ -48,7 +46,7 @@ def decide(
 
     Pods are decided in the given order, as the scheduler would; a pod of a gang together with its
     gang. Assignments are reserved in the state: a later decision counts with them, and
-    `SchedulingState.release` takes one back. `policy` is a name of `device_order.BY_NAME`.
+    `SchedulingState.release` takes one back. `policy` is one of `policies.NAMES`.
 
     When `should_stop` returns True, the pods that are left are Unschedulable with `is_retried`.
     Raises ValueError for a pod that has a node already, or no uid to tell it from others.
@@ -70,16 +68,17 @@ class Decider:
         should_stop: Callable[[], bool] = _never,
     ) -> None:
         self._state, self._should_stop = state, should_stop
+        chosen = policies.policy(policy, state)
         allocator = Allocator(
             state.inventory,
             new_share_id=state.new_share_id,
-            order=device_order.BY_NAME[policy] if policy else None,
+            order=chosen.order,
             should_stop=should_stop,
         )
         features = state.features
         devices = DeviceMatcher(state.inventory, state.classes, features, allocator)
         self._demands = DemandResolver(state.inventory, state.claims, state.classes, features)
-        self._chooser = NodeChooser(state, devices, scoring.rate_for(policy, state.inventory))
+        self._chooser = NodeChooser(state, devices, chosen)
         self._gangs = GangPlacer(state, self._chooser, self._demands)
         self._preemption = Preemption(state, devices) if features.preemption else None
 

@@ -13,7 +13,8 @@ from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import PodDemand
 from dray.scheduling.nodes import node_fit, scoring
 from dray.scheduling.nodes.node_fit import NodeState, Reasons
-from dray.scheduling.nodes.scoring import Ranking, Rate
+from dray.scheduling.nodes.scoring import Ranking
+from dray.scheduling.policies import SchedulingPolicy
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.steps import SearchOutcome, Step, Steps
 from dray.scheduling.unschedulable import Unschedulable
@@ -47,10 +48,12 @@ class _Attempt(NamedTuple):
 class NodeChooser:
     """Chooses nodes. Caches a ranking of nodes for every signature of a demand."""
 
-    def __init__(self, state: SchedulingState, devices: DeviceMatcher, rate: Rate) -> None:
-        self._state, self._devices, self._rate = state, devices, rate
+    def __init__(
+        self, state: SchedulingState, devices: DeviceMatcher, policy: SchedulingPolicy
+    ) -> None:
+        self._state, self._devices, self._policy = state, devices, policy
         self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()
-        self._epoch = -1
+        self._versions = -1, -1
 
     def choose(
         self, demand: PodDemand, avoided: frozenset[str] = frozenset()
@@ -98,9 +101,10 @@ class NodeChooser:
         # Such rankings depend on more than the signature, and mostly have few nodes.
         if named is not None or demand.allocated or affinity is not None:
             return self._new_ranking(demand, named, affinity)
-        if self._epoch != self._state.inventory.epoch:
+        versions = self._state.inventory.epoch, self._policy.version()
+        if self._versions != versions:
             self._rankings.clear()
-            self._epoch = self._state.inventory.epoch
+            self._versions = versions
         signature = demand.signature()
         ranking = self._rankings.get(signature)
         if ranking is None:
@@ -241,7 +245,7 @@ class NodeChooser:
             self._state.nodes,
             self._state.inventory,
             demand.requirements,
-            self._rate,
+            self._policy.rate(demand),
             demand.extended.__contains__,
             among,
             affinity,

@@ -15,7 +15,7 @@ from dray.api.types.dra import DeviceClass, ResourceClaim, ResourceSlice
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.scheduling import unschedulable
+from dray.scheduling import policies, unschedulable
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider, Decision, decide
 from dray.scheduling.state import SchedulingObject, SchedulingState
@@ -157,10 +157,21 @@ class Objects:
 @pytest.mark.random
 @pytest.mark.parametrize("seed", rounds.seeds(60, long=3000))
 def test_deciding_incrementally_equals_deciding_afresh(seed: int) -> None:
+    decide_twice(seed, None)
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(20, long=1000))
+@pytest.mark.parametrize("policy", policies.NAMES)
+def test_so_it_does_with_a_policy(policy: str, seed: int) -> None:
+    decide_twice(seed, policy)
+
+
+def decide_twice(seed: int, policy: str | None) -> None:
     cluster = Cluster(seed)
     known = Objects(cluster.bodies())
     state = SchedulingState.of(known)
-    decider = Decider(state)
+    decider = Decider(state, policy=policy)
     for body in cluster.pods:
         if cluster.chance(0.2):
             name = cluster.choose(cluster.nodes)["metadata"]["name"]
@@ -168,7 +179,7 @@ def test_deciding_incrementally_equals_deciding_afresh(seed: int) -> None:
             known.put(changed)
             state.put(changed)
         [waiting] = objects.pods(body)
-        fresh = decide(SchedulingState.of(known), [waiting], now=NOW)
+        fresh = decide(SchedulingState.of(known), [waiting], now=NOW, policy=policy)
         incremental = decider.decide([waiting], NOW)
         assert list(map(described, incremental)) == list(map(described, fresh))
         for decision in incremental:

@@ -117,6 +117,14 @@ class PoolCounters:
             if counter.read(need)
         )
 
+    def of_set(self, counter_set: str) -> list[tuple[PackedCounter, int]]:
+        """Return the counters of a set, which lie side by side, with their totals."""
+        return [
+            (counter, counter.read(self._total))
+            for (name, _), counter in self._counters.items()
+            if name == counter_set
+        ]
+
     def shortage(self, left: int, need: int) -> tuple[PackedCounter, int, int]:
         """Return the counter that `need` would overdraw, the amount needed and the amount left."""
         after = left - need

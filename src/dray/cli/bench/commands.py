@@ -106,7 +106,7 @@ def _print_figures(figures: Mapping[str, Any], as_json: bool) -> None:
         click.echo(f"  {name:<{width}}  {value:{form}}")
 
 
-POLICIES = ("best-fit", "pack", "spread", "least-stranding")
+POLICIES = ("best-fit", "fgd", "least-stranding", "pack", "spread")
 
 
 @click.command("allocate")
@@ -183,14 +183,17 @@ def _parsed(path: Path, problem: str, parse: Callable[[bytes], Any]) -> Any:
 @click.option("--pods", default=1000, show_default=True, help="Pods with a template.")
 @click.option("--hopeless", default=1000, show_default=True, help="Pods that fit on no node.")
 @click.option("--quiet", default=10.0, show_default=True, help="Idle seconds to measure.")
+@click.option("--policy", type=click.Choice(POLICIES), help="The policy of the scheduler.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-def cluster(nodes: int, pods: int, hopeless: int, quiet: float, as_json: bool) -> None:
+def cluster(
+    nodes: int, pods: int, hopeless: int, quiet: float, policy: str | None, as_json: bool
+) -> None:
     """Bind pods on simulated nodes with a durable store; then idle, reject and idle again."""
     import uvloop
 
     from dray.bench import cluster as benchmark
 
-    scale = benchmark.ClusterScale(nodes, pods, hopeless, quiet)
+    scale = benchmark.ClusterScale(nodes, pods, hopeless, quiet, policy)
     report = uvloop.run(benchmark.run(scale, _say))
     _print_figures(msgspec.to_builtins(report), as_json)
 

@@ -7,12 +7,12 @@ import functools
 
 import click
 
-from dray.allocator.search import device_order
 from dray.api import features
 from dray.api.features import Features
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.components.metrics_endpoint import LeaderReadiness
+from dray.cli.inputs import policy_option
 from dray.cli.session import connection, server_version
 from dray.cli.session.connection import Target
 from dray.client.api_client import Client
@@ -24,7 +24,7 @@ from dray.scheduler import scheduler as scheduling
 @connection.options_of_cluster
 @click.option("--scheduler-name", default=scheduling.DEFAULT_NAME, show_default=True)
 @click.option("--node-selector", default="", help="Only nodes with these labels.")
-@click.option("--policy", type=click.Choice(sorted(device_order.BY_NAME)), default=None)
+@policy_option.option
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
 @click.option(

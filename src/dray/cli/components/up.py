@@ -24,7 +24,7 @@ from dray.cli import lazy_group
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import apiserver, foreground, key_options, store_option
 from dray.cli.components.store_option import StoreChoice
-from dray.cli.inputs import pod_options
+from dray.cli.inputs import pod_options, policy_option
 from dray.cli.output import durations
 from dray.cli.session import cluster_choice, up_instance
 from dray.cli.session.up_instance import UpInstance
@@ -57,6 +57,7 @@ class UpOptions(NamedTuple):
     history_seconds: float
     runtime: str
     allow_host_access: bool
+    policy: str | None
     pod_max_pids: int
     pod_network: str
     keep_pods: bool
@@ -106,6 +107,7 @@ class UpOptions(NamedTuple):
     is_flag=True,
     help="Allow hostPath, hostNetwork, seccomp Unconfined and --runtime process.",
 )
+@policy_option.option
 @pod_options.max_pids
 @pod_options.network
 @click.option("--keep-pods", is_flag=True, help="Leave containers running, for the next `dray up`.")
@@ -160,6 +162,7 @@ def _plan(given: UpOptions, address: tuple[str, int]) -> ClusterPlan:
             event_seconds=given.event_ttl,
         ),
         exports=True,
+        policy=given.policy,
         fleet=None if has_local_node else _loaded(given.fleet or QUICKSTART, given.nodes),
         has_local_node=has_local_node,
         runtime=given.runtime,

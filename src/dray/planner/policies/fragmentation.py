@@ -1,25 +1,21 @@
 """Fragmentation gradient descent: the node where free GPU room loses least of its use.
 
 The fragmentation of a node is the free GPU room that a pod drawn from the mix of requests could not
-use, as an expected value. "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
-Fragmentation Gradient Descent", USENIX ATC 2023, has the definition.
+use, as an expected value. `dray.allocator.fragmentation` does the same with the devices of DRA.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from dray.allocator.fragmentation import mix
 from dray.planner.policies.interface import HIGHEST, PlacementPolicy
 from dray.planner.policies.rooms import WHOLE, NodeRoom, PodRequest
-
-_COVERED = 0.95
-"""The most common requests that make up this share of the pods are the mix."""
 
 
 def mix_of(requests: Mapping[PodRequest, int]) -> dict[PodRequest, float]:
@@ -27,15 +23,7 @@ def mix_of(requests: Mapping[PodRequest, int]) -> dict[PodRequest, float]:
     counts: Counter[PodRequest] = Counter()
     for request, count in requests.items():
         counts[request._replace(memory=0)] += count
-    ordered = sorted(counts, key=lambda request: (-counts[request], *_by_size(request)))
-    total = sum(counts.values())
-    covered, chosen = 0, []
-    for request in ordered:
-        if covered >= _COVERED * total:
-            break
-        covered += counts[request]
-        chosen.append(request)
-    return {request: counts[request] / covered for request in chosen}
+    return mix.most_common(counts, _by_size)
 
 
 def _by_size(request: PodRequest) -> tuple[int, int, int, list[str]]:
@@ -54,8 +42,8 @@ class _Use(NamedTuple):
 class FragmentationGradientDescent(PlacementPolicy):
     """The node and GPU where fragmentation grows least."""
 
-    def __init__(self, mix: Mapping[PodRequest, float]) -> None:
-        self._mix = [(request, weight) for request, weight in mix.items() if request.gpus]
+    def __init__(self, weights: Mapping[PodRequest, float]) -> None:
+        self._mix = [(request, weight) for request, weight in weights.items() if request.gpus]
         self._steps = sorted({request.cpu for request, _ in self._mix})
         """The amounts of free CPU from which on another request of the mix fits."""
         self._most = max((request.gpus for request, _ in self._mix), default=0)
@@ -91,7 +79,7 @@ class FragmentationGradientDescent(PlacementPolicy):
 
     def _score(self, node: NodeRoom, after: float) -> int:
         growth = after - self.fragmentation(node)
-        return int(HIGHEST / (1 + math.exp(growth / WHOLE)))
+        return int(mix.score(growth / WHOLE, HIGHEST))
 
     def fragmentation(self, node: NodeRoom) -> float:
         """Return the free parts that a pod of the mix is expected not to be able to use."""

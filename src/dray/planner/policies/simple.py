@@ -8,9 +8,8 @@ from dray.planner.policies.interface import HIGHEST, BestFitGpu, FirstGpu, Place
 from dray.planner.policies.rooms import WHOLE, NodeRoom, PodRequest
 from dray.scheduling.nodes import scoring
 
-# The largest node of the traces for which these scores were published: the unit of each resource.
-_CPU_UNIT = 128_000
-_GPU_UNIT = 8 * WHOLE
+_CPU_UNIT = scoring.LARGEST_CPU
+_GPU_UNIT = scoring.LARGEST_DEVICES * WHOLE
 
 
 class Upstream(FirstGpu):
@@ -59,7 +58,7 @@ class BestFit(BestFitGpu):
     def score(self, node: NodeRoom, request: PodRequest) -> int:
         cpu = (node.cpu - request.cpu) / _CPU_UNIT
         gpu = (node.free_parts - request.parts) / _GPU_UNIT
-        return int(HIGHEST * (1 - (cpu * 0.5 + gpu * 0.5)))
+        return int(scoring.least_left_over(cpu, gpu))
 
 
 class Clustering(BestFitGpu):

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from dray.allocator.fragmentation import gradient
+from dray.allocator.fragmentation.shapes import shape_of
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model.candidates import Candidate
@@ -28,6 +30,8 @@ from dray.planner.replay.runs import Progress, Run, Sample
 Answer = tuple[str, AllocationResult] | dict[str, str] | None
 """The node and devices of a claim, {error}, or None where it fits nowhere."""
 _Placer = Callable[[ResourceClaim], FitResult | None]
+_Policy = Callable[[ClusterInventory, Sequence[ResourceClaim], random.Random], _Placer]
+"""Makes a placer for a cluster that these claims come to."""
 
 
 class ScenarioRun(Run, kw_only=True):
@@ -41,7 +45,7 @@ def replay(
 ) -> ScenarioRun:
     """Place the claims of a scenario under a policy of `POLICIES`. Raises FeatureError."""
     cluster, claims = scenario.inventory(), scenario.waiting()
-    place = POLICIES[policy](cluster, random.Random(seed))
+    place = POLICIES[policy](cluster, scenario.claims, random.Random(seed))
     answers: dict[str, Any] = {}
     samples = [Sample(0.0, 0.0, 0.0)]
     placed = 0
@@ -102,12 +106,16 @@ def _allocator(cluster: ClusterInventory, order: Order | None = None) -> Allocat
     )
 
 
-def _first_fit(cluster: ClusterInventory, draw: random.Random) -> _Placer:
+def _first_fit(
+    cluster: ClusterInventory, claims: Sequence[ResourceClaim], draw: random.Random
+) -> _Placer:
     allocator = _allocator(cluster)
     return lambda claim: allocator.first_fit((claim,))
 
 
-def _random(cluster: ClusterInventory, draw: random.Random) -> _Placer:
+def _random(
+    cluster: ClusterInventory, claims: Sequence[ResourceClaim], draw: random.Random
+) -> _Placer:
     def shuffled(
         inventory: NodeInventory, alternative: NodeAlternative, devices: Iterable[Candidate]
     ) -> list[Candidate]:
@@ -119,10 +127,12 @@ def _random(cluster: ClusterInventory, draw: random.Random) -> _Placer:
     return _in_order(_allocator(cluster, shuffled), lambda: draw.sample(names, len(names)))
 
 
-def _fullest_first(order: Order) -> Callable[[ClusterInventory, random.Random], _Placer]:
+def _fullest_first(order: Order) -> _Policy:
     """Return a policy that takes the node with the fewest free devices where the claim fits."""
 
-    def policy(cluster: ClusterInventory, draw: random.Random) -> _Placer:
+    def policy(
+        cluster: ClusterInventory, claims: Sequence[ResourceClaim], draw: random.Random
+    ) -> _Placer:
         names = list(cluster.nodes)
 
         def free(name: str) -> tuple[bool, int]:
@@ -133,6 +143,22 @@ def _fullest_first(order: Order) -> Callable[[ClusterInventory, random.Random], 
         return _in_order(_allocator(cluster, order), lambda: sorted(names, key=free))
 
     return policy
+
+
+def _gradient_descent(
+    cluster: ClusterInventory, claims: Sequence[ResourceClaim], draw: random.Random
+) -> _Placer:
+    """Return a policy that takes the node where fragmentation grows least."""
+    fragmentation = gradient.for_claims(cluster, claims)
+    allocator, names = _allocator(cluster, fragmentation.order), list(cluster.nodes)
+
+    def place(claim: ResourceClaim) -> FitResult | None:
+        shape = shape_of(claim)
+        asked = [] if shape is None else [shape]
+        by_growth = sorted(names, key=lambda name: fragmentation.growth(asked, name))
+        return _in_order(allocator, lambda: by_growth)(claim)
+
+    return place
 
 
 def _in_order(allocator: Allocator, names: Callable[[], Sequence[str]]) -> _Placer:
@@ -146,11 +172,12 @@ def _in_order(allocator: Allocator, names: Callable[[], Sequence[str]]) -> _Plac
     return place
 
 
-POLICIES: Mapping[str, Callable[[ClusterInventory, random.Random], _Placer]] = {
+POLICIES: Mapping[str, _Policy] = {
     "upstream": _first_fit,
     "first-fit": _first_fit,
     "random": _random,
     "packing": _fullest_first(device_order.pack),
     "best-fit": _fullest_first(device_order.best_fit),
+    "fgd": _gradient_descent,
 }
 """The policies that need neither CPU nor parts of GPUs, which claims do not have."""

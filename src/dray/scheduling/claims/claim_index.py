@@ -14,6 +14,7 @@ from dray.api import well_known
 from dray.api.ids import ClaimKey
 from dray.api.semantics import owner_references
 from dray.api.types.dra import AllocationResult, ResourceClaim
+from dray.scheduling.claims.shape_counts import ShapeCounts
 
 
 class _Reservation(NamedTuple):
@@ -35,6 +36,7 @@ class ClaimIndex:
         """Claims that were created for extended resources, by the uid of their pod."""
         self.hidden: Sequence[str] = ()
         """Claims whose devices cannot be determined, each with the reason."""
+        self._shapes: ShapeCounts | None = None
 
     def __iter__(self) -> Iterator[ResourceClaim]:
         return iter(self._claims.values())
@@ -47,6 +49,8 @@ class ClaimIndex:
         key = claim.key
         self._unindex(self._claims.get(key))
         self._claims[key] = claim
+        if self._shapes is not None:
+            self._shapes.add(claim)
         owner = _extended_resource_owner(claim)
         if owner:
             self._for_extended_resources.setdefault(owner, {})[key] = claim
@@ -56,6 +60,14 @@ class ClaimIndex:
         """Remove a claim; a reservation for it stays."""
         self._unindex(self._claims.pop(key, None))
         self._record(key)
+
+    def shapes(self) -> ShapeCounts:
+        """Return the shapes of all claims, which are counted from the first call on."""
+        if self._shapes is None:
+            self._shapes = ShapeCounts()
+            for claim in self:
+                self._shapes.add(claim)
+        return self._shapes
 
     def set_undecodable(
         self, allocations: Mapping[ClaimKey, AllocationResult], hidden: Sequence[str]
@@ -105,6 +117,8 @@ class ClaimIndex:
             self._inventory.record_allocation(key, allocation)
 
     def _unindex(self, claim: ResourceClaim | None) -> None:
+        if claim is not None and self._shapes is not None:
+            self._shapes.remove(claim)
         owner = _extended_resource_owner(claim) if claim else ""
         if claim is not None and owner:
             claims = self._for_extended_resources[owner]

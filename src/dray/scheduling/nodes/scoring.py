@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dray.allocator.inventory.cluster_inventory import EVERY_NODE, ClusterInventory
 from dray.allocator.inventory.selector_failures import SelectorSequence
+from dray.allocator.model.rejections import AllocationError
 from dray.api import well_known
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.scheduling.nodes import node_fit
@@ -24,6 +25,11 @@ ALTERNATIVES_LIMIT = 8
 """FirstAvailableDeviceRequestMaxSize."""
 _STEP = 128
 """Nodes to check before the caller may pause."""
+
+# The largest node of the traces for which scores of absolute amounts were published: their unit.
+LARGEST_CPU = 128_000
+"""In thousandths of a core."""
+LARGEST_DEVICES = 8
 
 # The weights of the plugins in apis/config/v1/default_plugins.go.
 TAINTS_WEIGHT, AFFINITY_WEIGHT, ALTERNATIVES_WEIGHT = 3, 2, 2
@@ -78,31 +84,32 @@ def preference(state: NodeState, requirements: PodRequirements) -> float:
     return score + TAINTS_WEIGHT * HIGHEST // (untolerated + 1)
 
 
+def by_default(state: NodeState, requirements: PodRequirements) -> float:
+    """Score nodes as kube-scheduler does."""
+    return preference(state, requirements) + least_allocated(state, requirements)
+
+
+def least_left_over(cpu: float, devices: float) -> float:
+    """Score nodes with less left over higher; CPU and devices are portions of the largest node."""
+    return HIGHEST * (1 - (cpu * 0.5 + devices * 0.5))
+
+
+def cpu_left(state: NodeState, requirements: PodRequirements) -> int:
+    """Return the CPU that is left with the pod on the node, in thousandths."""
+    (_, left), _ = _left_over(state, requirements)
+    return left
+
+
 def devices_in_use(inventory: ClusterInventory, state: NodeState) -> float:
     """Return the share of the node's devices that claims hold, from 0 to `HIGHEST`."""
-    on_node = inventory.inventory(inventory.nodes[state.name])
+    try:
+        on_node = inventory.inventory(inventory.nodes[state.name])
+    except AllocationError:
+        # A slice with an invalid selector: whether a pod can run there is not for the score to say.
+        return 0
     total = on_node.everything.bit_count()
     in_use = (on_node.taken | on_node.shared).bit_count()
     return in_use * HIGHEST / total if total else 0
-
-
-def rate_for(policy: str | None, inventory: ClusterInventory) -> Rate:
-    """Return the score function of a policy; kube-scheduler's for None."""
-    if policy is None:
-        return lambda state, requirements: (
-            preference(state, requirements) + least_allocated(state, requirements)
-        )
-    if policy == "spread":
-        return lambda state, requirements: (
-            preference(state, requirements)
-            + least_allocated(state, requirements)
-            + (HIGHEST - devices_in_use(inventory, state))
-        )
-    return lambda state, requirements: (
-        preference(state, requirements)
-        + most_allocated(state, requirements)
-        + devices_in_use(inventory, state)
-    )
 
 
 def alternatives(pairs: Iterable[tuple[ResourceClaim, AllocationResult]]) -> int:

@@ -50,6 +50,28 @@ def up(data: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=START_SECONDS)
 
 
+def test_a_policy_places_the_pods(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "kubeconfig")
+    requests = [{"name": "gpus", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 8}}]
+    waiting_claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "whole-node"},
+        "spec": {"devices": {"requests": requests}},
+    }
+    with up(tmp_path, "--fleet", "h100", "--nodes", "2", "--policy", "fgd"):
+        cluster.dray("create", "-f", "-", input=as_list([TEMPLATE, waiting_claim]))
+        nodes = set()
+        for name in ("a", "b"):
+            body = {**POD, "metadata": {"name": name}}
+            cluster.dray("create", "-f", "-", input=as_list([body]))
+            cluster.dray("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=60s")
+            found = cluster.dray("get", "pod", name, "-o", "json")
+            nodes.add(json.loads(found.stdout)["spec"]["nodeName"])
+    # Kubernetes would take the other node for the second pod, and no claim could have all of one.
+    assert len(nodes) == 1
+
+
 def test_state_survives_down_and_a_second_up_is_refused(tmp_path: Path) -> None:
     cluster, data = Cluster(tmp_path / "kubeconfig"), ("--data", str(tmp_path))
     with up(tmp_path) as process:

@@ -129,7 +129,7 @@ def test_a_scenario_refuses_what_it_does_not_have(tmp_path: Path) -> None:
     scenario = tmp_path / "s.json"
     scenario.write_text(json.dumps({"claims": [], "nodes": []}))
     for options, message in (
-        (("--policy", "fgd"), "the policy fgd compares requests of CPU and parts of GPUs"),
+        (("--policy", "clustering"), "the policy clustering compares requests of CPU and parts"),
         (("--departures",), "a scenario has no times"),
         (("--nodes", str(scenario)), "is a scenario and has nodes already"),
     ):

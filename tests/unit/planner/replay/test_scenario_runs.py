@@ -30,7 +30,7 @@ def nodes_of(run: scenario_runs.ScenarioRun) -> list[Any]:
     return [answer and answer["node"] for answer in run.answers.values()]
 
 
-@pytest.mark.parametrize("policy", ["upstream", "first-fit", "packing", "best-fit"])
+@pytest.mark.parametrize("policy", ["upstream", "first-fit", "packing", "best-fit", "fgd"])
 def test_the_first_node_is_filled_first(policy: str) -> None:
     run = scenario_runs.replay(scenario(5), policy, 1)
     assert nodes_of(run) == ["n0", "n0", "n1", "n1", None]
@@ -44,7 +44,7 @@ def test_packing_keeps_a_free_node_for_claims_that_need_all_of_it() -> None:
     assert nodes_of(taken) == ["n0"]
     cluster = content.inventory()
     first = scenario_runs.POLICIES["packing"]
-    place = first(cluster, random.Random(1))
+    place = first(cluster, content.claims, random.Random(1))
     (claim,) = content.claims
     # n2 has a device in use, so it is taken before the free nodes.
     other = builders.claim(builders.request("gpu"), name="other")
@@ -55,6 +55,17 @@ def test_packing_keeps_a_free_node_for_claims_that_need_all_of_it() -> None:
     chosen = place(claim)
     assert isinstance(chosen, Fit)
     assert chosen.node == "n2"
+
+
+def test_gradient_descent_keeps_pairs_together() -> None:
+    content = scenario(1)
+    content.slices = [builders.gpu_slice("n0", 2), builders.gpu_slice("n1", 3)]
+    pairs = [builders.claim(builders.request("gpu", count=2), name=name) for name in ("p", "q")]
+    content.claims = [*content.claims, *pairs]
+    run = scenario_runs.replay(content, "fgd", 1)
+    # One GPU of n0 would make the other one useless for pairs.
+    assert nodes_of(run) == ["n1", "n0", "n1"]
+    assert nodes_of(scenario_runs.replay(content, "upstream", 1)) == ["n0", "n1", None]
 
 
 def test_random_uses_all_nodes_and_its_seed_decides() -> None:

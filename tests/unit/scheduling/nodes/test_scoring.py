@@ -46,8 +46,7 @@ class Setting:
         self.fleet.drop_node(name)
 
     def ranking(self, wanted: PodRequirements) -> Ranking:
-        rate = scoring.rate_for(None, self.fleet)
-        return Ranking(self.nodes, self.fleet, wanted, rate, never)
+        return Ranking(self.nodes, self.fleet, wanted, scoring.by_default, never)
 
 
 def best(ranking: Ranking) -> str:
@@ -94,16 +93,6 @@ def test_a_node_that_would_rather_not_comes_last() -> None:
     setting.add("busy")
     setting.nodes.add_pod("x", "busy", pod_requirements.PodUsage({"cpu": 60_000}, 60_000, 0))
     assert best(setting.ranking(make_needs())) == "busy"
-
-
-def test_pack_prefers_the_fuller_node() -> None:
-    setting = Setting()
-    setting.add("a")
-    setting.add("b")
-    setting.nodes.add_pod("x", "b", pod_requirements.PodUsage({"cpu": 32_000}, 32_000, 0))
-    rate = scoring.rate_for("pack", setting.fleet)
-    ranking = Ranking(setting.nodes, setting.fleet, make_needs(), rate, never)
-    assert best(ranking) == "b"
 
 
 def test_earlier_alternatives_score_higher() -> None:
