@@ -265,8 +265,10 @@ class Ranking:
         heapq.heappush(self._heap, (score, state.order, state.index))
 
     def _is_current(self, entry: tuple[float, str, int]) -> bool:
-        score, _, index = entry
-        return self._scores.get(index) == score
+        score, order, index = entry
+        state = self._nodes.at(index)
+        # The index may be that of another node by now.
+        return self._scores.get(index) == score and state is not None and state.order == order
 
 
 def _members(indexes: int) -> Iterator[int]:
