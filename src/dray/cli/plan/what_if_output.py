@@ -11,7 +11,7 @@ import click
 from dray.api.ids import ObjectKey
 from dray.cli.output import counts, formats, tables
 from dray.cli.output.formats import OutputFormat
-from dray.cli.plan.fit_answers import FitAnswer, Obstacle
+from dray.cli.plan.fit_answers import BlockedPod, FitAnswer
 from dray.explain.text import phrases
 from dray.planner.what_if.compare import PodComparison, PodOutcome, PodPosition, WhatIf
 from dray.scheduling.fit_counts import FitCount
@@ -38,7 +38,7 @@ class WhatIfAnswer(NamedTuple):
     """How many more pods with one device of a class fit before and after, by class."""
     explained: Sequence[FitAnswer]
 
-    def obstacles(self) -> dict[ObjectKey, Obstacle]:
+    def obstacles(self) -> dict[ObjectKey, BlockedPod]:
         """Return why pods wait that were explained."""
         return {
             compared.planned.submitted.pod.metadata.key: compared.obstacle
@@ -105,7 +105,7 @@ def _budget_lines(found: WhatIf) -> Iterator[str]:
 
 
 def _obstacle_lines(answer: WhatIfAnswer) -> Iterator[str]:
-    by_obstacle: dict[Obstacle, list[str]] = {}
+    by_obstacle: dict[BlockedPod, list[str]] = {}
     for key, obstacle in answer.obstacles().items():
         by_obstacle.setdefault(obstacle, []).append(str(key))
     for obstacle, names in by_obstacle.items():
@@ -144,7 +144,7 @@ def _count(count: FitCount) -> dict[str, Any]:
     return {**document, "error": count.error} if count.error else document
 
 
-def _pod(compared: PodComparison, obstacle: Obstacle | None) -> dict[str, Any]:
+def _pod(compared: PodComparison, obstacle: BlockedPod | None) -> dict[str, Any]:
     document = {
         "namespace": compared.pod.metadata.namespace,
         "pod": compared.pod.metadata.name,
