@@ -17,6 +17,7 @@ from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
+from dray.api.types.workloads import PodGroup
 from dray.planner import cluster_model
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.submission import pod_makers, submitted_pods
@@ -29,6 +30,9 @@ from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 
 NOW = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 _GROUP = ("scheduling.k8s.io", "PodGroup")
+_CLAIM = ("resource.k8s.io", "ResourceClaim")
+_PLAIN = cluster_model.TYPES.keys() - {_GROUP, _CLAIM, ("", "Pod")}
+"""Kinds that are there as soon as they are submitted."""
 _REPLICA_SETS = GroupResource("apps", "replicasets")
 
 
@@ -56,12 +60,9 @@ def expand(
     TypeError for an object that is not valid.
     """
     objects = [_described(document, namespace) for document in documents]
-    others = [item for item in objects if item.type in cluster_model.TYPES]
-    plain = [item for item in others if item.type not in (_GROUP, ("", "Pod"))]
-    cluster = cluster.with_objects(_typed(item) for item in plain)
-    run = _Expansion(cluster, now)
-    for item in plain:
-        run.charge_plain(item)
+    plain = [item for item in objects if item.type in _PLAIN]
+    claims = [_claim(item) for item in objects if item.type == _CLAIM]
+    run = _Expansion(cluster.with_objects(map(_typed, plain)), claims, now)
     for item in objects:
         if item.type == _GROUP:
             run.add_group(item)
@@ -83,37 +84,44 @@ def _described(document: JsonObject, namespace: str) -> _Object:
 
 
 def _typed(item: _Object) -> object:
-    document = item.document
-    if item.type == ("resource.k8s.io", "ResourceClaim"):
-        # A new object has no status yet, whatever the manifest says.
-        document = {key: value for key, value in document.items() if key != "status"}
-    return typed_objects.decode(document, cluster_model.TYPES[item.type])
+    return typed_objects.decode(item.document, cluster_model.TYPES[item.type])
+
+
+def _claim(item: _Object) -> ResourceClaim:
+    # A new object has no status yet, whatever the manifest says.
+    document = {key: value for key, value in item.document.items() if key != "status"}
+    return typed_objects.decode(document, ResourceClaim)
 
 
 class _Expansion:
     """The cluster while objects are submitted one after the other."""
 
-    def __init__(self, cluster: ClusterModel, now: datetime.datetime) -> None:
-        self.cluster = cluster
+    def __init__(
+        self, cluster: ClusterModel, claims: Iterable[ResourceClaim], now: datetime.datetime
+    ) -> None:
         self._admission = PodAdmission(cluster)
         self._quotas = QuotaBook(cluster, now)
-        self._claims = TemplateClaims(cluster, self._quotas)
+        existing = {claim.key for claim in cluster.of(ResourceClaim)}
+        new = [claim for claim in claims if claim.key not in existing and self._admits(claim)]
+        self.cluster = cluster.with_objects(new)
+        self._claims = TemplateClaims(self.cluster, self._quotas)
         self._taken = {pod.metadata.key for pod in cluster.of(Pod)}
         self._owners = set(map(submitted_pods.workload_of, cluster.of(Pod)))
         self._last: tuple[JsonObject, Pod] | None = None
 
-    def charge_plain(self, item: _Object) -> None:
-        """Charge quotas for claims that are submitted; a refused one does not exist."""
-        if item.type != ("resource.k8s.io", "ResourceClaim"):
-            return
-        claim = typed_objects.decode(item.document, ResourceClaim)
+    def _admits(self, claim: ResourceClaim) -> bool:
         try:
+            self._admission.check_namespace(claim.metadata.namespace)
             self._quotas.charge_claim(claim)
         except Refused:
-            self.cluster = self.cluster.without(ResourceClaim, lambda other: other.key == claim.key)
+            return False
+        return True
 
     def add_group(self, item: _Object) -> None:
         """Add a PodGroup with the claims that its pods share; a refused one does not exist."""
+        key = ObjectKey(item.namespace, item.document["metadata"].get("name", ""))
+        if any(group.metadata.key == key for group in self.cluster.of(PodGroup)):
+            return
         try:
             self._admission.check_namespace(item.namespace)
             group, claims = self._claims.for_group(self._admission.group(item.document))

@@ -11,7 +11,7 @@ import pytest
 
 from dray.api import features
 from dray.api.types.core import Namespace
-from dray.api.types.dra import ResourceClaim
+from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.api.types.meta import JsonObject, ObjectMeta, OwnerReference
 from dray.api.types.nodes import Node, NodeSpec, Taint
 from dray.api.types.pods import Pod
@@ -168,6 +168,23 @@ def test_a_quota_of_devices_refuses_claims() -> None:
     quota = other("ResourceQuota", "devices", spec={"hard": hard})
     pods = expand([TEMPLATE, workload("ReplicaSet", replicas=2), quota], ClusterModel()).pods
     assert [bool(item.refusal) for item in pods] == [False, True]
+
+
+def test_submitted_claims_count_once_and_may_be_refused() -> None:
+    hard = {"gpu.deviceclass.resource.k8s.io/devices": "2"}
+    quota = other("ResourceQuota", "devices", spec={"hard": hard})
+    claims = [builders.claim_manifest(name) for name in ("a", "b", "c")]
+    cluster = expand([quota, *claims], ClusterModel()).cluster
+    assert [claim.metadata.name for claim in cluster.of(ResourceClaim)] == ["a", "b"]
+
+
+def test_a_claim_that_exists_keeps_its_devices() -> None:
+    held = builders.claim(builders.request(), name="held", namespace="default")
+    status = msgspec.structs.replace(held.status, allocation=AllocationResult())
+    held = msgspec.structs.replace(held, status=status)
+    again = builders.claim_manifest("held", namespace="default")
+    cluster = expand([again], ClusterModel().with_objects([held])).cluster
+    assert list(cluster.of(ResourceClaim)) == [held]
 
 
 def test_a_pod_that_exists_is_refused() -> None:
