@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from dray.api import features, kinds
 from dray.api.conversion import typed_objects
@@ -17,12 +20,13 @@ from dray.api.semantics.conditions import find_condition
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
+from dray.cli.main import main
 from dray.planner import cluster_model
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.placement import place as placing
 from dray.planner.submission import expansion, submitted_pods
 from dray.testing import Cluster
-from tests import rounds
+from tests import builders, rounds
 from tests.cluster import random_workloads
 
 GANGS = "GenericWorkload=true"
@@ -68,8 +72,12 @@ def _submit_all(cluster: Cluster, documents: Sequence[JsonObject], gates: str) -
         after = plan.cluster_after(submission.cluster)
         promised = _outcomes(after.of(Pod), after.of(ResourceClaim))
         cluster.apply(document)
+
+        def has_happened(wanted: Outcomes = promised) -> bool:
+            return _settled(cluster) == wanted
+
         try:
-            cluster.wait_for(lambda wanted=promised: _settled(cluster) == wanted, timeout_seconds=6)
+            cluster.wait_for(has_happened, timeout_seconds=60)
         except AssertionError:
             assert _settled(cluster) == promised, f"after {document}"
 
@@ -117,3 +125,24 @@ def _outcomes(pods: Iterable[Pod], claims: Iterable[ResourceClaim]) -> Outcomes:
         owner = pod.metadata.name if is_ordered else labels["app"]
         outcomes.setdefault(owner, Counter())[pod.spec.node_name, tuple(sorted(devices))] += 1
     return outcomes
+
+
+def test_the_command_asks_the_cluster_of_the_kubeconfig(tmp_path: Path) -> None:
+    """Objects without a namespace are in that of the context, and nothing is written."""
+    with Cluster("quickstart") as cluster:
+        config = yaml.safe_load(cluster.kubeconfig.read_text())
+        config["contexts"][0]["context"]["namespace"] = "team"
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        file = tmp_path / "pod.yaml"
+        file.write_text(yaml.safe_dump(builders.pod_manifest()))
+        options = ("plan", "-f", str(file), "--kubeconfig", str(path))
+        missing = CliRunner().invoke(main, options)
+        assert missing.exit_code == 1
+        assert 'the API server refuses it: namespaces "team" not found' in missing.stdout
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+        found = CliRunner().invoke(main, [*options, "-o", "json"])
+        assert found.exit_code == 0, found.output
+        (pod,) = json.loads(found.stdout)["pods"]
+        assert (pod["namespace"], pod["node"]) == ("team", "gpu-0")
+        assert not cluster.list("pods")

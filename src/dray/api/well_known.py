@@ -24,6 +24,7 @@ REVISION_LABEL: Final = "controller-revision-hash"
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 """Both a label and an annotation of the pods of Indexed jobs."""
 MIRROR_POD_ANNOTATION: Final = "kubernetes.io/config.mirror"
+POD_TEMPLATE_HASH_LABEL: Final = "pod-template-hash"
 
 # Finalizers.
 CLAIM_FINALIZER: Final = "resource.kubernetes.io/delete-protection"

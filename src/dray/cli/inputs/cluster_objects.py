@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import dataclasses
 import difflib
-import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -262,9 +261,13 @@ def _from_list(source: str, text: str) -> ClusterObjects | None:
     return objects
 
 
-@functools.cache
+_DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+
+
 def _decoder(type_: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(type_)
+    if type_ not in _DECODERS:
+        _DECODERS[type_] = msgspec.json.Decoder(type_)
+    return _DECODERS[type_]
 
 
 def _decoded_alike(

@@ -43,11 +43,11 @@ def find(state: SchedulingState, in_use: Sequence[Shape]) -> list[StrandedDevice
     copies = [shape.copies for shape in in_use[: shapes.MOST]]
     if not copies:
         copies = [pod_copies.of_class(name) for name in state.inventory.classes]
-    asked = {name for each in copies for name in shapes.classes_of(each, state.classes)}
+    asked = {name for shape in copies for name in shapes.classes_of(shape, state.classes)}
     classes = [
         item for item in device_counts.selecting_classes(state.inventory) if item[0] in asked
     ]
-    counters = [NodeCounter(state, each, wants_reasons=True) for each in copies]
+    counters = [NodeCounter(state, shape, wants_reasons=True) for shape in copies]
     return [found for node in state.nodes for found in _on_node(state, node, counters, classes)]
 
 

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import kinds
+from dray.api import kinds, well_known
 from dray.api.admission.refusals import Refused
 from dray.api.conversion import typed_objects
 from dray.api.ids import GroupResource, ObjectKey
+from dray.api.semantics import owner_references
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
@@ -20,7 +21,7 @@ from dray.api.types.pods import Pod
 from dray.planner import cluster_model
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.submission import pod_makers
-from dray.planner.submission.made_claims import ClaimMaker
+from dray.planner.submission.made_claims import TemplateClaims
 from dray.planner.submission.pod_admission import PodAdmission
 from dray.planner.submission.pod_makers import PodBody
 from dray.planner.submission.quota_book import QuotaBook
@@ -97,8 +98,9 @@ class _Expansion:
         self.cluster = cluster
         self._admission = PodAdmission(cluster)
         self._quotas = QuotaBook(cluster, now)
-        self._claims = ClaimMaker(cluster, self._quotas)
+        self._claims = TemplateClaims(cluster, self._quotas)
         self._taken = {pod.metadata.key for pod in cluster.of(Pod)}
+        self._owners = set(map(_owner_of, cluster.of(Pod)))
         self._last: tuple[JsonObject, Pod] | None = None
 
     def charge_plain(self, item: _Object) -> None:
@@ -136,6 +138,10 @@ class _Expansion:
         """Return why the server refuses a workload; empty for a pod, which is charged as such."""
         kind = kinds.by_kind(*item.type)
         assert kind is not None
+        name = item.document["metadata"].get("name", "")
+        if (item.namespace, kind.kind, name) in self._owners:
+            # What an update of it does to its pods depends on its strategy and its past.
+            return f'{kind.plural} "{name}" already exists and has pods'
         try:
             self._admission.check_namespace(item.namespace)
             if item.type != ("", "Pod"):
@@ -189,6 +195,18 @@ class _Expansion:
         while ObjectKey(namespace, f"{prefix}{number}") in self._taken:
             number += 1
         return f"{prefix}{number}"
+
+
+def _owner_of(pod: Pod) -> tuple[str, str, str]:
+    """Return namespace, kind and name of the workload that made a pod; empty texts without one."""
+    owner = owner_references.controller_of(pod.metadata)
+    if owner is None:
+        return "", "", ""
+    kind, name = owner.kind, owner.name
+    template_hash = pod.metadata.labels.get(well_known.POD_TEMPLATE_HASH_LABEL)
+    if kind == "ReplicaSet" and template_hash and name.endswith(f"-{template_hash}"):
+        kind, name = "Deployment", name.removesuffix(f"-{template_hash}")
+    return pod.metadata.namespace, kind, name
 
 
 def _not_scheduled(pod: Pod) -> str:
