@@ -13,25 +13,25 @@ from dray.partitions import profiles
 from dray.partitions.profiles import PartitionDevice
 
 
-class LargestPartition(NamedTuple):
+class AvailablePartition(NamedTuple):
     """A part of a device, and how much of it this is: 1 is all of it."""
 
     device: DeviceAvailability
     share: float
 
 
-def of_group(group: Sequence[DeviceAvailability]) -> LargestPartition | None:
+def of_group(group: Sequence[DeviceAvailability]) -> AvailablePartition | None:
     """Return the largest part that is available; None if nothing is. `group` is published."""
-    best: LargestPartition | None = None
+    best: AvailablePartition | None = None
     parts = profiles.shares(map(partition_of, group))
     if not any(parts):
         parts = _shares_of_counters(group)
     for device, share in zip(group, parts, strict=True):
         if device.state in device_groups.AVAILABLE:
             if not device.parent:
-                return LargestPartition(device, 1.0)
+                return AvailablePartition(device, 1.0)
             if best is None or share > best.share:
-                best = LargestPartition(device, round(float(share), 4))
+                best = AvailablePartition(device, round(float(share), 4))
     return best
 
 

@@ -30,10 +30,8 @@ def counted_pods(
     namespace = namespace or "default"
     documents = plan_inputs.checked_documents(files, cluster.features)
     names = {_name(document, namespace) for document in documents}
-    # A pod that exists already can be counted too: its copies have other names.
-    others = cluster.without(
-        Pod, lambda pod: ("Pod", pod.metadata.namespace, pod.metadata.name) in names
-    )
+    # Pods and workloads that exist already can be counted too: copies have other names.
+    others = cluster.without(Pod, lambda _: True)
     submission = plan_inputs.expanded(files, documents, others, namespace)
     existing: dict[type[Any], Sequence[Any]] = {Pod: cluster.of(Pod)}
     cluster = ClusterModel({**submission.cluster.objects, **existing}, cluster.features)

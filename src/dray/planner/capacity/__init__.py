@@ -1,1 +1,1 @@
-"""How many more pods fit, what limits their number, and what is free but of no use."""
+"""Counts how many more pods fit, and finds what limits them and what is free but of no use."""

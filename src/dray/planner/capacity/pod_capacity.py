@@ -1,4 +1,4 @@
-"""How many more copies of a pod fit in a cluster, by node, and which checks are the limit."""
+"""The number of copies of a pod that still fit in a cluster, by node, and what limits it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dray.scheduling.state import SchedulingState
 
 
 class NodeCapacity(NamedTuple):
-    """How many more pods a node takes, and the checks that the next one does not pass there."""
+    """The number of pods that a node still takes, and the checks that the next one fails."""
 
     node: str
     pods: int
@@ -32,7 +32,7 @@ class NodeCapacity(NamedTuple):
 
 
 class PodCapacity(NamedTuple):
-    """How many more pods fit."""
+    """The number of pods that still fit."""
 
     name: str
     pods: int

@@ -1,4 +1,4 @@
-"""How many copies of a pod with its claims the quotas of its namespace admit."""
+"""The number of copies of a pod with its claims that the quotas of its namespace admit."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class CountedPod(NamedTuple):
 
 
 class CapacityReport(NamedTuple):
-    """What a cluster has left."""
+    """The capacity that a cluster has left."""
 
     capacities: Sequence[PodCapacity]
     stranded: Sequence[StrandedDevices]

@@ -23,7 +23,7 @@ MOST = 20
 """Shapes that are looked at; those of most pods come first."""
 
 
-class Shape(NamedTuple):
+class PodShape(NamedTuple):
     """A pod that stands for all pods with the same needs."""
 
     name: str
@@ -33,7 +33,7 @@ class Shape(NamedTuple):
     """How many pods of the cluster have this shape."""
 
 
-def in_use(cluster: ClusterModel) -> list[Shape]:
+def in_use(cluster: ClusterModel) -> list[PodShape]:
     """Return the shapes of pods that use devices, those of most pods first.
 
     Pods of DaemonSets are left out: more of them come with nodes alone.
@@ -46,7 +46,7 @@ def in_use(cluster: ClusterModel) -> list[Shape]:
         counts[key] += 1
         examples.setdefault(key, (pod, used))
     return [
-        Shape(str(examples[key][0].metadata.key), _copies(*examples[key]), count)
+        PodShape(str(examples[key][0].metadata.key), _copies(*examples[key]), count)
         for key, count in counts.most_common()
     ]
 

@@ -13,7 +13,7 @@ from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model.candidates import Candidate
 from dray.allocator.model.rejections import AllocationError
 from dray.planner.capacity import limits, shapes
-from dray.planner.capacity.shapes import Shape
+from dray.planner.capacity.shapes import PodShape
 from dray.scheduling import pod_copies
 from dray.scheduling.fit_counts import NodeCounter
 from dray.scheduling.nodes.node_fit import NodeState
@@ -33,7 +33,7 @@ class StrandedDevices(NamedTuple):
     """The checks that keep the shapes from them."""
 
 
-def find(state: SchedulingState, in_use: Sequence[Shape]) -> list[StrandedDevices]:
+def find(state: SchedulingState, in_use: Sequence[PodShape]) -> list[StrandedDevices]:
     """Return the stranded devices of a cluster, by node and class.
 
     Without pods that use devices, one device of each class is a shape. At most `shapes.MOST` shapes
@@ -43,11 +43,11 @@ def find(state: SchedulingState, in_use: Sequence[Shape]) -> list[StrandedDevice
     copies = [shape.copies for shape in in_use[: shapes.MOST]]
     if not copies:
         copies = [pod_copies.of_class(name) for name in state.inventory.classes]
-    asked = {name for each in copies for name in shapes.classes_of(each, state.classes)}
+    asked = {name for shape in copies for name in shapes.classes_of(shape, state.classes)}
     classes = [
         item for item in device_counts.selecting_classes(state.inventory) if item[0] in asked
     ]
-    counters = [NodeCounter(state, each, wants_reasons=True) for each in copies]
+    counters = [NodeCounter(state, shape, wants_reasons=True) for shape in copies]
     return [found for node in state.nodes for found in _on_node(state, node, counters, classes)]
 
 

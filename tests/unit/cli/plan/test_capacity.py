@@ -89,6 +89,17 @@ def test_a_workload_is_counted_once_whatever_its_replicas(tmp_path: Path) -> Non
     assert wide.stdout.count("\nh100-") == 4
 
 
+def test_a_pod_that_exists_already_can_be_counted(tmp_path: Path) -> None:
+    pod = builders.pod_manifest("web", namespace="team")
+    path = write(tmp_path / "web.yaml", pod)
+    pod["spec"]["nodeName"] = "n1"
+    existing = write(tmp_path / "existing.yaml", pod)
+    both = tmp_path / "cluster.yaml"
+    both.write_text(Path(CARD).read_text() + "---\n" + Path(existing).read_text())
+    result = run("plan", "capacity", "--against", str(both), "-f", path)
+    assert "pod/web: 109 more fit; limit: pods (1 node)" in result.stdout, result.output
+
+
 def test_pods_that_do_not_come_one_by_one_are_refused(tmp_path: Path) -> None:
     labels = {"app": "agent"}
     daemons = {
