@@ -22,7 +22,7 @@ from dray.planner.what_if.compare import PodOutcome
 from dray.planner.what_if.device_changes import FailDevice
 from dray.planner.what_if.node_changes import AddNodes, CopyNode, DrainNode, RemoveNode, TaintNode
 from dray.planner.what_if.other_changes import RemovePod
-from dray.scheduling import fit_counts
+from dray.scheduling import fit_counts, pod_copies
 from tests import builders, rounds
 from tests.unit.planner.what_if import small_clusters as small
 
@@ -189,5 +189,7 @@ def test_changes_give_the_cluster_that_is_built_like_that(seed: int) -> None:
         was = world.pods[each.pod.metadata.name]
         assert each.before.node == was.node
         assert tuple(device.device for device in each.before.devices) == was.devices
-    assert compare.room(found)["gpu"][1] == fit_counts.count(expected.state, "gpu")
+    assert compare.room(found)["gpu"][1] == fit_counts.count(
+        expected.state, pod_copies.of_class("gpu")
+    )
     assert {node.name for node in found.after.state.nodes} == set(world.machines)

@@ -7,9 +7,8 @@ import sys
 
 import click
 
-from dray.allocator.search import device_order
 from dray.cli.command_errors import DrayCommand, WrongUsage
-from dray.cli.inputs import cluster_objects, manifests
+from dray.cli.inputs import cluster_objects, manifests, policy_option
 from dray.cli.output import formats
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress
@@ -28,9 +27,7 @@ from dray.cli.session.connection import Target
     help="Machines that can be added: a FLEET or one KIND of it (FLEET/KIND), a FILE with a Node "
     "and its ResourceSlices, or like:NODE. Of equally few machines, the first types win.",
 )
-@click.option(
-    "--policy", type=click.Choice(sorted(device_order.BY_NAME)), help="The scheduler's policy."
-)
+@policy_option.option
 @cluster_objects.option
 @formats.option
 def nodes(

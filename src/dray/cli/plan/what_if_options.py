@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from dray.allocator.search import device_order
 from dray.cli.lazy_group import completer
+from dray.scheduling import policies
 
 
 class WhatIfOptions(NamedTuple):
@@ -69,7 +69,7 @@ _OPTIONS = (
     click.option("--without", multiple=True, metavar="pod/NAME", help="Without a pod."),
     click.option(
         "--policy",
-        type=click.Choice(sorted(device_order.BY_NAME)),
+        type=click.Choice(policies.NAMES),
         help="With another policy of the scheduler.",
     ),
     click.option(

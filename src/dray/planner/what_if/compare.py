@@ -17,7 +17,7 @@ from dray.planner.submission.submitted_pods import Submission
 from dray.planner.what_if import drain_budgets, evictions
 from dray.planner.what_if.changes import Changed
 from dray.planner.what_if.drain_budgets import BlockedDrain
-from dray.scheduling import fit_counts
+from dray.scheduling import fit_counts, pod_copies
 from dray.scheduling.fit_counts import FitCount
 
 __all__ = ["PodComparison", "PodOutcome", "PodPosition", "WhatIf", "compare", "room"]
@@ -129,7 +129,8 @@ def room(
     states = found.before.state, found.after.state
     names = sorted({name for state in states for name in state.inventory.classes})
     before, after = (
-        [fit_counts.count(state, name, should_stop) for name in names] for state in states
+        [fit_counts.count(state, pod_copies.of_class(name), should_stop) for name in names]
+        for state in states
     )
     return dict(zip(names, zip(before, after, strict=True), strict=True))
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.allocator.search import device_order
 from dray.cli.command_errors import DrayCommand, WrongUsage
-from dray.cli.inputs import cluster_objects
+from dray.cli.inputs import cluster_objects, policy_option
 from dray.cli.lazy_group import completer
 from dray.cli.output import formats
 from dray.cli.output.formats import OutputFormat
@@ -42,9 +41,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Delete pods without a controller too, which nothing makes again.",
 )
-@click.option(
-    "--policy", type=click.Choice(sorted(device_order.BY_NAME)), help="The scheduler's policy."
-)
+@policy_option.option
 @cluster_objects.option
 @formats.option
 def defrag(
@@ -95,9 +92,7 @@ def _answer(
     cluster = plan_inputs.load(against, target)
     chosen = cluster_objects.command_options(against, target)
     if files:
-        submission = inputs.submitted(
-            files, cluster, plan_inputs.namespace_of(against, target)
-        )
+        submission = inputs.submitted(files, cluster, plan_inputs.namespace_of(against, target))
         with progress.shown("Looking for moves"):
             plan = planning.room_for(
                 submission.cluster, submission.pods, include_bare=include_bare, policy=policy
