@@ -23,9 +23,12 @@ from dray.cli.session.connection import Target
     cls=LazyGroup,
     commands={
         "capacity": ("plan.capacity:capacity", "Count how many more pods fit."),
-        "nodes": ("plan.nodes:nodes", "Find the fewest machines with which pods fit."),
+        "nodes": ("plan.machines.command:nodes", "Find the fewest machines with which pods fit."),
         "defrag": ("plan.defrag.command:defrag", "Find the fewest pods to move to make room."),
-        "replay": ("plan.replay:replay", "Place a trace under several policies and compare them."),
+        "replay": (
+            "plan.replays.command:replay",
+            "Place a trace under several policies and compare them.",
+        ),
     },
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -28,7 +28,7 @@ _DECISIONS_LIMIT = 20_000
 """The most pods and nodes, in all trials together, for such a proof."""
 
 
-class Waiting(NamedTuple):
+class WaitingPods(NamedTuple):
     """Pods that get no node, or only one that they take from others."""
 
     pods: Sequence[PlannedPod]
@@ -41,7 +41,7 @@ class OneLess(NamedTuple):
 
     type: MachineType
     """The type of the machine that is not there."""
-    waiting: Waiting
+    waiting: WaitingPods
 
 
 class Sizing(NamedTuple):
@@ -56,7 +56,7 @@ class Sizing(NamedTuple):
     """All pods that have to fit, with the decisions about them with these machines."""
     one_less: Sequence[OneLess] = ()
     """For each type that is needed."""
-    waiting: Waiting = Waiting((), 0)
+    waiting: WaitingPods = WaitingPods((), 0)
     """Without counts: pods that no machine helps, or that wait with the most machines tried."""
     most: int = 0
     """Without counts and proof: how many machines of each type were tried together."""
@@ -91,7 +91,7 @@ def fewest_machines(
     search = _Search(trials)
     single_machines = (1,) * len(types)
     if hopeless := search.bound.hopeless():
-        waiting = Waiting(hopeless, len(trials.cluster(single_machines).of(Node)))
+        waiting = WaitingPods(hopeless, len(trials.cluster(single_machines).of(Node)))
         return Sizing(types, None, is_proved=True, waiting=waiting)
     if not any(search.bound.useful):
         return Sizing(types, None, is_proved=True, waiting=_waiting(trials, single_machines))
@@ -113,10 +113,10 @@ def _answer(trials: Trials, counts: Counts, *, is_proved: bool) -> Sizing:
     return Sizing(trials.types, counts, is_proved, trials.plan(counts).pods, one_less)
 
 
-def _waiting(trials: Trials, counts: Counts) -> Waiting:
+def _waiting(trials: Trials, counts: Counts) -> WaitingPods:
     plan = trials.plan(counts)
     waiting = [planned for planned in plan.pods if not has_room(planned)]
-    return Waiting(waiting, len(plan.state.nodes))
+    return WaitingPods(waiting, len(plan.state.nodes))
 
 
 class _Search:

@@ -105,7 +105,7 @@ def replay(
     A pod that fits nowhere when it arrives is dropped.
     """
     from dray.allocator.scenarios import Scenario
-    from dray.cli.plan import trace_inputs
+    from dray.cli.plan.replays import trace_inputs
 
     if placements and output != "json":
         raise WrongUsage("--placements needs -o json.")

@@ -11,7 +11,7 @@ from dray.cli.output import counts, formats, tables
 from dray.cli.output.formats import OutputFormat
 from dray.explain.text import phrases
 from dray.planner.placement.place import PlannedPod
-from dray.planner.sizing.fewest_machines import PROVED_MACHINES, Sizing, Waiting
+from dray.planner.sizing.fewest_machines import PROVED_MACHINES, Sizing, WaitingPods
 from dray.scheduling import unschedulable
 from dray.scheduling.unschedulable import Unschedulable
 
@@ -79,12 +79,12 @@ def _why_none(found: Sizing) -> str:
     )
 
 
-def _misfits(waiting: Waiting) -> str:
+def _misfits(waiting: WaitingPods) -> str:
     number = len(waiting.pods)
     return f"{counts.number_of(number, 'pod')} {'does' if number == 1 else 'do'} not fit"
 
 
-def _reasons(waiting: Waiting) -> Iterator[str]:
+def _reasons(waiting: WaitingPods) -> Iterator[str]:
     """Yield the reasons of pods, once for all that have the same."""
     names: dict[str, list[str]] = {}
     for planned in waiting.pods:
@@ -136,7 +136,7 @@ def document(found: Sizing) -> dict[str, Any]:
     }
 
 
-def _waiting(waiting: Waiting) -> list[dict[str, str]]:
+def _waiting(waiting: WaitingPods) -> list[dict[str, str]]:
     return [
         {**_described(planned), "reason": _reason(planned, waiting.nodes)}
         for planned in waiting.pods

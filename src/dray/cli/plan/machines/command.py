@@ -44,7 +44,8 @@ def nodes(
     machines, the answer is the minimum; of more, none can be left out. Nothing is written to the
     cluster. The exit code is 1 if no number of these machines is enough.
     """
-    from dray.cli.plan import machine_type_inputs, nodes_output, plan_inputs
+    from dray.cli.plan import plan_inputs
+    from dray.cli.plan.machines import output, type_inputs
     from dray.planner.sizing.fewest_machines import fewest_machines
     from dray.planner.submission import submitted_pods
     from dray.planner.submission.submitted_pods import Submission
@@ -59,9 +60,9 @@ def nodes(
         submit = functools.partial(Submission, pods=())
     else:
         raise WrongUsage("no pod of the cluster waits", "Name pods with -f FILE.")
-    machines = machine_type_inputs.read(types, cluster)
+    machines = type_inputs.read(types, cluster)
     with progress.shown("Trying machines"):
         found = fewest_machines(cluster, submit, machines, policy=policy)
-    nodes_output.show(found, format)
+    output.show(found, format)
     if found.counts is None:
         sys.exit(1)

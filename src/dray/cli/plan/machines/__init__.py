@@ -1,0 +1,1 @@
+"""`dray plan nodes`: the fewest machines with which pods fit."""

@@ -1,0 +1,1 @@
+"""`dray plan replay`: place a trace under several policies and compare them."""
