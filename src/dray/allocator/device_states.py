@@ -146,8 +146,12 @@ def devices_of_pool(cluster: ClusterInventory, pool_id: PoolId) -> Iterator[Devi
     seen, problem = _seen_by_nodes(cluster, pool_id, entry, len(published))
     parents = _parents([device for _, device in published.values()])
     rules = taints.rules_for_pool(*pool_id, cluster.taint_rules())
+    users: _CounterUsers = {}
     for name, (resource_slice, device) in published.items():
-        evaluated = _evaluated(*seen[name]) if name in seen else _unseen(entry, name, problem)
+        if name in seen:
+            evaluated = _evaluated(*seen[name], users)
+        else:
+            evaluated = _unseen(entry, name, problem)
         yield msgspec.structs.replace(
             evaluated,
             id=DeviceId(*pool_id, name),
@@ -165,6 +169,8 @@ def devices_of_pool(cluster: ClusterInventory, pool_id: PoolId) -> Iterator[Devi
 
 
 _Seen = dict[str, tuple[NodeInventory, Candidate]]
+_CounterUsers = dict[tuple[str, str], tuple[tuple[str, ...], tuple[ClaimKey, ...]]]
+"""By node and counter set, the devices that use the set and the claims that hold these."""
 
 
 def _seen_by_nodes(
@@ -227,13 +233,15 @@ def _unseen(entry: PoolEntry, name: str, problem: str) -> DeviceAvailability:
     return DeviceAvailability(id=_ANY, state=DeviceState.BLOCKED, problem=problem)
 
 
-def _evaluated(inventory: NodeInventory, candidate: Candidate) -> DeviceAvailability:
+def _evaluated(
+    inventory: NodeInventory, candidate: Candidate, users: _CounterUsers
+) -> DeviceAvailability:
     holders = inventory.device_holders(candidate)
     claims = holders.claims() if holders else ()
     if holders and holders.owners:
         return DeviceAvailability(id=_ANY, state=DeviceState.IN_USE, holders=claims)
     left = _left(candidate, holders) if candidate.is_shareable else {}
-    blocked = _blocked(inventory, candidate) or _unavailable(inventory, candidate)
+    blocked = _blocked(inventory, candidate, users) or _unavailable(inventory, candidate)
     if blocked is None and (holders is None or _has_room(candidate.device, holders.capacity)):
         state = DeviceState.SHARED if holders else DeviceState.FREE
         return DeviceAvailability(id=_ANY, state=state, holders=claims, left=left)
@@ -260,7 +268,9 @@ def _unavailable(inventory: NodeInventory, candidate: Candidate) -> DeviceAvaila
     return DeviceAvailability(id=_ANY, state=DeviceState.BLOCKED, problem=problem)
 
 
-def _blocked(inventory: NodeInventory, candidate: Candidate) -> DeviceAvailability | None:
+def _blocked(
+    inventory: NodeInventory, candidate: Candidate, users: _CounterUsers
+) -> DeviceAvailability | None:
     """Return the status of a device whose counters others use; None if they are available."""
     node_pool = inventory.node_pools[candidate.pool_index]
     counters = node_pool.counters
@@ -274,17 +284,22 @@ def _blocked(inventory: NodeInventory, candidate: Candidate) -> DeviceAvailabili
         counter_set = _incompatible_set(candidate.device, node_pool.present_groups)
     if not counter_set:
         return None
-    by_device = node_pool.holders.by_device
-    blockers = [
-        device.name
-        for device in node_pool.devices()
-        if device.name in by_device and counter_set in _counter_sets(device)
-    ]
+    # Once for all partitions of a device: many of them are blocked by the same ones.
+    key = (inventory.node.metadata.name, counter_set)
+    if key not in users:
+        by_device = node_pool.holders.by_device
+        found = tuple(
+            device.name
+            for device in node_pool.devices()
+            if device.name in by_device and counter_set in _counter_sets(device)
+        )
+        users[key] = found, inventory.holders_on(candidate.pool_index, counter_set)
+    blockers, claims = users[key]
     return DeviceAvailability(
         id=_ANY,
         state=DeviceState.BLOCKED,
-        blockers=tuple(blockers),
-        blocking_claims=inventory.holders_on(candidate.pool_index, counter_set),
+        blockers=blockers,
+        blocking_claims=claims,
         problem="" if blockers else f"it needs more than counter set {counter_set} has",
     )
 
