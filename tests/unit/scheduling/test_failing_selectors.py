@@ -119,14 +119,14 @@ def test_devices_of_a_shared_slice_fail_on_every_node() -> None:
 
 def test_a_claim_that_is_allocated_elsewhere_does_not_hide_the_error() -> None:
     """Upstream searches devices for the other claims also where one cannot be used."""
-    state = build(*fleet(good=(True, True), bad=(None,)), claim("held"), asking())
+    state = build(*fleet(good=(True, True), worse=(None,)), claim("held"), asking())
     [first] = decide(state, pods(pod("first", "held", nodeName="")), now=NOW)
     assert isinstance(first, NodeAssignment)
     for stored in written(first):
         state.put(stored)
     both = pod("p", "held")
     both["spec"]["resourceClaims"].append({"name": "more", "resourceClaimName": "x"})
-    assert "bad/gpu-0" in error_of(decision_for(state, both))
+    assert "worse/gpu-0" in error_of(decision_for(state, both))
 
 
 @pytest.mark.parametrize(("fitting", "is_placed"), [(100, False), (101, True)])

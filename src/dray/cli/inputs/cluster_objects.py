@@ -32,7 +32,7 @@ from dray.api.types.core import (
 )
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
-from dray.api.types.pods import RuntimeClass
+from dray.api.types.pods import Pod, RuntimeClass
 from dray.api.types.workloads import PodGroup
 from dray.cli import printed_commands
 from dray.cli.command_errors import CommandError, WrongUsage
@@ -61,6 +61,8 @@ ONLY_PLANNED = frozenset(
 )
 """Types that plans need, and explanations do not."""
 EXPLAINED = frozenset(READ.values()) - ONLY_PLANNED
+_ONLY_OF_SERVERS = frozenset({Node, dra.ResourceSlice})
+_NUMEROUS = _ONLY_OF_SERVERS | {Pod, dra.ResourceClaim}
 
 option = click.option(
     "--against",
@@ -259,21 +261,32 @@ def _from_list(source: str, text: str) -> ClusterObjects | None:
     return objects
 
 
+_DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(type_: type[Any]) -> msgspec.json.Decoder[Any]:
+    if type_ not in _DECODERS:
+        _DECODERS[type_] = msgspec.json.Decoder(type_)
+    return _DECODERS[type_]
+
+
 def _decoded_alike(
     items: Sequence[msgspec.Raw], api_version: str, kind: str, source: str
 ) -> list[Any]:
     """Decode objects of one kind as `decode` does; returns none of other kinds.
 
-    Nodes and slices, which may be many, are decoded without defaults: servers write these.
+    Kinds with many objects are decoded without defaults, if a server wrote them.
     """
     group, version = kinds.parse_api_version(api_version)
     type_ = READ.get((group, kind))
     if type_ is None:
         return []
-    if type_ in (Node, dra.ResourceSlice) and version == "v1":
-        decoder = msgspec.json.Decoder(type_)
+    if type_ in _NUMEROUS and version == "v1":
+        decoder = _decoder(type_)
         with contextlib.suppress(msgspec.ValidationError):
-            return [decoder.decode(item) for item in items]
+            values = [decoder.decode(item) for item in items]
+            if type_ in _ONLY_OF_SERVERS or all(value.metadata.uid for value in values):
+                return values
     described = {"apiVersion": api_version, "kind": kind}
     return [decode({**described, **msgspec.json.decode(item)}, source) for item in items]
 

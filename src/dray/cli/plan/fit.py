@@ -13,13 +13,16 @@ from dray.cli.output import formats, junit, tables
 from dray.cli.output.formats import OutputFormat
 from dray.cli.output.junit import Case, Failure
 from dray.cli.plan import fit_answers, plan_inputs
-from dray.cli.plan.fit_answers import FitAnswer, Obstacle
+from dray.cli.plan.fit_answers import BlockedPod, FitAnswer
 from dray.cli.session import progress
 from dray.cli.session.connection import Target
 from dray.explain.text import phrases
 from dray.planner.placement import place as placing
 from dray.planner.placement.place import PlannedPod
 from dray.planner.submission import submitted_pods
+
+PODS = "pods"
+"""The title of those that nothing makes."""
 
 
 def run(
@@ -31,7 +34,8 @@ def run(
 ) -> None:
     """Print where the pods of some files would run; exits with 1 if not all of them do."""
     cluster = plan_inputs.load(against, target)
-    submission = plan_inputs.submitted(files, cluster, target.namespace)
+    namespace = plan_inputs.namespace_of(against, target)
+    submission = plan_inputs.submitted(files, cluster, namespace)
     with progress.shown("Looking for nodes"):
         waiting = submitted_pods.waiting(submission.cluster)
         plan = placing.place(submission.cluster, [*waiting, *submission.pods])
@@ -64,7 +68,8 @@ def _print(answers: Sequence[FitAnswer], before: Sequence[PlannedPod], *, is_wid
     by_owner: dict[tuple[str, str], list[FitAnswer]] = {}
     for answer in answers:
         namespace = answer.planned.submitted.pod.metadata.namespace
-        by_owner.setdefault((namespace, answer.owner), []).append(answer)
+        owner = PODS if answer.owner.startswith("pod/") else answer.owner
+        by_owner.setdefault((namespace, owner), []).append(answer)
     namespaces = {namespace for namespace, _ in by_owner}
     for (namespace, owner), members in by_owner.items():
         where = f" in {namespace}" if len(namespaces) > 1 else ""
@@ -85,7 +90,7 @@ def _lines(members: Sequence[FitAnswer], *, is_wide: bool) -> Iterator[str]:
         if planned.evicted:
             names = ", ".join(str(pod.metadata.key) for pod in planned.evicted)
             yield f"  {planned.submitted.pod.metadata.name} evicts {names}"
-    blocked: dict[Obstacle, list[str]] = {}
+    blocked: dict[BlockedPod, list[str]] = {}
     for answer in members:
         if answer.obstacle is not None:
             name = answer.planned.submitted.pod.metadata.name

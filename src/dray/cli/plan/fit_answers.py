@@ -14,8 +14,8 @@ from dray.scheduling import unschedulable
 from dray.scheduling.unschedulable import Unschedulable
 
 
-class Obstacle(NamedTuple):
-    """Why a pod does not run, and what would help, the best first."""
+class BlockedPod(NamedTuple):
+    """The reason that a pod does not run, and changes that would help, the best first."""
 
     check: str
     """The check that blocks it, in one word."""
@@ -27,7 +27,7 @@ class FitAnswer(NamedTuple):
     """The answer for one pod."""
 
     planned: PlannedPod
-    obstacle: Obstacle | None
+    obstacle: BlockedPod | None
 
     @property
     def owner(self) -> str:
@@ -94,30 +94,30 @@ class _Explainer:
         self._nodes = len(cluster.of(Node))
         self._context = pod_context.from_objects(dict(cluster.objects), cluster.features)
         self._inventory = pod_context.inventory_of(self._context)
-        self._known: dict[tuple[str, object], Obstacle] = {}
+        self._known: dict[tuple[str, object], BlockedPod] = {}
 
-    def obstacle(self, planned: PlannedPod, decision: Unschedulable) -> Obstacle:
+    def obstacle(self, planned: PlannedPod, decision: Unschedulable) -> BlockedPod:
         submitted = planned.submitted
         if submitted.refusal:
-            return Obstacle("admission", f"the API server refuses it: {submitted.refusal}")
+            return BlockedPod("admission", f"the API server refuses it: {submitted.refusal}")
         if decision.before_nodes == NOT_MADE:
-            return Obstacle("order", decision.before_nodes)
+            return BlockedPod("order", decision.before_nodes)
         key = submitted.owner, decision.placement_key or decision.before_nodes
         if key not in self._known:
             self._known[key] = self._explained(planned, decision)
         return self._known[key]
 
-    def _explained(self, planned: PlannedPod, decision: Unschedulable) -> Obstacle:
+    def _explained(self, planned: PlannedPod, decision: Unschedulable) -> BlockedPod:
         pod = planned.submitted.pod
         explained = pod_explanation.explain_pod(pod, self._context, self._inventory)
         blocked = explained.progress.blocked
         message = unschedulable.message(decision, self._nodes)
         if blocked is None:
-            return Obstacle(decision.category, message)
+            return BlockedPod(decision.category, message)
         reason = pod_progress_text.sentence(blocked.obstacles[0])
         if decision.group_message:
             reason = f"{decision.group_message}; {reason}"
-        return Obstacle(
+        return BlockedPod(
             decision.category, reason, tuple(map(_plain, pod_fix_text.fixes(explained)))
         )
 

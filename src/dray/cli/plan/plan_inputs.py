@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 
@@ -87,3 +88,10 @@ def _check(texts: Sequence[tuple[str, str]], features: Features) -> None:
         click.secho(file_checks.title(found), bold=True, err=True)
         reports.show(reports.Report.of(found), "text", aside=True)
         sys.exit(1)
+
+
+def namespace_of(against: str, target: Target) -> str:
+    """Return the namespace of objects without one: that of the context, as for `dray apply`."""
+    if target.namespace or cluster_objects.cluster_of(against, target) is None:
+        return target.namespace
+    return dataclasses.replace(target, context=against or target.context).connect().namespace

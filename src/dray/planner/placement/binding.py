@@ -1,8 +1,6 @@
-"""What the scheduler and the controllers write: pods on nodes, claims with devices, evictions."""
+"""Pods on nodes, claims with devices, and evictions, as the cluster stores them."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import msgspec
 
@@ -13,15 +11,8 @@ from dray.scheduling.claims.assignments import ClaimAssignment, NodeAssignment
 from dray.scheduling.state import SchedulingState
 
 
-class Written(NamedTuple):
-    """A pod with its node, and its claims with their devices and consumers."""
-
-    pod: Pod
-    claims: list[ResourceClaim]
-
-
-def bind(state: SchedulingState, assignment: NodeAssignment) -> Written:
-    """Put a reserved assignment into the state as it is stored, and return what is stored.
+def bind(state: SchedulingState, assignment: NodeAssignment) -> list[ResourceClaim]:
+    """Put a reserved assignment into the state as it is stored, and return its claims.
 
     Later pods may share its claims, and be preferred to it, only when it is.
     """
@@ -32,7 +23,7 @@ def bind(state: SchedulingState, assignment: NodeAssignment) -> Written:
     pod = _bound(assignment)
     state.put_pod(pod)
     state.nodes.add_pod(pod.metadata.uid, assignment.node, assignment.fit.usage)
-    return Written(pod, claims)
+    return claims
 
 
 def _assigned(state: SchedulingState, assigned: ClaimAssignment) -> ResourceClaim:

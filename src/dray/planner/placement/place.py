@@ -160,12 +160,12 @@ class _Placement:
 
     def _bind(self, assignment: NodeAssignment) -> None:
         pod = assignment.pod
-        written = binding.bind(self.state, assignment)
+        claims = binding.bind(self.state, assignment)
         group = pod_index.group_key(pod)
         self._wake(wake_events.POD_PLACED)
         if group is not None:
             self._wake(wake_events.group_changes(group))
-        for claim in written.claims:
+        for claim in claims:
             self._wake(wake_events.claim_changes(claim.key))
         follower = self._followers.pop(pod.metadata.uid, None)
         if follower is not None:

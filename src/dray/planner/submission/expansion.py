@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from dray.api import kinds
+from dray.api import kinds, well_known
 from dray.api.admission.refusals import Refused
 from dray.api.conversion import typed_objects
 from dray.api.ids import GroupResource, ObjectKey
+from dray.api.semantics import owner_references
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
+from dray.api.types.workloads import PodGroup
 from dray.planner import cluster_model
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.submission import pod_makers
-from dray.planner.submission.made_claims import ClaimMaker
+from dray.planner.submission.made_claims import TemplateClaims
 from dray.planner.submission.pod_admission import PodAdmission
 from dray.planner.submission.pod_makers import PodBody
 from dray.planner.submission.quota_book import QuotaBook
@@ -28,6 +31,9 @@ from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 
 NOW = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 _GROUP = ("scheduling.k8s.io", "PodGroup")
+_CLAIM = ("resource.k8s.io", "ResourceClaim")
+_PLAIN = cluster_model.TYPES.keys() - {_GROUP, _CLAIM, ("", "Pod")}
+"""Kinds that are there as soon as they are submitted."""
 _REPLICA_SETS = GroupResource("apps", "replicasets")
 
 
@@ -55,12 +61,9 @@ def expand(
     TypeError for an object that is not valid.
     """
     objects = [_described(document, namespace) for document in documents]
-    others = [item for item in objects if item.type in cluster_model.TYPES]
-    plain = [item for item in others if item.type not in (_GROUP, ("", "Pod"))]
-    cluster = cluster.with_objects(_typed(item) for item in plain)
-    run = _Expansion(cluster, now)
-    for item in plain:
-        run.charge_plain(item)
+    plain = [item for item in objects if item.type in _PLAIN]
+    claims = [_claim(item) for item in objects if item.type == _CLAIM]
+    run = _Expansion(cluster.with_objects(map(_typed, plain)), claims, now)
     for item in objects:
         if item.type == _GROUP:
             run.add_group(item)
@@ -70,6 +73,8 @@ def expand(
 
 def _described(document: JsonObject, namespace: str) -> _Object:
     group, _ = kinds.parse_api_version(str(document.get("apiVersion", "")))
+    # Defaults are filled in below.
+    document = copy.deepcopy(document)
     metadata = dict(document.get("metadata") or {})
     kind = kinds.by_kind(group, str(document.get("kind", "")))
     if kind is not None and kind.namespaced:
@@ -80,36 +85,44 @@ def _described(document: JsonObject, namespace: str) -> _Object:
 
 
 def _typed(item: _Object) -> object:
-    document = item.document
-    if item.type == ("resource.k8s.io", "ResourceClaim"):
-        # A new object has no status yet, whatever the manifest says.
-        document = {key: value for key, value in document.items() if key != "status"}
-    return typed_objects.decode(document, cluster_model.TYPES[item.type])
+    return typed_objects.decode(item.document, cluster_model.TYPES[item.type])
+
+
+def _claim(item: _Object) -> ResourceClaim:
+    # A new object has no status yet, whatever the manifest says.
+    document = {key: value for key, value in item.document.items() if key != "status"}
+    return typed_objects.decode(document, ResourceClaim)
 
 
 class _Expansion:
     """The cluster while objects are submitted one after the other."""
 
-    def __init__(self, cluster: ClusterModel, now: datetime.datetime) -> None:
-        self.cluster = cluster
+    def __init__(
+        self, cluster: ClusterModel, claims: Iterable[ResourceClaim], now: datetime.datetime
+    ) -> None:
         self._admission = PodAdmission(cluster)
         self._quotas = QuotaBook(cluster, now)
-        self._claims = ClaimMaker(cluster, self._quotas)
+        existing = {claim.key for claim in cluster.of(ResourceClaim)}
+        new = [claim for claim in claims if claim.key not in existing and self._admits(claim)]
+        self.cluster = cluster.with_objects(new)
+        self._claims = TemplateClaims(self.cluster, self._quotas)
         self._taken = {pod.metadata.key for pod in cluster.of(Pod)}
+        self._owners = set(map(_owner_of, cluster.of(Pod)))
         self._last: tuple[JsonObject, Pod] | None = None
 
-    def charge_plain(self, item: _Object) -> None:
-        """Charge quotas for claims that are submitted; a refused one does not exist."""
-        if item.type != ("resource.k8s.io", "ResourceClaim"):
-            return
-        claim = typed_objects.decode(item.document, ResourceClaim)
+    def _admits(self, claim: ResourceClaim) -> bool:
         try:
+            self._admission.check_namespace(claim.metadata.namespace)
             self._quotas.charge_claim(claim)
         except Refused:
-            self.cluster = self.cluster.without(ResourceClaim, lambda other: other.key == claim.key)
+            return False
+        return True
 
     def add_group(self, item: _Object) -> None:
         """Add a PodGroup with the claims that its pods share; a refused one does not exist."""
+        key = ObjectKey(item.namespace, item.document["metadata"].get("name", ""))
+        if any(group.metadata.key == key for group in self.cluster.of(PodGroup)):
+            return
         try:
             self._admission.check_namespace(item.namespace)
             group, claims = self._claims.for_group(self._admission.group(item.document))
@@ -133,6 +146,10 @@ class _Expansion:
         """Return why the server refuses a workload; empty for a pod, which is charged as such."""
         kind = kinds.by_kind(*item.type)
         assert kind is not None
+        name = item.document["metadata"].get("name", "")
+        if (item.namespace, kind.kind, name) in self._owners:
+            # What an update of it does to its pods depends on its strategy and its past.
+            return f'{kind.plural} "{name}" already exists and has pods'
         try:
             self._admission.check_namespace(item.namespace)
             if item.type != ("", "Pod"):
@@ -186,6 +203,18 @@ class _Expansion:
         while ObjectKey(namespace, f"{prefix}{number}") in self._taken:
             number += 1
         return f"{prefix}{number}"
+
+
+def _owner_of(pod: Pod) -> tuple[str, str, str]:
+    """Return namespace, kind and name of the workload that made a pod; empty texts without one."""
+    owner = owner_references.controller_of(pod.metadata)
+    if owner is None:
+        return "", "", ""
+    kind, name = owner.kind, owner.name
+    template_hash = pod.metadata.labels.get(well_known.POD_TEMPLATE_HASH_LABEL)
+    if kind == "ReplicaSet" and template_hash and name.endswith(f"-{template_hash}"):
+        kind, name = "Deployment", name.removesuffix(f"-{template_hash}")
+    return pod.metadata.namespace, kind, name
 
 
 def _not_scheduled(pod: Pod) -> str:

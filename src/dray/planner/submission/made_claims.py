@@ -24,7 +24,7 @@ from dray.planner.submission.quota_book import QuotaBook
 User = TypeVar("User", Pod, PodGroup)
 
 
-class ClaimMaker:
+class TemplateClaims:
     """Makes claims as the controller does, with names that are free."""
 
     def __init__(self, cluster: ClusterModel, quotas: QuotaBook) -> None:

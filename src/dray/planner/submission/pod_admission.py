@@ -1,4 +1,4 @@
-"""What the API server does with new pods and groups before they are stored, as far as it counts.
+"""Admission of new pods and groups by the API server, as far as plans depend on it.
 
 They get the priority of their class, the overhead and nodes of their RuntimeClass and the defaults
 of LimitRanges; or they are refused. Admission policies are not evaluated.

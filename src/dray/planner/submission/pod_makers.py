@@ -18,8 +18,7 @@ from dray.api.templates import (
 )
 from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.api.types.nodes import Node
-
-TEMPLATE_HASH_LABEL: Final = "pod-template-hash"
+from dray.api.well_known import POD_TEMPLATE_HASH_LABEL
 
 
 class PodBody(NamedTuple):
@@ -48,7 +47,7 @@ def _of_deployment(document: JsonObject, nodes: Iterable[Node]) -> Iterator[PodB
     metadata, template = deployment.metadata, deployment.spec.template
     body = pod_bodies.pod_from(template, kinds.REPLICA_SET, metadata)
     labels: Mapping[str, str] = body["metadata"].get("labels") or {}
-    body["metadata"]["labels"] = {**labels, TEMPLATE_HASH_LABEL: metadata.name}
+    body["metadata"]["labels"] = {**labels, POD_TEMPLATE_HASH_LABEL: metadata.name}
     # A paused deployment that is new makes no ReplicaSet.
     count = 0 if deployment.spec.paused else workload_types.replicas(deployment)
     return _equal_pods(body, count)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -68,6 +69,10 @@ def insufficient(name: str, is_resolvable: bool) -> FilterReason:
     return FilterReason(f"Insufficient {name}", ReasonKind.NODE_RESOURCES, is_resolvable)
 
 
+_DIGITS = re.compile("[0-9]+")
+_LONGEST_NUMBER = 10
+
+
 @dataclass(slots=True, eq=False)
 class NodeState:
     """One node and what the pods on it use."""
@@ -82,6 +87,11 @@ class NodeState:
     requested: dict[str, int] = field(default_factory=dict)
     scored_cpu: int = 0
     scored_memory: int = 0
+    order: str = ""
+    """Sorts nodes by name, with numbers by value."""
+
+    def __post_init__(self) -> None:
+        self.order = _DIGITS.sub(lambda found: found[0].zfill(_LONGEST_NUMBER), self.name)
 
     def add(self, uid: str, usage: PodUsage) -> None:
         self.usages[uid] = usage

@@ -145,7 +145,8 @@ class Ranking:
         self._among = None if among is None else {state.index for state in among}
         self.selectors: Sequence[SelectorSequence] | None = None
         """The selectors of the devices that the pods need, once they are known."""
-        self._heap: list[tuple[float, int]] = []
+        self._heap: list[tuple[float, str, int]] = []
+        """By score, and nodes with equal scores by name."""
         self._scores: dict[int, float] = {}
         """The candidates with their scores. Heap entries with another score are out of date."""
         self._reasons: dict[int, Reasons] = {}
@@ -169,16 +170,15 @@ class Ranking:
         self._changes_cursor, self._relaxed_cursor = cursors
         # Out-of-date entries stay in the heap until they surface; rebuild it before they dominate.
         if len(self._heap) > 4 * len(self._scores) + _STEP:
-            self._heap = [(score, index) for index, score in self._scores.items()]
+            self._heap = [*{entry for entry in self._heap if self._is_current(entry)}]
             heapq.heapify(self._heap)
 
     def best(self) -> NodeState | None:
         """Return the best candidate, which stays one; None without candidates."""
         heap = self._heap
         while heap:
-            score, index = heap[0]
-            if self._scores.get(index) == score:
-                return self._nodes.at(index)
+            if self._is_current(heap[0]):
+                return self._nodes.at(heap[0][2])
             heapq.heappop(heap)
         return None
 
@@ -255,7 +255,11 @@ class Ranking:
     def _rank(self, state: NodeState) -> None:
         score = -self._rate(state, self._requirements)
         self._scores[state.index] = score
-        heapq.heappush(self._heap, (score, state.index))
+        heapq.heappush(self._heap, (score, state.order, state.index))
+
+    def _is_current(self, entry: tuple[float, str, int]) -> bool:
+        score, _, index = entry
+        return self._scores.get(index) == score
 
 
 def _members(indexes: int) -> Iterator[int]:

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from dray.api import features
+from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node, NodeStatus
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import (
+    GangSchedulingPolicy,
+    PodGroup,
+    PodGroupSchedulingPolicy,
+    PodGroupSpec,
+)
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.placement import place as placing
 from dray.planner.submission.submitted_pods import SubmittedPod
@@ -69,3 +80,85 @@ def test_pods_that_share_a_claim_run_where_the_first_one_does() -> None:
     assert len({(planned.node, *planned.devices()) for planned in plan.pods}) == 1
     other = submitted("d")
     assert len(placing.place(cluster(shared), [*pods, other]).pods[3].devices()) == 1
+
+
+def test_a_later_pod_is_not_made_before_the_earlier_one_runs() -> None:
+    first, second = submitted("a"), submitted("b")._replace(after="a")
+    plan = placing.place(cluster(), [first, second])
+    assert plan.fits
+    holder = [submitted("x"), submitted("y")]
+    plan = placing.place(cluster(), [*holder, first, second])
+    assert [planned.node for planned in plan.pods[2:]] == ["", ""]
+    decision = plan.pods[3].decision
+    assert isinstance(decision, Unschedulable)
+    assert decision.before_nodes == placing.NOT_MADE
+    # It is not there, so it does not count.
+    assert plan.state.pods.get(second.pod.metadata.key) is None
+
+
+def test_a_refused_pod_takes_nothing() -> None:
+    refused = submitted("a")._replace(refusal="exceeded quota")
+    plan = placing.place(cluster(), [refused, submitted("b"), submitted("c")])
+    assert [bool(planned.node) for planned in plan.pods] == [False, True, True]
+
+
+def test_a_waiting_pod_is_tried_when_a_later_one_gives_it_a_place() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "host"}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    nodes = [
+        Node(
+            ObjectMeta(name=name, labels={"host": name}),
+            status=NodeStatus(allocatable={"pods": "10"}),
+        )
+        for name in ("n1", "n2")
+    ]
+    model = ClusterModel().with_objects(nodes)
+    near = SubmittedPod(builders.pod("near", uid="near", affinity=affinity))
+    web = builders.pod("web", uid="web")
+    labelled = msgspec.structs.replace(
+        web, metadata=msgspec.structs.replace(web.metadata, labels={"app": "web"})
+    )
+    assert not placing.place(model, [near]).fits
+    plan = placing.place(model, [near, SubmittedPod(labelled)])
+    assert plan.pods[0].node == plan.pods[1].node != ""
+
+
+def test_pods_of_lower_priority_are_evicted_where_that_is_switched_on() -> None:
+    gates = features.parse("DrayPreemption=true")
+    model = ClusterModel(cluster().objects, gates)
+    running = [submitted("a"), submitted("b")]
+    high = submitted("high")
+    spec = msgspec.structs.replace(high.pod.spec, priority=9)
+    high = high._replace(pod=msgspec.structs.replace(high.pod, spec=spec))
+    plan = placing.place(model, [*running, high])
+    assert plan.pods[2].node
+    (victim,) = plan.pods[2].evicted
+    nodes = {planned.submitted.pod.metadata.uid: planned.node for planned in plan.pods}
+    assert nodes[victim.metadata.uid] == ""
+    after = plan.cluster_after(model)
+    assert len(after.of(Pod)) == 2
+    assert sum(claim.status.allocation is not None for claim in after.of(ResourceClaim)) == 2
+
+
+def test_a_gang_is_placed_as_a_whole() -> None:
+    gates = features.parse("GenericWorkload=true")
+    group = PodGroup(
+        ObjectMeta(name="gang", namespace=builders.NAMESPACE),
+        PodGroupSpec(scheduling_policy=PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(2))),
+    )
+    model = ClusterModel(cluster(group).objects, gates)
+    pods = [
+        SubmittedPod(
+            builders.pod(
+                name,
+                claims={"gpu": f"{name}-claim"},
+                uid=name,
+                schedulingGroup={"podGroupName": "gang"},
+            ),
+            [builders.claim(builders.request(), name=f"{name}-claim")],
+        )
+        for name in ("a", "b")
+    ]
+    assert placing.place(model, pods).fits
+    plan = placing.place(model, [submitted("x"), *pods])
+    assert [bool(planned.node) for planned in plan.pods] == [True, False, False]
