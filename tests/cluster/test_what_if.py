@@ -20,7 +20,7 @@ from dray.planner.cluster_model import ClusterModel
 from dray.planner.submission.submitted_pods import Submission
 from dray.planner.what_if import changes, compare
 from dray.planner.what_if.changes import Change
-from dray.planner.what_if.compare import Result, WhatIf
+from dray.planner.what_if.compare import PodOutcome, WhatIf
 from dray.planner.what_if.device_changes import FailDevice
 from dray.planner.what_if.node_changes import AddNodes, DrainNode, RemoveNode, TaintNode
 from dray.planner.what_if.other_changes import RemovePod
@@ -180,7 +180,7 @@ def test_pods_that_have_to_go_end_up_where_the_plan_says(
     do(cluster, "n0")
     settle(cluster, "web", replicas, gone)
     assert places(cluster, "web") == promised(found, before)
-    waiting = sum(each.result is Result.STOPS for each in found.pods)
+    waiting = sum(each.result is PodOutcome.STOPS for each in found.pods)
     assert waiting == max(0, replicas - 4)
 
 
@@ -203,7 +203,7 @@ def test_pods_of_a_removed_node_move_and_others_are_lost(cluster: Cluster) -> No
     model = start(cluster, 5)
     before, gone = places(cluster, "web"), on_node(cluster, "n0")
     found = what_if(model, RemoveNode("n0"))
-    assert [each.pod.metadata.name for each in found.pods if each.result is Result.LOST] == [
+    assert [each.pod.metadata.name for each in found.pods if each.result is PodOutcome.LOST] == [
         "notebook"
     ]
     cluster.delete("nodes", "n0")
@@ -230,8 +230,8 @@ def test_a_waiting_pod_starts_without_another_one(cluster: Cluster) -> None:
     found = what_if(model_of(cluster), RemovePod(ObjectKey("default", "notebook")))
     after = {each.pod.metadata.name: each for each in found.pods}
     assert {name: each.result for name, each in after.items()} == {
-        "notebook": Result.REMOVED,
-        "late": Result.STARTS,
+        "notebook": PodOutcome.REMOVED,
+        "late": PodOutcome.STARTS,
     }
     cluster.delete("pods", "notebook")
     pod = cluster.wait_for_pod("late")
@@ -250,7 +250,7 @@ def test_a_waiting_pod_starts_on_an_added_node(cluster: Cluster, tmp_path: Path)
     nodes = [node for node in larger.nodes() if node.metadata.name == "n3"]
     slices = [item for item in larger.slices() if item.spec.node_name == "n3"]
     found = what_if(model, AddNodes(nodes, slices))
-    assert [each.result for each in found.pods] == [Result.STARTS]
+    assert [each.result for each in found.pods] == [PodOutcome.STARTS]
     cluster.run(scaling.set_desired_size(cluster.client(), "three", 4))
     expected = promised(found, before)
     cluster.wait_for(lambda: places(cluster, "web") == expected, str(expected))

@@ -18,7 +18,7 @@ from dray.planner.placement.place import place
 from dray.planner.submission.submitted_pods import SubmittedPod
 from dray.planner.what_if import compare
 from dray.planner.what_if.changes import Change
-from dray.planner.what_if.compare import Result
+from dray.planner.what_if.compare import PodOutcome
 from dray.planner.what_if.device_changes import FailDevice
 from dray.planner.what_if.node_changes import AddNodes, CopyNode, DrainNode, RemoveNode, TaintNode
 from dray.planner.what_if.other_changes import RemovePod
@@ -70,7 +70,7 @@ class World:
 
     machines: dict[str, Machine]
     pods: dict[str, Workload]
-    results: dict[str, Result] = dataclasses.field(default_factory=dict)
+    results: dict[str, PodOutcome] = dataclasses.field(default_factory=dict)
     again: list[str] = dataclasses.field(default_factory=list)
 
     def model(self) -> ClusterModel:
@@ -91,7 +91,7 @@ class World:
             if owner == "set":
                 self.again.append(name)
             else:
-                self.results[name] = Result.ENDS if owner == "daemon" else Result.LOST
+                self.results[name] = PodOutcome.ENDS if owner == "daemon" else PodOutcome.LOST
 
 
 def draw_world(dice: random.Random) -> World:
@@ -145,7 +145,7 @@ def draw_changes(dice: random.Random, world: World) -> Iterator[Change]:
                 yield FailDevice(name, "gpu-0")
             case "without" if world.running():
                 pod = dice.choice(world.running())
-                world.results[pod] = Result.REMOVED
+                world.results[pod] = PodOutcome.REMOVED
                 yield RemovePod(ObjectKey("default", pod))
 
 

@@ -10,14 +10,14 @@ from dray.cli.command_errors import WrongUsage
 from dray.cli.output.formats import OutputFormat
 from dray.cli.plan import fit_answers, plan_inputs, what_if_changes, what_if_output
 from dray.cli.plan.what_if_options import WhatIfOptions
-from dray.cli.plan.what_if_output import Answer
+from dray.cli.plan.what_if_output import WhatIfAnswer
 from dray.cli.session import progress
 from dray.cli.session.connection import Target
 from dray.planner.submission.submitted_pods import Submission
 from dray.planner.what_if import compare
-from dray.planner.what_if.compare import Result
+from dray.planner.what_if.compare import PodOutcome
 
-_COUNT_SECONDS = 1.0
+_COUNT_SECONDS = 10.0
 """The time that counting the room of all classes may take, before and after together."""
 
 
@@ -35,8 +35,8 @@ def run(
     cluster = plan_inputs.load(against, target)
     changed = what_if_changes.apply(cluster, given, target.namespace)
     before, after = (
-        plan_inputs.submitted(files, each, target.namespace) if files else Submission(each, ())
-        for each in (cluster, changed.cluster)
+        plan_inputs.submitted(files, model, target.namespace) if files else Submission(model, ())
+        for model in (cluster, changed.cluster)
     )
     with progress.shown("Looking for nodes"):
         found = compare.compare(before, after, changed, policy=given.policy)
@@ -48,11 +48,11 @@ def run(
         deadline = time.monotonic() + _COUNT_SECONDS
         room = compare.room(found, lambda: time.monotonic() > deadline)
         asked = [
-            each.planned
-            for each in found.pods
-            if each.planned and (each.is_submitted or each.result is Result.STOPS)
+            compared.planned
+            for compared in found.pods
+            if compared.planned and (compared.is_submitted or compared.result is PodOutcome.STOPS)
         ]
         explained = fit_answers.answers(after.cluster, found.after, asked)
-    what_if_output.show(Answer(found, room, explained), format)
+    what_if_output.show(WhatIfAnswer(found, room, explained), format)
     if not found.is_good:
         sys.exit(1)

@@ -13,7 +13,7 @@ from dray.cli.lazy_group import completer
 
 
 class WhatIfOptions(NamedTuple):
-    """What is different, as the options say it."""
+    """The values of the options: everything that is different."""
 
     add: tuple[str, ...] = ()
     add_like: tuple[str, ...] = ()

@@ -11,43 +11,43 @@ import click
 from dray.api.ids import ObjectKey
 from dray.cli.output import counts, formats, tables
 from dray.cli.output.formats import OutputFormat
-from dray.cli.plan.fit_answers import FitAnswer, Obstacle
+from dray.cli.plan.fit_answers import BlockedPod, FitAnswer
 from dray.explain.text import phrases
-from dray.planner.what_if.compare import PodComparison, Position, Result, WhatIf
+from dray.planner.what_if.compare import PodComparison, PodOutcome, PodPosition, WhatIf
 from dray.scheduling.fit_counts import FitCount
 
 _NOTHING = "-"
 _WORDS = {
-    Result.STAYS: "as before",
-    Result.RESTARTS: "restarted",
-    Result.MOVES: "moved",
-    Result.STARTS: "started",
-    Result.WAITS: "still waiting",
-    Result.STOPS: "stopped",
-    Result.LOST: "lost",
-    Result.ENDS: "ended with their node",
-    Result.REMOVED: "removed",
+    PodOutcome.STAYS: "as before",
+    PodOutcome.RESTARTS: "restarted",
+    PodOutcome.MOVES: "moved",
+    PodOutcome.STARTS: "started",
+    PodOutcome.WAITS: "still waiting",
+    PodOutcome.STOPS: "stopped",
+    PodOutcome.LOST: "lost",
+    PodOutcome.ENDS: "ended with their node",
+    PodOutcome.REMOVED: "removed",
 }
 
 
-class Answer(NamedTuple):
-    """What changes do, with the explanations of pods that wait."""
+class WhatIfAnswer(NamedTuple):
+    """A comparison with the explanations of pods that wait."""
 
     found: WhatIf
     room: Mapping[str, tuple[FitCount, FitCount]]
     """How many more pods with one device of a class fit before and after, by class."""
     explained: Sequence[FitAnswer]
 
-    def obstacles(self) -> dict[ObjectKey, Obstacle]:
+    def obstacles(self) -> dict[ObjectKey, BlockedPod]:
         """Return why pods wait that were explained."""
         return {
-            each.planned.submitted.pod.metadata.key: each.obstacle
-            for each in self.explained
-            if each.obstacle is not None
+            compared.planned.submitted.pod.metadata.key: compared.obstacle
+            for compared in self.explained
+            if compared.obstacle is not None
         }
 
 
-def show(answer: Answer, format: OutputFormat) -> None:
+def show(answer: WhatIfAnswer, format: OutputFormat) -> None:
     """Print a comparison as tables, or as a document."""
     if not format.is_table:
         formats.show_document(_document(answer), format)
@@ -55,17 +55,17 @@ def show(answer: Answer, format: OutputFormat) -> None:
     found = answer.found
     if found.pods:
         tables.show(
-            [_HEADER, *(_row(each, format.is_wide) for each in found.pods)], has_header=True
+            [_HEADER, *(_row(compared, format.is_wide) for compared in found.pods)], has_header=True
         )
         click.echo()
     if answer.room:
         rows = [[name, str(before), str(after)] for name, (before, after) in answer.room.items()]
         tables.show([_ROOM_HEADER, *rows], has_header=True)
         click.echo()
-    by_result = Counter(_WORDS[each.result] for each in found.pods)
+    by_result = Counter(_WORDS[compared.result] for compared in found.pods)
     summary = [f"{number} {word}" for word, number in by_result.items()]
     click.echo(f"pods: {', '.join([*summary, f'{found.running} not affected'])}")
-    for line in (*_room_errors(answer), *_budget_lines(found), *_obstacle_lines(answer)):
+    for line in (*_room_lines(answer), *_budget_lines(found), *_obstacle_lines(answer)):
         click.echo(line)
 
 
@@ -73,22 +73,24 @@ _ROOM_HEADER = ["CLASS", "ROOM BEFORE", "ROOM AFTER"]
 _HEADER = ["POD", "OWNER", "CHANGE", "BEFORE", "AFTER"]
 
 
-def _row(each: PodComparison, is_wide: bool) -> list[str]:
-    positions = [_position(position, is_wide) for position in (each.before, each.after)]
-    return [str(each.pod.metadata.key), each.owner, each.result.value, *positions]
+def _row(compared: PodComparison, is_wide: bool) -> list[str]:
+    positions = [_position(position, is_wide) for position in (compared.before, compared.after)]
+    return [str(compared.pod.metadata.key), compared.owner, compared.result.value, *positions]
 
 
-def _position(position: Position, is_wide: bool) -> str:
+def _position(position: PodPosition, is_wide: bool) -> str:
     if not position.node:
         return _NOTHING
     names = [str(device) if is_wide else device.device for device in position.devices]
     return f"{position.node} ({', '.join(names)})" if names else position.node
 
 
-def _room_errors(answer: Answer) -> Iterator[str]:
+def _room_lines(answer: WhatIfAnswer) -> Iterator[str]:
     for name, (_, after) in answer.room.items():
         if after.error:
             yield f"{click.style('✗', fg='red')} room for {name} after the changes: {after.error}"
+    if not all(count.is_complete for both in answer.room.values() for count in both):
+        yield "+ there may be more room: the time was too short to count all nodes"
 
 
 def _budget_lines(found: WhatIf) -> Iterator[str]:
@@ -102,8 +104,8 @@ def _budget_lines(found: WhatIf) -> Iterator[str]:
         )
 
 
-def _obstacle_lines(answer: Answer) -> Iterator[str]:
-    by_obstacle: dict[Obstacle, list[str]] = {}
+def _obstacle_lines(answer: WhatIfAnswer) -> Iterator[str]:
+    by_obstacle: dict[BlockedPod, list[str]] = {}
     for key, obstacle in answer.obstacles().items():
         by_obstacle.setdefault(obstacle, []).append(str(key))
     for obstacle, names in by_obstacle.items():
@@ -113,11 +115,13 @@ def _obstacle_lines(answer: Answer) -> Iterator[str]:
             yield click.style(f"  {'or' if number else 'fix'}: {fix}", fg="green")
 
 
-def _document(answer: Answer) -> dict[str, Any]:
+def _document(answer: WhatIfAnswer) -> dict[str, Any]:
     found, obstacles = answer.found, answer.obstacles()
     return {
         "isGood": found.is_good,
-        "pods": [_pod(each, obstacles.get(each.pod.metadata.key)) for each in found.pods],
+        "pods": [
+            _pod(compared, obstacles.get(compared.pod.metadata.key)) for compared in found.pods
+        ],
         "unaffectedPods": found.running,
         "room": {
             name: {"before": _count(before), "after": _count(after)}
@@ -140,15 +144,15 @@ def _count(count: FitCount) -> dict[str, Any]:
     return {**document, "error": count.error} if count.error else document
 
 
-def _pod(each: PodComparison, obstacle: Obstacle | None) -> dict[str, Any]:
+def _pod(compared: PodComparison, obstacle: BlockedPod | None) -> dict[str, Any]:
     document = {
-        "namespace": each.pod.metadata.namespace,
-        "pod": each.pod.metadata.name,
-        "owner": each.owner,
-        "isSubmitted": each.is_submitted,
-        "change": each.result.value,
-        "before": _where(each.before),
-        "after": _where(each.after),
+        "namespace": compared.pod.metadata.namespace,
+        "pod": compared.pod.metadata.name,
+        "owner": compared.owner,
+        "isSubmitted": compared.is_submitted,
+        "change": compared.result.value,
+        "before": _where(compared.before),
+        "after": _where(compared.after),
     }
     if obstacle is not None:
         check, reason, fixes = obstacle
@@ -156,7 +160,7 @@ def _pod(each: PodComparison, obstacle: Obstacle | None) -> dict[str, Any]:
     return document
 
 
-def _where(position: Position) -> dict[str, Any] | None:
+def _where(position: PodPosition) -> dict[str, Any] | None:
     if not position.node:
         return None
     return {

@@ -13,7 +13,6 @@ from dray.api import kinds, well_known
 from dray.api.admission.refusals import Refused
 from dray.api.conversion import typed_objects
 from dray.api.ids import GroupResource, ObjectKey
-from dray.api.semantics import owner_references
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
@@ -21,7 +20,7 @@ from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
 from dray.planner import cluster_model
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.submission import pod_makers
+from dray.planner.submission import pod_makers, submitted_pods
 from dray.planner.submission.made_claims import TemplateClaims
 from dray.planner.submission.pod_admission import PodAdmission
 from dray.planner.submission.pod_makers import PodBody
@@ -107,7 +106,7 @@ class _Expansion:
         self.cluster = cluster.with_objects(new)
         self._claims = TemplateClaims(self.cluster, self._quotas)
         self._taken = {pod.metadata.key for pod in cluster.of(Pod)}
-        self._owners = set(map(_owner_of, cluster.of(Pod)))
+        self._owners = set(map(submitted_pods.workload_of, cluster.of(Pod)))
         self._last: tuple[JsonObject, Pod] | None = None
 
     def _admits(self, claim: ResourceClaim) -> bool:
@@ -203,18 +202,6 @@ class _Expansion:
         while ObjectKey(namespace, f"{prefix}{number}") in self._taken:
             number += 1
         return f"{prefix}{number}"
-
-
-def _owner_of(pod: Pod) -> tuple[str, str, str]:
-    """Return namespace, kind and name of the workload that made a pod; empty texts without one."""
-    owner = owner_references.controller_of(pod.metadata)
-    if owner is None:
-        return "", "", ""
-    kind, name = owner.kind, owner.name
-    template_hash = pod.metadata.labels.get(well_known.POD_TEMPLATE_HASH_LABEL)
-    if kind == "ReplicaSet" and template_hash and name.endswith(f"-{template_hash}"):
-        kind, name = "Deployment", name.removesuffix(f"-{template_hash}")
-    return pod.metadata.namespace, kind, name
 
 
 def _not_scheduled(pod: Pod) -> str:

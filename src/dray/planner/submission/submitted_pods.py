@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dray.api.semantics import pod_status
+from dray.api.semantics import owner_references, pod_status
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
+from dray.api.well_known import POD_TEMPLATE_HASH_LABEL
 from dray.planner.cluster_model import ClusterModel
 from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 
@@ -49,3 +50,15 @@ def _waits(pod: Pod) -> bool:
     scheduler = pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
     is_unplaced = not pod.spec.node_name and pod_status.is_active(pod)
     return is_unplaced and scheduler == DEFAULT_SCHEDULER_NAME
+
+
+def workload_of(pod: Pod) -> tuple[str, str, str]:
+    """Return namespace, kind and name of the workload that made a pod; empty texts without one."""
+    owner = owner_references.controller_of(pod.metadata)
+    if owner is None:
+        return "", "", ""
+    kind, name = owner.kind, owner.name
+    template_hash = pod.metadata.labels.get(POD_TEMPLATE_HASH_LABEL)
+    if kind == "ReplicaSet" and template_hash and name.endswith(f"-{template_hash}"):
+        kind, name = "Deployment", name.removesuffix(f"-{template_hash}")
+    return pod.metadata.namespace, kind, name

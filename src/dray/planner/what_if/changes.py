@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.what_if import evictions
+from dray.planner.what_if import evictions, freed_quotas
 
 __all__ = ["Change", "Changed", "ImpossibleChange", "apply_all", "evict", "node_of", "unknown"]
 
@@ -60,7 +60,9 @@ def apply_all(cluster: ClusterModel, changes: Iterable[Change]) -> Changed:
 def evict(cluster: ClusterModel, pods: Sequence[Pod]) -> Changed:
     """Return the cluster without some pods; what controllers make in their place waits in it."""
     left = evictions.without_pods(cluster, pods)
-    return Changed(left.with_objects(evictions.made_again(pods, left)), pods)
+    again = evictions.made_again(pods, left)
+    quotas = freed_quotas.freed(cluster, [pod for pod in pods if not evictions.is_made_again(pod)])
+    return Changed(left.with_objects([*again, *quotas]), pods)
 
 
 def node_of(cluster: ClusterModel, name: str) -> Node:

@@ -20,11 +20,11 @@ from dray.planner.what_if.drain_budgets import BlockedDrain
 from dray.scheduling import fit_counts
 from dray.scheduling.fit_counts import FitCount
 
-__all__ = ["PodComparison", "Position", "Result", "WhatIf", "compare", "room"]
+__all__ = ["PodComparison", "PodOutcome", "PodPosition", "WhatIf", "compare", "room"]
 
 
-class Result(enum.Enum):
-    """What changes do to a pod."""
+class PodOutcome(enum.Enum):
+    """An effect of changes on a pod."""
 
     STAYS = "stays"
     RESTARTS = "restarts"
@@ -42,7 +42,7 @@ class Result(enum.Enum):
     REMOVED = "removed"
 
 
-class Position(NamedTuple):
+class PodPosition(NamedTuple):
     """The node and devices of a pod; empty while it waits or does not exist."""
 
     node: str = ""
@@ -54,9 +54,9 @@ class PodComparison(NamedTuple):
 
     pod: Pod
     owner: str
-    result: Result
-    before: Position
-    after: Position
+    result: PodOutcome
+    before: PodPosition
+    after: PodPosition
     planned: PlannedPod | None = None
     """The scheduler's decision after the changes; None for a pod that is not made again."""
     is_submitted: bool = False
@@ -77,9 +77,11 @@ class WhatIf(NamedTuple):
     @property
     def is_good(self) -> bool:
         """Whether submitted pods run, and those that ran; without such pods, those that waited."""
-        bad = {Result.STOPS, Result.LOST, Result.WAITS}
-        asked = [each for each in self.pods if each.is_submitted or each.before.node] or self.pods
-        return not self.blocked and all(each.result not in bad for each in asked)
+        bad = {PodOutcome.STOPS, PodOutcome.LOST, PodOutcome.WAITS}
+        asked = [
+            compared for compared in self.pods if compared.is_submitted or compared.before.node
+        ] or self.pods
+        return not self.blocked and all(compared.result not in bad for compared in asked)
 
 
 def compare(
@@ -104,7 +106,7 @@ def compare(
     restarted = frozenset(pod.metadata.key for pod in changed.evicted)
     submitted = frozenset(item.pod.metadata.key for item in after.pods)
     pods = [_placed(planned, positions, restarted, submitted) for planned in plan_after.pods]
-    listed = {each.pod.metadata.key for each in pods}
+    listed = {compared.pod.metadata.key for compared in pods}
     preempted = [pod for pod in victims if pod.metadata.key not in listed]
     pods += _gone(changed, preempted, positions)
     running = [pod for pod in after.cluster.of(Pod) if pod.spec.node_name]
@@ -132,7 +134,7 @@ def room(
     return dict(zip(names, zip(before, after, strict=True), strict=True))
 
 
-def _positions(cluster: ClusterModel, pods: Iterable[Pod]) -> dict[ObjectKey, Position]:
+def _positions(cluster: ClusterModel, pods: Iterable[Pod]) -> dict[ObjectKey, PodPosition]:
     """Return where pods run."""
     claims = {claim.key: claim for claim in cluster.of(ResourceClaim)}
     positions = {}
@@ -144,52 +146,52 @@ def _positions(cluster: ClusterModel, pods: Iterable[Pod]) -> dict[ObjectKey, Po
             if claim.status.allocation is not None
             for result in claim.status.allocation.devices.results
         ]
-        positions[pod.metadata.key] = Position(pod.spec.node_name, tuple(devices))
+        positions[pod.metadata.key] = PodPosition(pod.spec.node_name, tuple(devices))
     return positions
 
 
-def _planned(planned: PlannedPod) -> Position:
-    return Position(planned.node, tuple(planned.devices()))
+def _planned(planned: PlannedPod) -> PodPosition:
+    return PodPosition(planned.node, tuple(planned.devices()))
 
 
 def _placed(
     planned: PlannedPod,
-    positions: Mapping[ObjectKey, Position],
+    positions: Mapping[ObjectKey, PodPosition],
     restarted: frozenset[ObjectKey],
     submitted: frozenset[ObjectKey],
 ) -> PodComparison:
     pod, key = planned.submitted.pod, planned.submitted.pod.metadata.key
-    before, after = positions.get(key, Position()), _planned(planned)
+    before, after = positions.get(key, PodPosition()), _planned(planned)
     if not after.node:
-        result = Result.STOPS if before.node else Result.WAITS
+        result = PodOutcome.STOPS if before.node else PodOutcome.WAITS
     elif not before.node:
-        result = Result.STARTS
+        result = PodOutcome.STARTS
     elif before == after:
-        result = Result.RESTARTS if key in restarted else Result.STAYS
+        result = PodOutcome.RESTARTS if key in restarted else PodOutcome.STAYS
     else:
-        result = Result.MOVES
+        result = PodOutcome.MOVES
     is_submitted = key in submitted
     owner = planned.submitted.owner if is_submitted else evictions.owner_of(pod)
     return PodComparison(pod, owner, result, before, after, planned, is_submitted)
 
 
 def _gone(
-    changed: Changed, preempted: Iterable[Pod], positions: Mapping[ObjectKey, Position]
+    changed: Changed, preempted: Iterable[Pod], positions: Mapping[ObjectKey, PodPosition]
 ) -> Iterator[PodComparison]:
     """Yield the pods that nobody makes again; those that were being deleted are left out."""
     for pod in preempted:
-        result = Result.STOPS if evictions.is_made_again(pod) else Result.LOST
+        result = PodOutcome.STOPS if evictions.is_made_again(pod) else PodOutcome.LOST
         yield _without_after(pod, result, positions)
     for pod in changed.evicted:
         if pod_status.is_active(pod) and not evictions.is_made_again(pod):
-            result = Result.ENDS if evictions.belongs_to_node(pod) else Result.LOST
+            result = PodOutcome.ENDS if evictions.belongs_to_node(pod) else PodOutcome.LOST
             yield _without_after(pod, result, positions)
     for pod in changed.removed:
-        yield _without_after(pod, Result.REMOVED, positions)
+        yield _without_after(pod, PodOutcome.REMOVED, positions)
 
 
 def _without_after(
-    pod: Pod, result: Result, positions: Mapping[ObjectKey, Position]
+    pod: Pod, result: PodOutcome, positions: Mapping[ObjectKey, PodPosition]
 ) -> PodComparison:
-    before = positions.get(pod.metadata.key, Position())
-    return PodComparison(pod, evictions.owner_of(pod), result, before, Position())
+    before = positions.get(pod.metadata.key, PodPosition())
+    return PodComparison(pod, evictions.owner_of(pod), result, before, PodPosition())

@@ -10,10 +10,11 @@ from dray.api import kinds
 from dray.api.semantics import owner_references, pod_status
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod, PodStatus
-from dray.api.well_known import MIRROR_POD_ANNOTATION, POD_TEMPLATE_HASH_LABEL
+from dray.api.well_known import MIRROR_POD_ANNOTATION
 from dray.planner.cluster_model import ClusterModel
+from dray.planner.submission import submitted_pods
 from dray.planner.submission.expansion import NOW
-from dray.planner.submission.made_claims import ClaimMaker
+from dray.planner.submission.made_claims import TemplateClaims
 from dray.planner.submission.quota_book import QuotaBook
 
 
@@ -87,9 +88,9 @@ def made_again(pods: Iterable[Pod], cluster: ClusterModel) -> Iterator[Pod | Res
             yield from claims
 
 
-def claim_maker(cluster: ClusterModel) -> ClaimMaker:
+def claim_maker(cluster: ClusterModel) -> TemplateClaims:
     """Return what makes the claims of pods, without quotas."""
-    return ClaimMaker(cluster, QuotaBook(ClusterModel(), NOW))
+    return TemplateClaims(cluster, QuotaBook(ClusterModel(), NOW))
 
 
 def newest(cluster: ClusterModel) -> str:
@@ -112,10 +113,5 @@ def unplaced(pod: Pod, name: str, created: str) -> Pod:
 
 def owner_of(pod: Pod) -> str:
     """Return TYPE/NAME of the workload that makes a pod, or of the pod itself without one."""
-    owner = owner_references.controller_of(pod.metadata)
-    if owner is None:
-        return f"pod/{pod.metadata.name}"
-    suffix = f"-{pod.metadata.labels.get(POD_TEMPLATE_HASH_LABEL, '')}"
-    if owner.kind == kinds.REPLICA_SET.kind and len(suffix) > 1 and owner.name.endswith(suffix):
-        return f"deployment/{owner.name.removesuffix(suffix)}"
-    return f"{owner.kind.lower()}/{owner.name}"
+    _, kind, name = submitted_pods.workload_of(pod)
+    return f"{kind.lower()}/{name}" if kind else f"pod/{pod.metadata.name}"

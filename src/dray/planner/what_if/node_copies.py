@@ -42,7 +42,7 @@ def copies(cluster: ClusterModel, name: str, count: int) -> Iterator[Any]:
     ]
     claims, created = evictions.claim_maker(cluster), evictions.newest(cluster)
     names = (f"{name}-copy-{number}" for number in itertools.count(1))
-    for copy in itertools.islice((each for each in names if each not in taken), count):
+    for copy in itertools.islice((free for free in names if free not in taken), count):
         yield _node(original, copy)
         for published in current:
             yield _slice(published, name, copy)

@@ -9,7 +9,7 @@ from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_status
 from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.what_if import evictions
+from dray.planner.what_if import evictions, freed_quotas
 from dray.planner.what_if.changes import Changed, ImpossibleChange, unknown
 
 
@@ -29,7 +29,8 @@ class RemovePod:
             raise unknown("pod", self.pod.name, names, f" in namespace {namespace}")
         if any(map(pod_status.has_ended, pods)):
             raise ImpossibleChange(f"pod {self.pod} has ended: it uses nothing any more")
-        return Changed(evictions.without_pods(cluster, pods), removed=pods)
+        left = evictions.without_pods(cluster, pods)
+        return Changed(left.with_objects(freed_quotas.freed(cluster, pods)), removed=pods)
 
 
 @dataclass(frozen=True, slots=True)

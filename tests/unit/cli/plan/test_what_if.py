@@ -11,6 +11,7 @@ import pytest
 
 from dray.api import kinds
 from dray.cli.inputs import cluster_objects
+from dray.cli.plan import what_if
 from dray.drivers.simulated import fleet
 from tests import builders
 from tests.unit.cli.conftest import run
@@ -140,6 +141,15 @@ def test_a_class_that_fails_for_an_added_device_is_named(tmp_path: Path) -> None
     result = run("plan", "--against", "quickstart", "--add", str(path))
     assert f"✗ room for {CLASS} after the changes: " in result.stdout
     assert "no such key: type" in result.stdout
+
+
+def test_room_that_is_not_counted_in_time_is_marked(
+    snapshot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(what_if, "_COUNT_SECONDS", -1.0)
+    result = run("plan", "--against", snapshot, "--remove", "gpu-1")
+    assert f"{CLASS}   0+            0+" in result.stdout
+    assert "+ there may be more room" in result.stdout
 
 
 def test_a_policy_and_feature_gates_are_changes(snapshot: str) -> None:

@@ -107,8 +107,8 @@ def test_a_copy_has_the_same_devices_under_a_name_of_its_own_and_is_healthy() ->
 
 
 def test_a_copy_gets_the_pods_of_daemon_sets() -> None:
-    requests = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}]}
-    daemon = running("agent-x", "n1", "gpu-0", owner=small.DAEMON_SET, **requests)
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "3"}}}]
+    daemon = running("agent-x", "n1", "gpu-0", owner=small.DAEMON_SET, containers=containers)
     found = what_if(cluster(daemon, running("web", "n1", "gpu-1")), CopyNode("n1", 2))
     assert results(found) == {
         "agent-x-n1-copy-1": "starts n1-copy-1",

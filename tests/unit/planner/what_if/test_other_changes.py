@@ -6,8 +6,11 @@ import pytest
 
 from dray.api import features
 from dray.api.ids import ObjectKey
+from dray.api.types.core import ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus
+from dray.api.types.dra import DeviceTaint
+from dray.api.types.meta import ObjectMeta
 from dray.planner.what_if import compare
-from dray.planner.what_if.changes import ImpossibleChange
+from dray.planner.what_if.changes import Change, ImpossibleChange
 from dray.planner.what_if.node_changes import CopyNode, RemoveNode
 from dray.planner.what_if.other_changes import RemovePod, SetFeatures
 from tests import builders
@@ -22,6 +25,24 @@ def test_a_pod_that_is_left_out_frees_its_devices_and_is_not_made_again() -> Non
     assert found.is_good
 
 
+def test_a_quota_has_room_again_only_for_pods_that_are_gone_for_good() -> None:
+    claims = "gpu.deviceclass.resource.k8s.io/devices"
+    quota = ResourceQuota(
+        ObjectMeta(name="gpus", namespace="default"),
+        ResourceQuotaSpec(hard={claims: "2", "pods": "2"}),
+        ResourceQuotaStatus(hard={claims: "2", "pods": "2"}, used={claims: "2", "pods": "2"}),
+    )
+    model = cluster(running("web", "n1", "gpu-0"), running("b", "n2", "gpu-0"), quota)
+
+    def used(change: Change) -> dict[str, str]:
+        (changed,) = change.apply(model).cluster.of(ResourceQuota)
+        return changed.status.used
+
+    assert used(RemovePod(ObjectKey("default", "web"))) == {claims: "1", "pods": "1"}
+    # Its controller makes it again, and that one is charged.
+    assert used(RemoveNode("n1")) == {claims: "2", "pods": "2"}
+
+
 def test_an_unknown_pod_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ImpossibleChange, match="no pod wob in namespace default; did you mean web"):
         RemovePod(ObjectKey("default", "wob")).apply(cluster(running("web", "n1")))
@@ -31,7 +52,7 @@ def test_an_unknown_pod_is_refused_with_the_nearest_name() -> None:
 
 
 def test_feature_gates_decide_what_can_be_used() -> None:
-    taint = builders.DeviceTaint("worn", "", "NoSchedule")
+    taint = DeviceTaint("worn", "", "NoSchedule")
     worn = builders.resource_slice(builders.gpu("gpu-0", taints=[taint]), node="n1")
     model = cluster(worn, nodes=["n1"], gpus=1)
     off = features.parse("DRADeviceTaintRules=false,DRADeviceTaints=false")
