@@ -65,6 +65,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "dray plan defrag --for train.yaml",
             "dray plan defrag --for train.yaml --against snapshot.json -o json",
         ),
+        "plan nodes": (
+            "dray plan nodes -f train.yaml --add-type h100,l4",
+            "dray plan nodes --add-type like:gpu-node-1",
+            "dray plan nodes -f train.yaml --add-type machine.yaml --against snapshot.json",
+        ),
         "plan replay": (
             "dray plan replay pod_list.csv --nodes node_list.csv --policy best-fit,fgd --seeds 10",
             "dray plan replay pod_list.csv.gz --departures --chart policies.svg",

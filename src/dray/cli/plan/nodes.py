@@ -46,12 +46,6 @@ def nodes(
     Without -f it is about the pods of the cluster that wait. The cluster may be empty. Up to 8
     machines, the answer is the minimum; of more, none can be left out. Nothing is written to the
     cluster. The exit code is 1 if no number of these machines is enough.
-
-    \b
-    Examples:
-      dray plan nodes -f train.yaml --add-type h100,l4
-      dray plan nodes --add-type like:gpu-node-1
-      dray plan nodes -f train.yaml --add-type machine.yaml --against snapshot.json
     """
     from dray.cli.plan import machine_type_inputs, nodes_output, plan_inputs
     from dray.planner.sizing.fewest_machines import fewest_machines

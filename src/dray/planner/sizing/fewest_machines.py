@@ -19,8 +19,6 @@ from dray.planner.sizing.lower_bound import LowerBound
 from dray.planner.sizing.machine_types import MachineType
 from dray.planner.sizing.trials import Counts, Submit, Trials, has_room
 
-__all__ = ["PROVED_MACHINES", "OneLess", "Sizing", "Waiting", "fewest_machines"]
-
 PROVED_MACHINES = 8
 """The largest number of machines that is proved to be the smallest possible."""
 
@@ -39,7 +37,7 @@ class Waiting(NamedTuple):
 
 
 class OneLess(NamedTuple):
-    """What happens with one machine less."""
+    """The pods that do not fit with one machine less."""
 
     type: MachineType
     """The type of the machine that is not there."""
@@ -91,18 +89,18 @@ def fewest_machines(
     if trials.fits(nothing):
         return _answer(trials, nothing, is_proved=True)
     search = _Search(trials)
-    one_of_each = (1,) * len(types)
+    single_machines = (1,) * len(types)
     if hopeless := search.bound.hopeless():
-        waiting = Waiting(hopeless, len(trials.cluster(one_of_each).of(Node)))
+        waiting = Waiting(hopeless, len(trials.cluster(single_machines).of(Node)))
         return Sizing(types, None, is_proved=True, waiting=waiting)
     if not any(search.bound.useful):
-        return Sizing(types, None, is_proved=True, waiting=_waiting(trials, one_of_each))
+        return Sizing(types, None, is_proved=True, waiting=_waiting(trials, single_machines))
     if (counts := search.minimum()) is not None:
         return _answer(trials, counts, is_proved=True)
     if (counts := search.irreducible()) is not None:
         counts, is_proved = search.improved(counts)
         return _answer(trials, counts, is_proved=is_proved)
-    waiting = _waiting(trials, search.each(search.most))
+    waiting = _waiting(trials, search.of_every_type(search.most))
     return Sizing(types, None, is_proved=False, waiting=waiting, most=search.most)
 
 
@@ -158,15 +156,17 @@ class _Search:
     def _fewer_than(self, machines: int) -> list[Counts] | None:
         """Return the combinations between the limit and this that may suffice; None for many."""
         sizes = range(PROVED_MACHINES + 1, machines)
-        combinations = (each for size in sizes for each in _combinations(size, self.bound.useful))
+        combinations = (
+            counts for size in sizes for counts in _combinations(size, self.bound.useful)
+        )
         looked_at = list(itertools.islice(combinations, _COMBINATIONS_LIMIT + 1))
-        left = [each for each in looked_at if not self.bound.excludes(each)]
+        left = [counts for counts in looked_at if not self.bound.excludes(counts)]
         decisions = len(left) * (self.most + self._nodes + machines)
         if len(looked_at) > _COMBINATIONS_LIMIT or decisions > _DECISIONS_LIMIT:
             return None
         return left
 
-    def each(self, number: int) -> Counts:
+    def of_every_type(self, number: int) -> Counts:
         """Return the same number of every type that makes a difference."""
         return tuple(number if useful else 0 for useful in self.bound.useful)
 
@@ -179,14 +179,14 @@ class _Search:
         With each comes the order in which types are taken away.
         """
         useful = [number for number, is_useful in enumerate(self.bound.useful) if is_useful]
-        nothing = self.each(0)
+        nothing = self.of_every_type(0)
         for number in useful:
             for size in self._sizes():
                 if self._fits(counts := _changed(nothing, number, size)):
                     yield counts, [number]
                     break
         for size in self._sizes() if len(useful) > 1 else ():
-            if self._fits(counts := self.each(size)):
+            if self._fits(counts := self.of_every_type(size)):
                 for last in useful:
                     yield counts, [*(number for number in useful if number != last), last]
                 break

@@ -1,4 +1,4 @@
-"""What machines have to provide at least, to leave out numbers of them that cannot suffice.
+"""The least that machines have to provide, to leave out numbers of them that cannot suffice.
 
 A sum never says that machines suffice; only the scheduler's decision does. It relies on this: what
 does not fit while nothing else is submitted does not fit after other pods were placed, wherever
@@ -34,7 +34,7 @@ _SHAREABLE = -1
 
 
 class _Sum(NamedTuple):
-    """Pods need so much, and one machine of each type has so much."""
+    """The amount that pods need, and the amount that one machine of each type has."""
 
     needed: int
     provided: Sequence[int]
@@ -87,9 +87,9 @@ class LowerBound:
 
     def excludes(self, counts: Counts) -> bool:
         return any(
-            sum(count * provided for count, provided in zip(counts, each.provided, strict=True))
-            < each.needed
-            for each in self._sums
+            sum(count * provided for count, provided in zip(counts, total.provided, strict=True))
+            < total.needed
+            for total in self._sums
         )
 
     def hopeless(self) -> list[PlannedPod]:
@@ -159,7 +159,7 @@ class LowerBound:
                 known[signature] = _devices_for(claim, places)
             needed.update(known[signature])
         for accepted, number in needed.items():
-            devices = [each.bit_count() for each in accepted]
+            devices = [mask.bit_count() for mask in accepted]
             new, free = devices[: len(self._types)], devices[len(self._types) :]
             yield _Sum(number - sum(free), new)
 
@@ -194,9 +194,9 @@ def _devices_for(claim: ResourceClaim, places: Iterable[_Place]) -> Counter[_Acc
             free = union & ~inventory.taken
             devices.append(_SHAREABLE if union & inventory.shareable else free)
     needed: Counter[_Accepted] = Counter()
-    for each, written in zip(accepted, parsed.requests, strict=True):
-        if _SHAREABLE not in each:
-            needed[tuple(each)] += min(_least(item) for item in written.alternatives)
+    for masks, written in zip(accepted, parsed.requests, strict=True):
+        if _SHAREABLE not in masks:
+            needed[tuple(masks)] += min(_least(item) for item in written.alternatives)
     return needed
 
 

@@ -18,7 +18,7 @@ class MachineType(NamedTuple):
 
     name: str
     make: Callable[[int], MachineObjects]
-    """Return the nodes and slices of so many machines; a larger number has these and more."""
+    """Return the nodes and slices of a number of machines; a larger number has these and more."""
     classes: Sequence[DeviceClass] = ()
     """The classes that come with the drivers of its devices."""
 
@@ -31,7 +31,7 @@ def type_like(cluster: ClusterModel, node: str, name: str) -> MachineType:
 def with_machines(
     cluster: ClusterModel, types: Iterable[MachineType], counts: Iterable[int]
 ) -> ClusterModel:
-    """Return the cluster with so many machines of each type.
+    """Return the cluster with a number of machines of each type.
 
     Classes come with the first machine of a type, unless the cluster has one of the same name.
     """

@@ -144,8 +144,10 @@ def test_pods_that_wait_without_files(tmp_path: Path) -> None:
         builders.claim_manifest(f"w{number}", builders.request_manifest(cls=CLASS))
         for number in range(3)
     ]
-    for number, document in enumerate((*pods, *claims)):
-        document["metadata"] |= {"namespace": "default", "uid": f"uid-{number}"}
+    for document in (*pods, *claims):
+        document["metadata"]["namespace"] = "default"
+    for pod in pods:
+        pod["metadata"]["uid"] = pod["metadata"]["name"]
     classes = [d for d in cluster_documents(fleet.load("l4")) if d["kind"] == "DeviceClass"]
     snapshot = write(tmp_path / "snapshot.json", *classes, *pods, *claims)
     result = run("plan", "nodes", "--against", snapshot, "--add-type", "l4")

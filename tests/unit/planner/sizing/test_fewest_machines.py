@@ -224,3 +224,15 @@ def test_a_daemon_set_has_a_pod_on_each_new_machine() -> None:
         return Submission(cluster, [*daemons, *pods(4, gpus=0, cpu=2)])
 
     assert sizing.fewest_machines(EMPTY, submit, [machines("any", 0)]).counts == (4,)
+
+
+def test_a_pod_that_wants_a_neighbour_is_not_given_up() -> None:
+    """Alone it fits nowhere: the pod that it has to be beside comes later."""
+    selector = {"matchLabels": {"app": "leader"}}
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    follower = gpu_pod("follower", affinity={"podAffinity": rule})
+    leader = gpu_pod("leader")
+    metadata = msgspec.structs.replace(leader.pod.metadata, labels={"app": "leader"})
+    leader = leader._replace(pod=msgspec.structs.replace(leader.pod, metadata=metadata))
+    assert answer([follower, leader], machines("pair", 2)).counts == (1,)
