@@ -14,7 +14,7 @@ from dray.planner.defragmentation import movable_pods
 from dray.planner.defragmentation.movable_pods import MoveUnit
 from dray.planner.defragmentation.simulation import Simulation
 from dray.planner.submission.submitted_pods import SubmittedPod
-from dray.planner.what_if.compare import Position
+from dray.planner.what_if.compare import PodPosition
 from dray.scheduling.preemption import priority_of
 
 REMOVALS_LIMIT = 500
@@ -156,7 +156,7 @@ class RoomFor:
     def _depends_on_others(self) -> bool:
         return any(movable_pods.depends_on_others(item.pod) for item in self.pods)
 
-    def places(self, simulation: Simulation) -> dict[ObjectKey, Position] | None:
+    def places(self, simulation: Simulation) -> dict[ObjectKey, PodPosition] | None:
         """Submit the pods and return what they get, or None if not all of them fit."""
         simulation.cordon(self.cordoned)
         simulation.settle()
@@ -180,7 +180,7 @@ class RoomFor:
             item.refusal or simulation.is_waiting(item.pod.metadata.key) for item in self.pods
         )
 
-    def _found(self, simulation: Simulation) -> Iterator[tuple[ObjectKey, Position]]:
+    def _found(self, simulation: Simulation) -> Iterator[tuple[ObjectKey, PodPosition]]:
         for item in self.pods:
             pod = simulation.state.pods.get(item.pod.metadata.key)
             if pod is not None:

@@ -18,7 +18,7 @@ from dray.planner.defragmentation.search import MoveChoice, MoveSearch, SearchRe
 from dray.planner.defragmentation.simulation import Simulation
 from dray.planner.placement.place import NOW
 from dray.planner.submission.submitted_pods import SubmittedPod
-from dray.planner.what_if.compare import Position
+from dray.planner.what_if.compare import PodPosition
 from dray.scheduling.disruption_budgets import DisruptionBudget
 from dray.scheduling.preemption import priority_of
 
@@ -35,8 +35,8 @@ class MovedPod(NamedTuple):
     """A pod with its place before and after a move."""
 
     key: ObjectKey
-    before: Position
-    after: Position | None
+    before: PodPosition
+    after: PodPosition | None
     """None if nothing makes the pod again."""
 
 
@@ -55,7 +55,7 @@ class Defragmentation(NamedTuple):
     """In their order; None without a plan."""
     is_proved: bool
     """Whether no plan has fewer pods; without a plan, whether there is none."""
-    places: Mapping[ObjectKey, Position]
+    places: Mapping[ObjectKey, PodPosition]
     """The places of the pods that room was made for."""
     obstacles: Mapping[ObjectKey, StayReason]
     """Why pods that would have to be moved are not."""
@@ -187,7 +187,7 @@ class _Planner:
         """
         simulation = self._simulation()
         moves = [self._replay(simulation, choice) for choice in choices]
-        places: Mapping[ObjectKey, Position] | None = {}
+        places: Mapping[ObjectKey, PodPosition] | None = {}
         if isinstance(self._goal, RoomFor):
             places = self._goal.places(simulation)
         if places is None or self._goal.must_move(simulation):

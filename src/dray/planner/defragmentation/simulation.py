@@ -22,7 +22,7 @@ from dray.planner.defragmentation.movable_pods import Movability, MoveUnit
 from dray.planner.placement import binding
 from dray.planner.placement.place import NOW
 from dray.planner.submission import submitted_pods
-from dray.planner.what_if.compare import Position
+from dray.planner.what_if.compare import PodPosition
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider
 from dray.scheduling.preemption import priority_of
@@ -89,7 +89,7 @@ class Simulation:
 
     # What is where.
 
-    def place_of(self, pod: Pod) -> Position:
+    def place_of(self, pod: Pod) -> PodPosition:
         """Return the node of a pod and the devices of its claims."""
         devices = []
         for key in pod_claims.used_claims(pod):
@@ -99,7 +99,7 @@ class Simulation:
                     DeviceId(result.driver, result.pool, result.device)
                     for result in claim.status.allocation.devices.results
                 ]
-        return Position(pod.spec.node_name, tuple(devices))
+        return PodPosition(pod.spec.node_name, tuple(devices))
 
     def pods_of(self, unit: MoveUnit) -> list[Pod]:
         """Return the pods of a unit that have a node."""
@@ -183,7 +183,9 @@ class Simulation:
         self.settle()
         return not any(self.is_waiting(replacement.pod.metadata.key) for replacement in made)
 
-    def places_beside(self, pods: Sequence[Pod], cordoned: frozenset[str]) -> list[Position | None]:
+    def places_beside(
+        self, pods: Sequence[Pod], cordoned: frozenset[str]
+    ) -> list[PodPosition | None]:
         """Return the places of replacements that are made before their pods are gone.
 
         None for a pod without such a place, or whose replacement is only made later or never.
@@ -214,7 +216,10 @@ class Simulation:
         key = assignment.pod.metadata.key
         self._end_waiting(key)
         self._keep([key], [assigned.claim.key for assigned in assignment.fit.claims])
-        self._count(binding.bind(self.state, assignment).pod, 1)
+        binding.bind(self.state, assignment)
+        bound = self.state.pods.get(key)
+        assert bound is not None
+        self._count(bound, 1)
 
     # Writes that can be undone.
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import kinds, well_known
+from dray.api import kinds
 from dray.api.admission.refusals import Refused
 from dray.api.conversion import typed_objects
 from dray.api.ids import GroupResource, ObjectKey

@@ -8,7 +8,7 @@ from dray.api.ids import ObjectKey
 from dray.planner.defragmentation import plan as planning
 from dray.planner.defragmentation.movable_pods import StayReason
 from dray.planner.defragmentation.plan import Defragmentation
-from dray.planner.what_if.compare import Position
+from dray.planner.what_if.compare import PodPosition
 from tests.unit.planner.defragmentation.running import (
     allocated,
     budget,
@@ -32,7 +32,7 @@ def moves(found: Defragmentation) -> list[str]:
     ]
 
 
-def place(position: Position) -> str:
+def place(position: PodPosition) -> str:
     devices = ",".join(device.device.removeprefix("gpu-") for device in position.devices)
     return f"{position.node}:{devices}" if devices else position.node
 

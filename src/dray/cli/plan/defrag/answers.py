@@ -15,7 +15,7 @@ from dray.explain.text import phrases
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.defragmentation.movable_pods import StayReason
 from dray.planner.defragmentation.plan import Defragmentation, Move, MovedPod
-from dray.planner.what_if.compare import Position
+from dray.planner.what_if.compare import PodPosition
 
 _TIMEOUT = "10m"
 
@@ -70,7 +70,7 @@ def _key(key: ObjectKey) -> dict[str, str]:
     return {"namespace": key.namespace, "pod": key.name}
 
 
-def _position(position: Position) -> dict[str, Any]:
+def _position(position: PodPosition) -> dict[str, Any]:
     return {"node": position.node, "devices": [str(device) for device in position.devices]}
 
 
@@ -114,7 +114,7 @@ def _move_lines(number: int, move: Move, *, is_wide: bool) -> Iterator[str]:
             yield f"  {number}. move {pod.key} from {before} to {after}{together}"
 
 
-def _where(position: Position, *, is_wide: bool) -> str:
+def _where(position: PodPosition, *, is_wide: bool) -> str:
     devices = [str(device) if is_wide else device.device for device in position.devices]
     return f"{position.node} ({', '.join(devices)})" if devices else position.node
 
