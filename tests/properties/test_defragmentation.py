@@ -27,6 +27,7 @@ from dray.api.types.meta import LabelSelector, ObjectMeta, OwnerReference
 from dray.api.types.nodes import Node, NodeSpec, NodeStatus
 from dray.api.types.pods import Pod, PodResourceClaimStatus, PodStatus
 from dray.planner.cluster_model import ClusterModel
+from dray.planner.defragmentation import goals
 from dray.planner.defragmentation import plan as planning
 from dray.planner.placement import place as placing
 from dray.planner.placement.place import PlannedPod
@@ -262,7 +263,9 @@ class Question:
 def test_no_sequence_of_moves_is_shorter(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     question = Question(seed)
     if question.dice.random() < 0.5:
+        # As in a large cluster.
         monkeypatch.setattr(planning, "FEW_UNITS", 0)
+        monkeypatch.setattr(goals, "REMOVALS_LIMIT", 0)
     found = question.plan()
     if found.moves is None:
         assert question.fewest(2) is None

@@ -115,16 +115,18 @@ class MoveSearch:
         must_move = {pod.metadata.key for pod in self._goal.must_move(self._simulation)}
         spare = left - len(must_move)
         for unit in self._units:
+            self._check_effort()
             pods = self._simulation.pods_of(unit)
             others = sum(pod.metadata.key not in must_move for pod in pods)
+            if len(pods) < len(unit.keys):
+                continue
             if others > spare or len(pods) > left:
                 self._is_cut = True
-            elif (
-                len(pods) == len(unit.keys)
-                and is_within_budgets(self._budgets, self._simulation, pods)
-                and (len(pods) < left or self._goal.may_help(self._simulation, unit))
-            ):
-                yield from self._places(unit, pods)
+            elif is_within_budgets(self._budgets, self._simulation, pods):
+                if len(pods) < left or self._goal.may_help(self._simulation, unit):
+                    yield from self._places(unit, pods)
+                else:
+                    self._is_cut = True
 
     def _places(self, unit: MoveUnit, pods: Sequence[Pod]) -> Iterator[MoveChoice]:
         """Yield a move of the unit to every place that the scheduler can be made to choose.
