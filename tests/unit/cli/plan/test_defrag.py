@@ -77,6 +77,12 @@ def test_the_moves_are_numbered_and_have_commands(against: str, train: str) -> N
     ]
 
 
+def test_the_given_namespace_is_that_of_the_objects(against: str, train: str) -> None:
+    result = defrag("--for", train, "--against", against, "-n", "team")
+    assert "Then team/train runs on n1 (gpu-0, gpu-1)." in result.stdout
+    assert result.stdout.endswith(f"  dray apply -f {train} -n team\n")
+
+
 def test_wide_names_the_drivers(against: str) -> None:
     output = defrag("--free", "n1", "--against", against, "-o", "wide").stdout
     assert "from n1 (gpu.example.com/n1/gpu-0) to n2 (gpu.example.com/n2/gpu-0)" in output

@@ -29,6 +29,8 @@ class DefragAnswer(NamedTuple):
     """Of commands, for the cluster."""
     node: str = ""
     files: Sequence[str] = ()
+    namespace: str = ""
+    """The namespace that was given for objects without one; empty for that of the context."""
 
     @property
     def goal(self) -> str:
@@ -163,7 +165,8 @@ def commands(answer: DefragAnswer) -> Iterator[str]:
     # An emptied node stays cordoned.
     yield from _cordons(cordoned, cordoned & {answer.node})
     if answer.plan.moves:
-        yield from (f"dray apply -f {shlex.quote(name)}" for name in answer.files)
+        option = f" -n {answer.namespace}" if answer.namespace else ""
+        yield from (f"dray apply -f {shlex.quote(name)}{option}" for name in answer.files)
 
 
 def _no_wait(move: Move) -> str:

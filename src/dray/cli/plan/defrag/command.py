@@ -92,12 +92,15 @@ def _answer(
     cluster = plan_inputs.load(against, target)
     chosen = cluster_objects.command_options(against, target)
     if files:
-        submission = inputs.submitted(files, cluster, plan_inputs.namespace_of(against, target))
+        namespace = plan_inputs.namespace_of(against, target)
+        submission = inputs.submitted(files, cluster, namespace)
         with progress.shown("Looking for moves"):
             plan = planning.room_for(
                 submission.cluster, submission.pods, include_bare=include_bare, policy=policy
             )
-        return DefragAnswer(plan, submission.cluster, chosen, files=files)
+        return DefragAnswer(
+            plan, submission.cluster, chosen, files=files, namespace=target.namespace
+        )
     try:
         changes.node_of(cluster, node)
     except changes.ImpossibleChange as error:
