@@ -57,7 +57,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "lint": ("lint.command:lint", "Check manifests for mistakes."),
         "doctor": ("doctor.command:doctor", "Find problems of a cluster, and repair them."),
         "conformance": ("conformance.command:conformance", "Check a DRA driver."),
-        "plan": ("plan.command:plan", "Compare policies on traces."),
+        "plan": ("plan.command:plan", "Say what would fit, what would help, what wastes least."),
         "history": ("insight.history:history", "Show who held a device when."),
         "snapshot": ("insight.snapshot:snapshot", "Write a cluster's DRA objects to a file."),
         "mcp": ("mcp.command:mcp", "Serve read-only tools to an assistant (MCP)."),
