@@ -70,7 +70,7 @@ def plan(context: click.Context, /, **options: Any) -> None:
     if context.invoked_subcommand is not None:
         if given or options["format"].name or options["target"] != Target():
             raise WrongUsage(
-                f"options of `dray plan {context.invoked_subcommand}` stand after its name"
+                f"options of {context.invoked_subcommand} stand after its name"
             )
         return
     with reported():
