@@ -69,9 +69,7 @@ def plan(context: click.Context, /, **options: Any) -> None:
     given = any(options[name] for name in ("files", "against", "junit")) or changes.are_given
     if context.invoked_subcommand is not None:
         if given or options["format"].name or options["target"] != Target():
-            raise WrongUsage(
-                f"options of {context.invoked_subcommand} stand after its name"
-            )
+            raise WrongUsage(f"options of {context.invoked_subcommand} stand after its name")
         return
     with reported():
         if not options["files"] and not changes.are_given:
