@@ -25,14 +25,20 @@ class Machines(NamedTuple):
     classes: Sequence[DeviceClass]
 
 
+MOST_MACHINES = 5000
+"""As many nodes as a cluster of Kubernetes is made for."""
+_LONGEST_NUMBER = 9
+
+
 def split_count(text: str) -> tuple[str, int | None]:
-    """Return NAME and N of NAME:N; None without a number. Raises WrongUsage for 0."""
+    """Return NAME and N of NAME:N; None without a number. Raises WrongUsage for a bad one."""
     name, colon, number = text.rpartition(":")
     if not colon or not number.isdecimal():
         return text, None
-    if int(number) < 1:
-        raise WrongUsage(f"{text}: add at least one machine")
-    return name, int(number)
+    count = int(number) if len(number) <= _LONGEST_NUMBER else MOST_MACHINES + 1
+    if not 1 <= count <= MOST_MACHINES:
+        raise WrongUsage(f"{text}: add 1 to {MOST_MACHINES} machines")
+    return name, count
 
 
 def read(text: str, taken: Collection[str]) -> Machines:

@@ -28,6 +28,8 @@ from dray.planner.submission.quota_book import QuotaBook
 from dray.planner.submission.submitted_pods import Submission, SubmittedPod
 from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 
+PODS_LIMIT = 150_000
+"""As many as a cluster of Kubernetes is made for."""
 NOW = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 _GROUP = ("scheduling.k8s.io", "PodGroup")
 _CLAIM = ("resource.k8s.io", "ResourceClaim")
@@ -108,6 +110,7 @@ class _Expansion:
         self._taken = {pod.metadata.key for pod in cluster.of(Pod)}
         self._owners = set(map(submitted_pods.workload_of, cluster.of(Pod)))
         self._last: tuple[JsonObject, Pod] | None = None
+        self._made = 0
 
     def _admits(self, claim: ResourceClaim) -> bool:
         try:
@@ -134,7 +137,11 @@ class _Expansion:
         owner = f"{item.type[1].lower()}/{item.document['metadata'].get('name', '')}"
         refusal = self._refusal_of(item)
         before = ""
+        # Counted here: the pods of a mistyped number of replicas would not fit into memory.
         for body in pod_makers.MAKERS[item.type](item.document, self.cluster.of(Node)):
+            self._made += 1
+            if self._made > PODS_LIMIT:
+                raise ValueError(f"{owner}: a plan has at most {PODS_LIMIT} pods")
             pod = self._submitted(body, item, owner, refusal)
             if body.is_ordered:
                 pod = pod._replace(after=before)

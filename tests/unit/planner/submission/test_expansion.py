@@ -17,7 +17,7 @@ from dray.api.types.nodes import Node, NodeSpec, Taint
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.submission import submitted_pods
+from dray.planner.submission import expansion, submitted_pods
 from dray.planner.submission.expansion import expand
 from dray.planner.submission.submitted_pods import SubmittedPod
 from tests import builders
@@ -239,3 +239,10 @@ def test_waiting_pods_are_in_the_order_of_the_queue() -> None:
     ]
     waiting = submitted_pods.waiting(ClusterModel().with_objects(pods))
     assert names(waiting) == ["first", "second"]
+
+
+def test_more_pods_than_a_cluster_can_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expansion, "PODS_LIMIT", 3)
+    assert len(expand([workload("Deployment", replicas=3)], ClusterModel()).pods) == 3
+    with pytest.raises(ValueError, match="deployment/web: a plan has at most 3 pods"):
+        expand([workload("Deployment", replicas=2_000_000_000)], ClusterModel())
