@@ -64,13 +64,15 @@ class Site:
             raise api_client.error_of(response)
         return response.body.decode()
 
-    async def output(self, pod: str, container: str = "main", *, lines: int = 1) -> str:
-        """What a container has printed, once that is so many lines."""
+    async def output(
+        self, pod: str, container: str = "main", *, lines: int = 1, until: str = ""
+    ) -> str:
+        """What a container has printed, once that is so many lines and contains a text."""
 
         async def written() -> str:
             response = await self.ask(pod, "log", ("container", container))
             text = response.body.decode() if response.status == 200 else ""
-            return text if text.count("\n") >= lines else ""
+            return text if text.count("\n") >= lines and until in text else ""
 
         return str(await self.world.until(written, f"output of {pod}/{container}"))
 

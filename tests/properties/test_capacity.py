@@ -168,6 +168,7 @@ def test_the_number_is_what_placing_one_by_one_reaches(seed: int) -> None:
 
 @rounds.examples(200, long=1500)
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
+@hypothesis.example(508_937_348_335)
 def test_one_more_fits_where_the_limits_of_a_node_are_lifted(seed: int) -> None:
     found = drawn(seed)
     cluster = found.cluster.without(ResourceQuota, lambda _: True)
@@ -241,7 +242,7 @@ def _lifted(found: Drawn, limited: NodeCapacity) -> Drawn:
     status = msgspec.structs.replace(node.status, allocatable=amounts)
     more: list[Any] = [msgspec.structs.replace(node, status=status)]
     if not LIFTED.keys() >= set(limited.limits):
-        more += [_again(item) for item in cluster.of(ResourceSlice) if _is_on(item, limited.node)]
+        more += [_again(item) for item in cluster.of(ResourceSlice) if _serves(item, limited.node)]
     return Drawn(cluster.with_objects(more), found.copies)
 
 
@@ -249,8 +250,9 @@ def _whole(amount: str) -> int:
     return int(amount.removesuffix("Gi")) << (30 if amount.endswith("Gi") else 0)
 
 
-def _is_on(resource_slice: ResourceSlice, node: str) -> bool:
-    return resource_slice.spec.node_name == node
+def _serves(resource_slice: ResourceSlice, node: str) -> bool:
+    """Return whether the devices may be for a node, perhaps for others too."""
+    return not resource_slice.spec.node_name or resource_slice.spec.node_name == node
 
 
 def _again(resource_slice: ResourceSlice) -> ResourceSlice:
