@@ -63,13 +63,16 @@ spec:
 def cluster() -> Iterator[Cluster]:
     with Cluster("h100", nodes=1) as running:
         running.apply(OBJECTS)
-        running.wait_for(lambda: _running(running) == 2, "two pods of the deployment")
+        running.wait_for(lambda: _is_settled(running), "workloads that do not change any more")
         yield running
 
 
-def _running(cluster: Cluster) -> int:
-    pods = [pod for pod in cluster.list("pods") if pod["metadata"]["name"].startswith("serve")]
-    return sum(pod["status"]["phase"] == "Running" for pod in pods)
+def _is_settled(cluster: Cluster) -> bool:
+    """Return whether the deployment is available, the job complete, and both have said so."""
+    (deployment,) = cluster.list("deployments")
+    reasons = {event["reason"] for event in cluster.list("events")}
+    is_available = deployment.get("status", {}).get("availableReplicas") == 2
+    return is_available and {"ScalingReplicaSet", "Completed"} <= reasons
 
 
 def described(cluster: Cluster, *words: str) -> list[str]:
