@@ -131,12 +131,18 @@ def remove_all(limits: ContainerLimits) -> None:
     asyncio.run(remove())
 
 
+def _opened(folder: Path) -> ContainerLimits:
+    """Return the limits of an agent; skips the test where it has no control groups."""
+    opened = groups.open_limits(folder)
+    if opened.hierarchy is None:
+        pytest.skip(f"only root, or who has a group of their own, limits: {opened.reason}")
+    return opened
+
+
 @pytest.fixture
 def limits(tmp_path: Path) -> Iterator[ContainerLimits]:
     """The limits of an agent whose directory is the test's."""
-    opened = groups.open_limits(tmp_path)
-    if opened.hierarchy is None:
-        pytest.skip(f"only root, or who has a group of their own, limits: {opened.reason}")
+    opened = _opened(tmp_path)
     yield opened
     remove_all(opened)
     assert not opened.pods()
@@ -284,6 +290,8 @@ def limited(script: str, name: str = "main", **limits: str) -> JsonObject:
 
 @needs_sandbox
 def test_a_container_that_takes_too_much_memory_is_reported_as_killed() -> None:
+    _opened(Path("/"))
+
     async def story(here: Site) -> None:
         # It waits for the end of a line that has none, and keeps all of it.
         taking = "exec tail /dev/zero"
@@ -328,8 +336,7 @@ def test_limits_that_nothing_enforces_are_reported(monkeypatch: pytest.MonkeyPat
 
 @needs_sandbox
 def test_programs_that_are_executed_in_a_container_count_as_its_own() -> None:
-    if groups.open_limits(Path("/")).hierarchy is None:
-        pytest.skip("only root, or who has a group of their own, limits")
+    _opened(Path("/"))
 
     async def story(here: Site) -> None:
         await here.world.create(pod_of("p", limited("exec sleep 1000", memory="100Mi")))
