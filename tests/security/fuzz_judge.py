@@ -208,7 +208,7 @@ async def _wrong_objects(api: Api, kind: Kind) -> str:
 
 async def _wrong_object(api: Api, kind: Kind, namespace: str, name: str) -> str:
     """Return whether an object cannot be read, or not be written as it was read."""
-    path = _path(kind, namespace, quote(name, safe=""))
+    path = path_of(kind, namespace, quote(name, safe=""))
     answer = await api("GET", path)
     if answer.status == 404:
         return ""
@@ -226,13 +226,13 @@ async def _wrong_object(api: Api, kind: Kind, namespace: str, name: str) -> str:
 
 
 async def _listed(api: Api, kind: Kind) -> list[Any]:
-    answer = await api("GET", _path(kind, "", ""))
+    answer = await api("GET", path_of(kind, "", ""))
     assert answer.status == 200, answer.body
     version = kinds.api_version(kind.group, kind.versions[0])
     return [{"apiVersion": version, "kind": kind.kind, **each} for each in answer.json["items"]]
 
 
-def _path(kind: Kind, namespace: str, name: str) -> str:
+def path_of(kind: Kind, namespace: str, name: str) -> str:
     root = f"/apis/{kind.group}" if kind.group else "/api"
     scope = f"/namespaces/{namespace}" if namespace else ""
     ending = f"/{name}" if name else ""

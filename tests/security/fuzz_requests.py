@@ -381,7 +381,7 @@ class Requests:
     def _bent(self, document: Any) -> Any:
         """The document, changed at a few random places."""
         while self._happens(0.4):
-            places = list(_places(document))
+            places = list(every_place(document))
             owner, key = self._random.choice(places) if places else ({}, "")
             change = self._random.choice(_CHANGES)
             change(self._random, owner, key)
@@ -397,7 +397,7 @@ class Requests:
             return media, self._json([self._operation(document) for _ in range(2)])
         patch = self._bent(document)
         if media == http_messages.STRATEGIC_MERGE_PATCH and self._happens(0.5):
-            places = [owner for owner, _ in _places(patch) if isinstance(owner, dict)]
+            places = [owner for owner, _ in every_place(patch) if isinstance(owner, dict)]
             if places:
                 self._random.choice(places).update(self._directive())
         return media, self._json(patch)
@@ -492,16 +492,16 @@ class Requests:
         return self._random.random() < probability
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+def every_place(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every container with each of its keys or indexes."""
     if isinstance(value, dict):
         for key, item in list(value.items()):
             yield value, key
-            yield from _places(item)
+            yield from every_place(item)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield value, index
-            yield from _places(item)
+            yield from every_place(item)
 
 
 def _paths(value: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -201,6 +201,15 @@ async def test_several_shares_of_one_claim_count_together(world: World) -> None:
 
 
 @on_every_store
+async def test_an_exclusive_device_is_in_an_allocation_once(world: World) -> None:
+    await make_claims(world.first, 1)
+    whole, shared = result(WHOLE, "whole-0"), result(SHARED, "shared-0")
+    for twice in ((whole, whole), (shared, share("1Gi"))):
+        assert "is in the allocation more than once" in await allocate(world.first, 0, *twice)
+    assert await allocate(world.first, 0, whole, result(WHOLE, "whole-1")) == ""
+
+
+@on_every_store
 async def test_admin_access_takes_nothing(world: World) -> None:
     await make_claims(world.first, 4)
     labels = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}

@@ -157,17 +157,19 @@ class ConnectionPool:
 async def _abandoned(opening: asyncio.Future[Streams]) -> None:
     """Close a connection that nobody waits for any more."""
     with contextlib.suppress(HttpError):
-        await _closed((await opening)[1])
+        await close_writer((await opening)[1])
 
 
-async def _closed(writer: asyncio.StreamWriter) -> None:
+async def close_writer(writer: asyncio.StreamWriter) -> None:
     """Close a connection; a server may never answer the end of TLS."""
     writer.close()
-    with contextlib.suppress(TimeoutError, OSError):
-        async with asyncio.timeout(ABORT_SECONDS):
+    limit = asyncio.timeout(ABORT_SECONDS)
+    with contextlib.suppress(OSError):
+        async with limit:
             await writer.wait_closed()
-            return
-    writer.transport.abort()
+    if limit.expired():
+        # Not after another error: asyncio has taken the transport of a lost connection apart.
+        writer.transport.abort()
 
 
 async def _streams(address: ServerAddress) -> Streams:
@@ -274,7 +276,7 @@ class _Connection:
         self._pool.forget(self)
 
     async def closed(self) -> None:
-        await _closed(self._writer)
+        await close_writer(self._writer)
 
 
 def _parsed(head: bytes) -> tuple[int, list[tuple[str, str]], bool]:

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import cast
 
 import pytest
 
+from dray.client import http_pool
 from dray.client.http_pool import (
     ChunkDecoder,
     ConnectionPool,
@@ -273,3 +275,21 @@ def test_a_server_that_does_not_listen_is_an_error_with_its_cause() -> None:
             await ConnectionPool(ServerAddress(f"http://127.0.0.1:{port}")).request("GET", "/")
 
     run(body)
+
+
+class LostConnection:
+    """A connection that ended with an error; asyncio fails at aborting one with TLS."""
+
+    def close(self) -> None:
+        pass
+
+    async def wait_closed(self) -> None:
+        raise ConnectionResetError
+
+    @property
+    def transport(self) -> asyncio.WriteTransport:
+        raise AttributeError
+
+
+def test_a_connection_that_is_lost_is_closed_already() -> None:
+    asyncio.run(http_pool.close_writer(cast("asyncio.StreamWriter", LostConnection())))

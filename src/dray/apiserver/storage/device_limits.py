@@ -31,6 +31,8 @@ def find_overuse(
 ) -> Overuse | None:
     """Return the first reason against an allocation, or None. `claim` is the key of its claim."""
     search = _Search(usage, claim, uses)
+    for overuse in search.repeated():
+        return overuse
     if features.consumable_capacity:
         for overuse in search.shares():
             return overuse
@@ -46,6 +48,12 @@ class _Search:
     def __init__(self, usage: DeviceUsage, claim: str, uses: tuple[DeviceUse, ...]) -> None:
         self._usage, self._claim, self._uses = usage, claim, uses
         self._own = dict.fromkeys(use.device for use in uses)
+
+    def repeated(self) -> Iterator[Overuse]:
+        for device in self._own:
+            own = [use for use in self._uses if use.device == device]
+            if len(own) > 1 and not all(use.is_share for use in own):
+                yield Overuse(f"device {device} is in the allocation more than once")
 
     def shares(self) -> Iterator[Overuse]:
         for device in self._own:

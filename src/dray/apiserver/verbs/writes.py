@@ -385,11 +385,12 @@ class Writer:
 
     def _prepared(self, call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
         """Return the new object, canonical, with fields restored that the client may not change."""
+        new = self._canonical_update(call, new, old)
         if call.info.subresource != "status":
-            new = self._canonical_update(call, new, old)
             kind_strategies.prepare_update(call.kind, new, old, self.features, call.now)
             return new
         kind_strategies.prepare_status_update(call.kind, new, old, self.features, call.now)
+        # What was taken out may leave something empty.
         return self._canonical_update(call, new, old)
 
     def _canonical_update(self, call: Call, new: JsonObject, old: JsonObject) -> JsonObject:

@@ -50,6 +50,11 @@ def found(target: DeviceUsage, *devices: str, gates: features.Features = GROUPS)
     return overuse.what if overuse else ""
 
 
+def test_a_device_cannot_be_in_an_allocation_twice() -> None:
+    assert found(usage(), "a", "b") == ""
+    assert found(usage(), "a", "b", "a") == "device d/p/a is in the allocation more than once"
+
+
 def test_devices_without_a_common_compatibility_group_exclude_each_other() -> None:
     target = usage()
     devices = [drawing("a", "1", "x", "y"), drawing("b", "1", "y"), drawing("c", "1", "z")]
