@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from dray.node.runtimes import simulated
 PROFILES = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 CLASSES = {"whole": "gpu.nvidia.com", "partition": "mig.nvidia.com", "share": "gpu.nvidia.com"}
 IS_SHARED = "device.allowMultipleAllocations"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ORDERED_LABEL = "ordered"
 """A label of pods that are made one after the other."""
 
@@ -136,8 +137,30 @@ def _pod_spec(dice: random.Random) -> JsonObject:
             "topologyKey": "kubernetes.io/hostname",
         }
         side = dice.choice(("podAffinity", "podAntiAffinity"))
-        spec["affinity"] = {side: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        spec["affinity"] = {side: {REQUIRED: [term]}}
     return spec
+
+
+def avoid_races(documents: Sequence[JsonObject]) -> None:
+    """Turn affinity to pods that will be made at once into anti-affinity.
+
+    A pod that waits for such pods follows the first one that is placed, and which one that is
+    depends on time.
+    """
+    at_once: set[str] = set()
+    for document in reversed(documents):
+        if _makes_pods_at_once(document):
+            at_once.add(document["metadata"]["name"])
+        spec = document["spec"].get("template", document)["spec"]
+        affinity = spec.get("affinity", {})
+        for term in affinity.get("podAffinity", {}).get(REQUIRED, ()):
+            if term["labelSelector"]["matchLabels"]["app"] in at_once:
+                spec["affinity"] = {"podAntiAffinity": affinity["podAffinity"]}
+
+
+def _makes_pods_at_once(document: JsonObject) -> bool:
+    policy = document["spec"].get("podManagementPolicy")
+    return document["kind"] in _MAKERS and policy != "OrderedReady"
 
 
 def _controlled(kind: str, name: str, spec: JsonObject, **more: Any) -> JsonObject:
