@@ -45,8 +45,12 @@ TRANSIENT_SECONDS = 1.0
 BURST_SECONDS = 30.0
 """The time that the creation of a claim may take while its template exists."""
 RETRY_SECONDS = 0.5
-ANNOTATION_SECONDS = 5.0
+ANNOTATION_SECONDS = 3.0
 """The least time between two explanations on one claim."""
+QUIET_SECONDS = 0.1
+"""Conditions of pods come first: explanations on claims wait for so long a pause between them."""
+MAX_DELAY_SECONDS = 2.0
+"""The time after which explanations on claims are written without such a pause."""
 WRITERS = 8
 POD_SECONDS = 1.0
 """The least time between two conditions of one pod."""
@@ -337,11 +341,16 @@ def _about_template(pod: Pod, name: str, exists: bool) -> str:
     return f'There is no ResourceClaimTemplate "{name}" in namespace "{pod.metadata.namespace}".'
 
 
-class _WrittenText(NamedTuple):
-    """The causes that an annotation names, and when it was written."""
+class _Explanation(NamedTuple):
+    """The text of an annotation, and when it was asked for."""
 
-    causes: str
+    text: str
     at: float
+
+    @property
+    def causes(self) -> str:
+        """Return the text without counts, so that only other causes make a difference."""
+        return re.sub(r"\d+", "#", self.text)
 
 
 class _Annotations:
@@ -349,29 +358,40 @@ class _Annotations:
 
     def __init__(self, state: SchedulerState, writes: ClaimWrites) -> None:
         self._state, self._writes = state, writes
-        self._pending: dict[ClaimKey, str] = {}
-        self._written: dict[ClaimKey, _WrittenText] = {}
+        self._pending: dict[ClaimKey, _Explanation] = {}
+        self._written: dict[ClaimKey, _Explanation] = {}
         self._arrival = asyncio.Event()
+        self._last_arrival = 0.0
 
     def set(self, key: ClaimKey, text: str) -> None:
-        written = self._written.get(key)
-        if written is None or written.causes != _without_numbers(text):
-            self._pending[key] = text
+        self._last_arrival = _now()
+        new, written = _Explanation(text, self._last_arrival), self._written.get(key)
+        if written is None or written.causes != new.causes:
+            self._pending[key] = new
             self._arrival.set()
+        else:
+            self._pending.pop(key, None)
 
     async def run(self) -> None:
         while True:
+            await self._pause_of_conditions()
             wait = await self._write_due()
             self._arrival.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._arrival.wait()
 
+    async def _pause_of_conditions(self) -> None:
+        """Return when no condition has been written for a moment, at the latest after a while."""
+        latest = _now() + MAX_DELAY_SECONDS
+        while (quiet_at := min(self._last_arrival + QUIET_SECONDS, latest)) > _now():
+            await asyncio.sleep(quiet_at - _now())
+
     async def _write_due(self) -> float | None:
         clock = _now()
         self._remove_old(clock)
         wait: float | None = None
-        for key, text in list(self._pending.items()):
+        for key, new in list(self._pending.items()):
             written = self._written.get(key)
             left = written.at + ANNOTATION_SECONDS - clock if written else 0.0
             if left > 0:
@@ -381,9 +401,9 @@ class _Annotations:
             claim = self._state.claim(key)
             if claim is None or claim.status.allocation is not None:
                 continue
-            self._written[key] = _WrittenText(_without_numbers(text), clock)
-            if claim.metadata.annotations.get(EXPLANATION) != text:
-                await self._writes.annotate(claim, text)
+            self._written[key] = new
+            if claim.metadata.annotations.get(EXPLANATION) != new.text:
+                await self._writes.annotate(claim, new.text)
         return wait
 
     def _remove_old(self, clock: float) -> None:
@@ -393,11 +413,6 @@ class _Annotations:
                 claim = self._state.claim(key)
                 if claim is None or claim.status.allocation is not None:
                     del self._written[key]
-
-
-def _without_numbers(text: str) -> str:
-    """Return the text without counts, so that only other causes make a difference."""
-    return re.sub(r"\d+", "#", text)
 
 
 def _now() -> float:

@@ -253,7 +253,7 @@ class NodeChooser:
 
     def _no_fit(self, ranking: Ranking, demand: PodDemand) -> Unschedulable:
         reasons = ranking.reasons()
-        others = len(self._state.nodes) - sum(1 for _ in ranking.rejected())
+        others = len(self._state.nodes) - ranking.rejected_count()
         if others > 0 and (demand.requirements.names is not None or demand.allocated):
             # Nodes that are not named were never checked; their reason is that they are not.
             is_named_by_pod = bool(demand.requirements.names)

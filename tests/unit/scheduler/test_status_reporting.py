@@ -83,23 +83,39 @@ async def test_drays_reason_follows_upstreams_sentence(world: World) -> None:
 async def test_the_claim_carries_the_explanation_until_it_is_allocated(world: World) -> None:
     await world.create(device_class(), node("node-0"))
     await world.create(claim("x"), pod("p", "x"))
-
-    async def annotation() -> str:
-        found = await world.get("resourceclaims", "x")
-        return str(found["metadata"].get("annotations", {}).get("dray.dev/explanation", ""))
-
-    assert await world.until(annotation) == "None of 0 slices will do."
+    assert await world.until(lambda: explanation(world, "x")) == "None of 0 slices will do."
     await world.settle()
     await world.create(gpu_slice("node-0", 1))
     await world.bound("p")
-    assert await annotation() == ""
+    assert await explanation(world, "x") == ""
+
+
+async def explanation(world: World, claim_name: str) -> str:
+    found = await world.get("resourceclaims", claim_name)
+    return str(found["metadata"].get("annotations", {}).get("dray.dev/explanation", ""))
+
+
+@in_world(explainer=explainer)
+async def test_conditions_of_pods_come_before_explanations_on_claims(world: World) -> None:
+    await world.create(device_class(), node("node-0"))
+    names = [f"p{number}" for number in range(50)]
+    for name in names:
+        await world.create(claim(name), pod(name, name))
+
+    async def are_explained() -> bool:
+        return all([await explanation(world, name) for name in names])
+
+    await world.until(are_explained)
+    patched = [request.path for request in world.requests if request.method == "PATCH"]
+    kinds_in_order = ["pods" if "/pods/" in path else "claims" for path in patched]
+    assert kinds_in_order == ["pods"] * len(names) + ["claims"] * len(names)
 
 
 @in_world(explainer=explainer)
 async def test_the_explanation_itself_wakes_nobody(world: World) -> None:
     await world.create(device_class(), node("node-0"))
     await world.create(claim("x"), pod("p", "x"))
-    await world.refused("p")
+    await world.until(lambda: explanation(world, "x"))
     await world.settle()
     before = len(world.decisions())
     await world.patch("resourceclaims", "x", {"metadata": {"annotations": {"a": "b"}}})

@@ -157,6 +157,8 @@ class Ranking:
         self._scores: dict[int, float] = {}
         """The candidates with their scores. Heap entries with another score are out of date."""
         self._reasons: dict[int, Reasons] = {}
+        self._counted_reasons: Counter[FilterReason] = Counter()
+        """As many as are in `_reasons`: most attempts that fail differ from the last by no node."""
         self._changes_cursor = self._relaxed_cursor = -1
 
     def update(self) -> Iterator[None]:
@@ -212,14 +214,14 @@ class Ranking:
     def reject(self, state: NodeState, reasons: Reasons) -> None:
         """Remove a candidate until something changes on its node."""
         self._scores.pop(state.index, None)
-        self._reasons[state.index] = reasons
+        self._set_reasons(state.index, reasons)
 
     def reasons(self) -> Counter[FilterReason]:
         """Count the nodes that are no candidates by reason."""
-        counted: Counter[FilterReason] = Counter()
-        for reasons in self._reasons.values():
-            counted.update(reasons)
-        return counted
+        return +self._counted_reasons
+
+    def rejected_count(self) -> int:
+        return len(self._reasons)
 
     def rejected(self) -> Iterator[tuple[NodeState, Reasons]]:
         """Yield the nodes that are no candidates, with the reasons."""
@@ -244,10 +246,18 @@ class Ranking:
         self._heap.clear()
         self._scores.clear()
         self._reasons.clear()
+        self._counted_reasons.clear()
+
+    def _set_reasons(self, index: int, reasons: Reasons) -> None:
+        if (before := self._reasons.pop(index, None)) is not None:
+            self._counted_reasons.subtract(before)
+        if reasons:
+            self._reasons[index] = reasons
+            self._counted_reasons.update(reasons)
 
     def _check(self, index: int) -> None:
         self._scores.pop(index, None)
-        self._reasons.pop(index, None)
+        self._set_reasons(index, ())
         state = self._nodes.at(index)
         if state is None or (self._among is not None and index not in self._among):
             return
@@ -255,7 +265,7 @@ class Ranking:
         if not reasons and self._affinity is not None:
             reasons = self._affinity(state)
         if reasons:
-            self._reasons[index] = reasons
+            self._set_reasons(index, reasons)
         else:
             self._rank(state)
 
