@@ -38,7 +38,7 @@ STAYS: Final = re.compile(
     r"dray (up|apiserver|scheduler|controllers|exporter)\b|python examples/drivers/"
 )
 STARTED: Final = re.compile(
-    r"dray is up|Serving the Kubernetes API|is registered with the node|Metrics are at"
+    r"dray is up|Serving the Kubernetes API|is registered by the node|Metrics are at"
 )
 LOOKS: Final = re.compile(
     r"(dray|kubectl) (get|describe|events|explain|logs|exec|status|history)\b"

@@ -124,7 +124,8 @@ def test_public_class_names_are_unique() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(module_id(path))
     twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
-    assert {name: twice[name] for name in twice.keys() - SHARED_CLASS_NAMES} == {}
+    surplus = {name: twice[name] for name in twice.keys() - SHARED_CLASS_NAMES}
+    assert surplus == {}, "public names of classes are unique: rename all but one"
 
 
 # Metaphors and placeholders that an earlier tree used. docs/decisions/011 has the words instead.
@@ -240,7 +241,11 @@ def test_pages_are_plain_english(page: Path) -> None:
 _MENTIONED = re.compile(r"`((?:[a-z_]+/)+[a-z_0-9]+(?:\.[a-z]+)?)`")
 
 
-PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "decisions").glob("0*.md"))]
+PAGES = [
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "docs" / "architecture.md",
+    *sorted((ROOT / "docs" / "decisions").glob("0*.md")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

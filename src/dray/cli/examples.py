@@ -9,8 +9,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "demo": ("dray demo",),
         "up": (
-            "dray up                          # this computer if it has a GPU, else simulated ones",
-            "dray up --fleet mixed --nodes 2  # a simulated fleet, two nodes of each kind",
+            "dray up                         # this computer if it has a GPU, else simulated ones",
+            "dray up --fleet h100 --nodes 2  # a simulated fleet, two nodes of each kind",
             "dray up --data ~/lab --listen 127.0.0.1:7443",
         ),
         "down": ("dray down", "dray down --keep-pods            # containers go on running"),

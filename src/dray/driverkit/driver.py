@@ -178,13 +178,13 @@ def device(name: str, options: DeviceOptions | None = None, **attributes: Any) -
     chosen = options or DeviceOptions()
     return Device(
         name=name,
-        attributes={key: _attribute(value) for key, value in attributes.items()},
+        attributes={key: _attribute(key, value) for key, value in attributes.items()},
         capacity={key: dra.DeviceCapacity(value) for key, value in chosen.capacity.items()},
         allow_multiple_allocations=True if chosen.share else None,
     )
 
 
-def _attribute(value: Any) -> DeviceAttribute:
+def _attribute(name: str, value: Any) -> DeviceAttribute:
     match value:
         case DeviceAttribute():
             return value
@@ -200,4 +200,4 @@ def _attribute(value: Any) -> DeviceAttribute:
             return DeviceAttribute(int_values=tuple(value))
         case [str(), *_]:
             return DeviceAttribute(string_values=tuple(value))
-    raise TypeError(f"an attribute cannot be {value!r}")
+    raise TypeError(f"attribute {name} cannot be {value!r}; capacity is in DeviceOptions")

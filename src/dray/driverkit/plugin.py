@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 5.0
 NODE_SECONDS: Final = 3.0
+REGISTRATION_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Plugin:
         metrics = registry or telemetry.Registry()
         self._metrics = Metrics(name, metrics, lambda: len(list(self.claims)))
         self.server = PluginServer(
-            name, node, mine, self.claims, self._feed, sockets, self._metrics, self._reports.refresh
+            name, mine, self.claims, self._feed, sockets, self._metrics, self._reports.refresh
         )
         self._client = mine
         self._slices = ObjectSelection(field_selector=f"spec.driver={name},spec.nodeName={node}")
@@ -123,6 +124,7 @@ class Plugin:
             group.create_task(self._reports.run(), name=f"{self._driver.name}-status")
             await self._nodes.synced.wait()
             group.create_task(self._warn_of_missing_node(), name=f"{self._driver.name}-no-node")
+            group.create_task(self._warn_of_missing_agent(), name=f"{self._driver.name}-no-agent")
             self._taints = await self._published_taints()
             group.create_task(self._publisher.run(), name=f"{self._driver.name}-publisher")
             while True:
@@ -141,6 +143,19 @@ class Plugin:
                 "this node? See: dray get nodes",
                 self._node,
                 self._driver.name,
+            )
+
+    async def _warn_of_missing_agent(self) -> None:
+        try:
+            async with asyncio.timeout(REGISTRATION_SECONDS):
+                await self.server.registered.wait()
+        except TimeoutError:
+            log.warning(
+                "no node agent has registered %s yet, so no pod gets its devices. Is %s the folder "
+                "that the agent of %s watches? With `dray up` it is DATA/nodes/NODE/registry",
+                self._driver.name,
+                self.server.sockets.registration.parent,
+                self._node,
             )
 
     def _connect(self, loop: asyncio.AbstractEventLoop, group: asyncio.TaskGroup) -> None:

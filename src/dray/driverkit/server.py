@@ -62,7 +62,6 @@ class PluginServer:
     """Serves one driver. `serving` is entered when both sockets listen."""
 
     driver: str
-    node: str
     client: Client
     claims: PreparedClaims
     health: HealthFeed
@@ -105,13 +104,14 @@ class PluginServer:
         async def notify(status: Any, context: Any) -> Any:
             if not status.plugin_registered:
                 log.error(
-                    "%s was not registered with the node agent of %s: %s",
+                    "%s was not registered by the node agent that watches %s: %s",
                     self.driver,
-                    self.node,
+                    self.sockets.registration.parent,
                     status.error,
                 )
                 await context.abort(grpc.StatusCode.UNKNOWN, f"not registered: {status.error}")
-            log.info("%s is registered with the node agent of %s", self.driver, self.node)
+            registry = self.sockets.registration.parent
+            log.info("%s is registered by the node agent that watches %s", self.driver, registry)
             self.metrics.registrations.add(self.driver)
             self.registered.set()
             return messages.RegistrationStatusResponse()

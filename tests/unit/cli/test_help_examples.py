@@ -10,6 +10,7 @@ import pytest
 
 from dray.cli import examples
 from dray.cli.main import COMMANDS, SECTIONS, main
+from dray.drivers.simulated import fleet
 from tests.unit.cli.conftest import run
 from tests.unit.cli.test_main import commands
 
@@ -50,6 +51,12 @@ def test_examples_can_be_parsed(line: str, tmp_path: Path, monkeypatch: pytest.M
         pass
 
 
+@pytest.mark.parametrize("line", [line for line in LINES if "--fleet" in line])
+def test_fleets_of_examples_come_with_dray(line: str) -> None:
+    arguments = words(line)
+    assert arguments[arguments.index("--fleet") + 1] in fleet.shipped()
+
+
 def test_an_example_is_below_the_command_that_it_shows() -> None:
     for name, lines in examples.EXAMPLES.items():
         for line in lines:
@@ -60,7 +67,8 @@ def test_every_command_has_examples() -> None:
     for names in commands(main):
         is_group = names in {("fleet",), ("history",), ("driver",), ("bench",), ("plan",)}
         if not is_group and names[0] != "bench":
-            assert " ".join(names) in examples.EXAMPLES, names
+            name = " ".join(names)
+            assert name in examples.EXAMPLES, f"add examples of {name} to EXAMPLES, cli/examples.py"
 
 
 def test_help_shows_them() -> None:
@@ -75,4 +83,5 @@ def test_commands_are_grouped() -> None:
 
 def test_every_command_is_in_one_group() -> None:
     grouped = [name for names in SECTIONS.values() for name in names]
-    assert sorted(grouped) == sorted(COMMANDS)
+    assert len(grouped) == len(set(grouped))
+    assert set(grouped) == set(COMMANDS), "SECTIONS in cli/main.py has to have every command"

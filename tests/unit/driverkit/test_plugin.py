@@ -21,6 +21,7 @@ from dray.api.types.dra import Device, NetworkDeviceData
 from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.clock import utc_now
 from dray.driverkit import cdi
+from dray.driverkit import plugin as driver_plugin
 from dray.driverkit.driver import DeviceHealth, DeviceStatus, Health, condition
 from dray.driverkit.plugin import Directories, Plugin
 from dray.protocol import services
@@ -133,6 +134,20 @@ def with_driver(test: Callable[[Kubelet], Awaitable[None]]) -> None:
         asyncio.run(run(Path(directory)))
 
 
+def test_it_says_that_no_agent_knows_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_plugin, "REGISTRATION_SECONDS", 0.0)
+
+    async def test(kubelet: Kubelet) -> None:
+        said = f"no node agent has registered {NAME} yet"
+        await kubelet.here.until_true(
+            lambda: any(message.startswith(said) for message in caplog.messages)
+        )
+
+    with_driver(test)
+
+
 def test_it_publishes_its_devices_as_the_nodes_own() -> None:
     async def test(kubelet: Kubelet) -> None:
         (found,) = await kubelet.here.list("resourceslices")
@@ -163,7 +178,8 @@ def test_it_registers_with_every_version_it_serves(caplog: pytest.LogCaptureFixt
         assert kubelet.plugin.server.registered.is_set()
 
     with_driver(test)
-    assert f"{NAME} is registered with the node agent of n1" in caplog.messages
+    said = f"{NAME} is registered by the node agent that watches "
+    assert any(message.startswith(said) for message in caplog.messages)
 
 
 @pytest.mark.parametrize("service", [services.DRA_V1, services.DRA_V1BETA1])

@@ -80,8 +80,9 @@ class Check:
     def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         """Return the candidates that `take` would not reject now, quickly and without reasons.
 
-        May keep some that it would reject, never drops one that it would take. Returns 0 if fewer
-        than `needed` of them can be taken together.
+        May keep some that it would reject, never drops one that it would take. May return 0 if
+        fewer than `needed` of them can be taken together; the user is told why only where
+        `search/infeasibility.py` proves it too.
         """
         return candidates
 

@@ -64,7 +64,7 @@ def devices_of_pods(objects: ClusterObjects) -> Iterator[ClusterProblem]:
 
 
 def tainted_devices(objects: ClusterObjects) -> Iterator[ClusterProblem]:
-    """Find devices with a NoExecute taint that no pod has: nothing can be started on them."""
+    """Find free devices with a NoExecute taint of their driver: few pods tolerate it."""
     used = {result.device_id for claim in objects.of(ResourceClaim) for result in _results(claim)}
     slices = objects.of(ResourceSlice)
     for resource_slice in pools.current_slices_of_pools(slices):
@@ -72,7 +72,8 @@ def tainted_devices(objects: ClusterObjects) -> Iterator[ClusterProblem]:
             identity = DeviceId(*resource_slice.pool_id, device.name)
             for taint in device.taints:
                 if taint.effect == well_known.NO_EXECUTE and identity not in used:
-                    message = f"has the taint {phrases.taint(taint)}, so that no pod can use it"
+                    text = phrases.taint(taint)
+                    message = f"has the taint {text}: only claims that tolerate it can get it"
                     advice = _untaint("", str(identity), slices)
                     about = f"device {identity}"
                     yield ClusterProblem("device-tainted", about, message, (), advice)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
 
 import click
@@ -37,5 +39,11 @@ def new(name: str, partitions: bool, shared: bool, domain: str, directory: Path 
     project.write(place)
     click.echo(f"Created {place}, the driver {project.driver}. Test it:")
     click.echo(f"  cd {place}")
-    click.echo("  pip install -e '.[test]'")
+    click.echo(f"  {_install()} -e '.[test]'")
     click.echo("  pytest")
+
+
+def _install() -> str:
+    """Return how to install into the environment of this process; those of uv have no pip."""
+    has_pip = importlib.util.find_spec("pip") is not None
+    return "pip install" if has_pip else f"uv pip install --python {sys.executable}"

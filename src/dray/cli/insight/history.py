@@ -200,10 +200,16 @@ class _History(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.commands and not args[0].startswith("-"):
-            raise WrongUsage(
-                f"{args[0]}: only devices have a history", f"Write: dray history device {args[0]}"
-            )
+            raise WrongUsage(f"{args[0]}: only devices have a history", _advice(args))
         return super().resolve_command(ctx, args)
+
+
+def _advice(args: Sequence[str]) -> str:
+    if kinds.by_name(args[0].partition("/")[0]) is None:
+        return f"Write: dray history device {args[0]}"
+    name = "/".join(args[:2])
+    about = name if "/" in name else f"{name}/NAME"
+    return f"Write: dray history device NODE/DEVICE; events of others: dray events --for {about}"
 
 
 @click.group("history", cls=_History)

@@ -106,7 +106,9 @@ dry_run_option = click.option(
 
 
 def show_document(document: Any, format: OutputFormat, *, headers: bool = True) -> None:
-    """Print one document in a machine-readable format."""
+    """Print one document in a machine-readable format. Raises WrongUsage for names."""
+    if format.name == "name":
+        raise WrongUsage("-o name: this answer has no names", "Use -o json, yaml or jsonpath=…")
     if format.name == CUSTOM_COLUMNS:
         plain = msgspec.json.decode(msgspec.json.encode(document))
         shown = custom_columns.rendered(plain, format.argument, headers=headers)

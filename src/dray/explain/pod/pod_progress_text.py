@@ -226,8 +226,10 @@ def _have(names: Sequence[str]) -> str:
 def _about_start(obstacle: Obstacle) -> str:
     match obstacle:
         case obstacles.DriverNotRegistered(was_there=True):
-            gone = "has published devices there, but is not registered any more"
-            return f"driver {obstacle.driver} is gone from node {obstacle.node}: it {gone}"
+            published = "although it has published devices there"
+            return (
+                f"driver {obstacle.driver} is not registered on node {obstacle.node}, {published}"
+            )
         case obstacles.CdiUnresolved():
             who = _container(obstacle.container)
             return f"{who} needs a CDI device that is not there: {obstacle.message}"
@@ -328,8 +330,8 @@ def advice(obstacle: Obstacle) -> str:
             return "" if message else "Check that the controllers are running."
         case obstacles.DriverNotRegistered(was_there=True, node=node):
             return (
-                f"It crashed or was stopped: its log on {node} says why; "
-                "the pod continues when the driver is running again."
+                "It was stopped, or it runs with another --folder than the node's agent: see its "
+                f"log on {node}. The pod continues when the driver is registered again."
             )
         case obstacles.RequestUnknown(similar=similar, known=known):
             return f"Did you mean {similar}?" if similar else f"It has {phrases.listed(known)}."

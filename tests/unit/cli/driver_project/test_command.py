@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,14 +78,21 @@ def test_the_project_is_complete_or_absent(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_next_steps_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("pip", "install"),
+    [(object(), "pip install"), (None, f"uv pip install --python {sys.executable}")],
+)
+def test_the_next_steps_are_printed(
+    pip: object, install: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: pip)
     result = run("driver", "new", "npu", "--domain", "acme.com")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         "Created npu-driver, the driver npu.acme.com. Test it:",
         "  cd npu-driver",
-        "  pip install -e '.[test]'",
+        f"  {install} -e '.[test]'",
         "  pytest",
     ]
     assert 'name = "npu.acme.com"' in (tmp_path / "npu-driver/src/npu_driver/driver.py").read_text()

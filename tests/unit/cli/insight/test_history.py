@@ -15,7 +15,7 @@ from dray.cli.insight import history
 from dray.cli.insight.history import ClaimHistory, ClaimRevision
 from tests.unit.cli.components.test_components import POD, TEMPLATE
 from tests.unit.cli.components.test_up import up
-from tests.unit.cli.conftest import Cluster, as_list
+from tests.unit.cli.conftest import Cluster, as_list, run
 
 DEVICE = "gpu.example.com/n1/gpu-3"
 
@@ -159,3 +159,18 @@ def test_times_on_the_command_line() -> None:
     assert history.moment("14:02") == local.strftime("%Y-%m-%dT%H:%M:%SZ")
     with pytest.raises(WrongUsage, match="write 14:02"):
         history.moment("noon")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["gpu-0/gpu-1"], "Write: dray history device gpu-0/gpu-1"),
+        (["pod", "train"], "NODE/DEVICE; events of others: dray events --for pod/train"),
+        (["pods/train"], "NODE/DEVICE; events of others: dray events --for pods/train"),
+        (["resourceclaim"], "NODE/DEVICE; events of others: dray events --for resourceclaim/NAME"),
+    ],
+)
+def test_only_devices_have_a_history(arguments: list[str], advice: str) -> None:
+    asked = run("history", *arguments)
+    assert asked.exit_code == 2
+    assert advice in asked.output

@@ -10,6 +10,7 @@ from dray.cli.inputs.published_devices import PublishedDevice
 from dray.cli.output import tables
 from dray.cli.session.connection import Session
 from dray.cli.verbs.descriptions import pods
+from dray.explain.text import phrases
 
 PADDING = 2
 
@@ -46,7 +47,7 @@ def _lines(device: PublishedDevice) -> Iterator[str]:
     yield from _pairs("Attributes", device.attributes)
     yield from _pairs("Capacity", device.capacity)
     yield f"Allow Multiple Allocations:\t{str(device.shareable).lower()}"
-    taints = [f"{taint.key}={taint.value or ''}:{taint.effect}" for taint in device.taints]
+    taints = [phrases.taint(taint) for taint in device.taints]
     yield from pods.multiline("Taints", taints)
     yield "Held By:" if device.holders else "Held By:\t<none>"
     for holder in device.holders:
