@@ -107,7 +107,7 @@ class Reviews:
 
 def _read(call: Call) -> JsonObject:
     options = write_options.parse(call.request, "CreateOptions")
-    document = writes.read_body(call, call.gvk, options).document
+    document = writes.read_form(call, call.gvk, options)
     for part in ("metadata", "spec"):
         document[part] = document.get(part) or {}
     document.pop("status", None)
@@ -183,7 +183,7 @@ def _local_errors(review: JsonObject) -> fields.Errors:
 
 
 def _subject(spec: JsonObject) -> User:
-    extra = tuple((key, tuple(values)) for key, values in (spec.get("extra") or {}).items())
+    extra = tuple((key, tuple(values or ())) for key, values in (spec.get("extra") or {}).items())
     groups = frozenset(spec.get("groups") or ())
     return User(spec.get("user") or "", groups, spec.get("uid") or "", extra)
 

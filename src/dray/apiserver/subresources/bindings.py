@@ -48,7 +48,7 @@ class Bindings:
     async def create(self, call: Call) -> Response:
         """Handle `pods/NAME/binding`, and `bindings`, where only the body names the pod."""
         options = write_options.parse(call.request, "CreateOptions")
-        binding = writes.read_body(call, BINDING, options).document
+        binding = writes.read_form(call, BINDING, options)
         metadata = binding.get("metadata") or {}
         if call.kind is not kinds.POD:
             info = replace(call.info, name=metadata.get("name", ""), subresource="binding")

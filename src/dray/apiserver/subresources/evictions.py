@@ -47,7 +47,7 @@ class Evictions:
 
     async def create(self, call: Call) -> Response:
         create_options = write_options.parse(call.request, "CreateOptions")
-        eviction = writes.read_body(call, EVICTION, create_options).document
+        eviction = writes.read_form(call, EVICTION, create_options)
         if (eviction.get("metadata") or {}).get("name") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         options = _delete_options(call, eviction)

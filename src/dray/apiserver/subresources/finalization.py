@@ -33,7 +33,7 @@ class Finalization:
 
     async def update(self, call: Call) -> Response:
         options = write_options.parse(call.request, "UpdateOptions")
-        body = writes.read_body(call, call.gvk, options).document
+        body = writes.read_form(call, call.gvk, options)
         write_checks.check_name(call, body)
         # As in Go, null in a list of texts is an empty text.
         finalizers = [text or "" for text in (body.get("spec") or {}).get("finalizers") or ()]

@@ -60,7 +60,7 @@ class TokenRequests:
 
     async def create(self, call: Call) -> Response:
         options = write_options.parse(call.request, "CreateOptions")
-        request = writes.read_body(call, TOKEN_REQUEST, options).document
+        request = writes.read_form(call, TOKEN_REQUEST, options)
         account = (await reads.stored_object(call, self.store)).document["metadata"]
         _complete(call, request, account)
         admission = common.creation(call, request, options, dry_run=options.dry_run)

@@ -293,6 +293,7 @@ def parse_options(request: Request) -> DeleteOptions:
         content_type = request.headers.get("content-type", "")
         document = bodies.parse(request.body, content_type, "DeleteOptions")
         document = bodies.checked(document, _OPTIONS, write_options.IGNORE).document
+        document = canonical.without_nulls(_OPTIONS.schema_type, document)
     preconditions = document.get("preconditions") or {}
     grace = document.get("gracePeriodSeconds", _query_int(request, "gracePeriodSeconds"))
     orphan = document.get("orphanDependents", _query_flag(request, "orphanDependents"))

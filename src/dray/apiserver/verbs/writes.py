@@ -470,6 +470,11 @@ def read_body(
     return bodies.read(call.request.body, call.content_type, gvk, options.field_validation, hooks)
 
 
+def read_form(call: Call, gvk: GroupVersionKind, options: WriteOptions) -> JsonObject:
+    """Return a body that is not stored, such as a review, as wire structs need it: no nulls."""
+    return canonical.without_nulls(gvk.schema_type, read_body(call, gvk, options).document)
+
+
 def patch_type(call: Call) -> str:
     """Return the patch type of a request. Raises 415."""
     media_type = call.content_type.split(";", 1)[0].strip()
