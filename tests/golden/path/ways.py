@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -526,8 +526,8 @@ def group_without_its_gate() -> Situation:
     return Situation(grouped, context(templates=template()))
 
 
-def deleted(*events: CoreEvent, **metadata: Any) -> Situation:
-    placed = pod(nodeName="n1", status=RUNNING)
+def deleted(*events: CoreEvent, status: Mapping[str, Any] = RUNNING, **metadata: Any) -> Situation:
+    placed = pod(nodeName="n1", status=status)
     times = {"deletion_timestamp": "2026-11-15T10:00:00Z", **metadata}
     marked = msgspec.structs.replace(placed.metadata, **times)
     return Situation(
@@ -549,6 +549,13 @@ def deleted_while_the_driver_fails() -> Situation:
 @way
 def deleted_with_a_finalizer() -> Situation:
     return deleted(finalizers=("example.com/backup",))
+
+
+@way
+def deleted_for_a_device_taint() -> Situation:
+    reason = "Device Taint manager: deleting due to NoExecute taint"
+    disrupted = {"type": "DisruptionTarget", "status": "True", "message": reason}
+    return deleted(status={**RUNNING, "conditions": [disrupted]})
 
 
 @way

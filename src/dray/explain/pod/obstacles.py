@@ -177,6 +177,8 @@ class Terminating(Obstacle, frozen=True, kw_only=True):
     """The driver that does not release the devices."""
     message: str = ""
     finalizers: tuple[str, ...] = ()
+    disruption: str = ""
+    """Why the pod was evicted, if a controller, the scheduler or an eviction deleted it."""
 
 
 class NodeRefused(Obstacle, frozen=True, kw_only=True):

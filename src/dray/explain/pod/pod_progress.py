@@ -430,7 +430,9 @@ class _PodInspection:
             yield self._terminating(message=message, driver=absent[0] if absent else "")
 
     def _terminating(self, **details: Any) -> Obstacle:
+        disrupted = find_condition(self._pod.status.conditions, "DisruptionTarget")
         return obstacles.Terminating(
+            disruption=disrupted.message or disrupted.reason if disrupted else "",
             pod=self._pod.metadata.name,
             namespace=self._namespace,
             node=self._pod.spec.node_name,

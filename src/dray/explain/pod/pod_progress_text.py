@@ -54,8 +54,10 @@ def headline(progress: PodProgress) -> str:
     blocked = progress.blocked
     if blocked is not None:
         predicate = _PREDICATES.get(progress.phase, "waits")
-        if any(isinstance(item, obstacles.Terminating) for item in blocked.obstacles):
-            predicate = "is being deleted"
+        for item in blocked.obstacles:
+            if isinstance(item, obstacles.Terminating):
+                evicted = f"is being evicted ({item.disruption})"
+                predicate = evicted if item.disruption else "is being deleted"
         return f"pod {progress.pod} {predicate}: {sentence(blocked.obstacles[0])}"
     if progress.phase == "Succeeded":
         return f"pod {progress.pod} has succeeded"
