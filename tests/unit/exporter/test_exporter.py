@@ -163,7 +163,7 @@ async def test_pending_claims_are_counted_once_and_by_what_their_pods_wait_for(
         world.clock.advance(60)
         oldest = await found.figures(metric_table.CLAIMS_PENDING_OLDEST)
         assert set(oldest) == set(expected)
-        # The server has the real time, in whole seconds, and the exporter that of the world's clock.
+        # The server has the real time in whole seconds, the exporter the clock of the world.
         assert all(30 < age < 90 for age in oldest.values()), oldest
         for name in ("early", "earlier", "c", "g"):
             await world.remove_pod(name)
