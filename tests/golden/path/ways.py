@@ -559,5 +559,11 @@ def deleted_for_a_device_taint() -> Situation:
 
 
 @way
+def deleted_after_a_disruption_that_did_not_happen() -> Situation:
+    spared = {"type": "DisruptionTarget", "status": "False", "message": "not any more"}
+    return deleted(status={**RUNNING, "conditions": [spared]})
+
+
+@way
 def deleted_a_moment_ago() -> Situation:
     return deleted()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import sys
 from pathlib import Path
 
@@ -46,4 +47,4 @@ def new(name: str, partitions: bool, shared: bool, domain: str, directory: Path 
 def _install() -> str:
     """Return how to install into the environment of this process; those of uv have no pip."""
     has_pip = importlib.util.find_spec("pip") is not None
-    return "pip install" if has_pip else f"uv pip install --python {sys.executable}"
+    return "pip install" if has_pip else f"uv pip install --python {shlex.quote(sys.executable)}"

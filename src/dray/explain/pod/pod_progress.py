@@ -430,9 +430,12 @@ class _PodInspection:
             yield self._terminating(message=message, driver=absent[0] if absent else "")
 
     def _terminating(self, **details: Any) -> Obstacle:
-        disrupted = find_condition(self._pod.status.conditions, "DisruptionTarget")
+        disruption = ""
+        found = find_condition(self._pod.status.conditions, "DisruptionTarget")
+        if found is not None and found.status == "True":
+            disruption = found.message or found.reason
         return obstacles.Terminating(
-            disruption=disrupted.message or disrupted.reason if disrupted else "",
+            disruption=disruption,
             pod=self._pod.metadata.name,
             namespace=self._namespace,
             node=self._pod.spec.node_name,
