@@ -105,6 +105,10 @@ spec:
   priorityClassName: highest
   containers: [{name: main, image: x}]
 """
+USED = "---".join(
+    text.replace("shared", "used")
+    for text in (CLAIM, POD.replace("NAME", "first"), POD.replace("NAME", "second"))
+)
 
 
 class Advice(NamedTuple):
@@ -177,7 +181,10 @@ ADVICE = {
         "doctor", "dray fleet heal h100-0 gpu-7", before=["fleet fail h100-0 gpu-7"], again="."
     ),
     "claim-in-use": Advice(
-        "delete resourceclaim shared --timeout=0.1s", "dray delete pod runs late -n default"
+        "delete resourceclaim used --timeout=0.1s",
+        "dray delete pod first second -n default",
+        before=["apply -f {used.yaml}", "wait pod/first pod/second --for=condition=Ready"],
+        files={"used.yaml": USED},
     ),
 }
 
