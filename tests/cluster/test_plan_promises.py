@@ -24,7 +24,7 @@ from dray.cli.main import main
 from dray.planner import cluster_model
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.placement import place as placing
-from dray.planner.submission import expansion, submitted_pods
+from dray.planner.submission import expansion
 from dray.scheduler import queue
 from dray.testing import Cluster
 from tests import builders, rounds
@@ -59,6 +59,41 @@ def test_what_a_plan_promises_happens(
         _submit_all(cluster, after, gates)
 
 
+def test_a_stateful_set_goes_on_when_its_pod_no_longer_waits() -> None:
+    """Its next pods take CPUs before a pod that is submitted later."""
+    term = {
+        "labelSelector": {"matchLabels": {"app": "wanted"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    near = {"podAffinity": {random_workloads.REQUIRED: [term]}}
+    labels = {"app": "near", random_workloads.ORDERED_LABEL: ""}
+    waiting = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "near"},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": _cpus(20, affinity=near)},
+        },
+    }
+    with Cluster("quickstart") as cluster:
+        _submit_all(cluster, [waiting], "")
+        _submit_all(cluster, [_pod("wanted", 1), _pod("late", 40)], "")
+        assert not cluster.get("pods", "late")["spec"].get("nodeName")
+
+
+def _pod(name: str, cpus: int) -> JsonObject:
+    spec = _cpus(cpus, nodeSelector={"kubernetes.io/hostname": "gpu-0"})
+    metadata = {"name": name, "labels": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _cpus(count: int, **spec: Any) -> JsonObject:
+    resources = {"requests": {"cpu": str(count)}}
+    return {"containers": [{"name": "c", "image": "pause", "resources": resources}], **spec}
+
+
 def _drawn(dice: random.Random, prefix: str, gates: str) -> list[JsonObject]:
     drawn: list[JsonObject] = []
     for number in range(dice.randint(1, 4)):
@@ -75,8 +110,7 @@ def _submit_all(cluster: Cluster, documents: Sequence[JsonObject], gates: str) -
     model = _model(cluster, enabled)
     for count, document in enumerate(documents, start=1):
         submission = expansion.expand(documents[:count], model)
-        waiting = submitted_pods.waiting(submission.cluster)
-        plan = placing.place(submission.cluster, [*waiting, *submission.pods])
+        plan = placing.place(submission.cluster, [*submission.waiting, *submission.pods])
         after = plan.cluster_after(submission.cluster)
         promised = _outcomes(after.of(Pod), after.of(ResourceClaim))
         cluster.apply(document)

@@ -17,7 +17,7 @@ from dray.cli.inputs import cluster_objects
 from dray.drivers.simulated import fleet, scaling
 from dray.planner import cluster_model
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.submission.submitted_pods import Submission
+from dray.planner.submission import expansion
 from dray.planner.what_if import changes, compare
 from dray.planner.what_if.changes import Change
 from dray.planner.what_if.compare import PodOutcome, WhatIf
@@ -118,7 +118,9 @@ def start(cluster: Cluster, replicas: int, kind: str = "Deployment") -> ClusterM
 
 def what_if(model: ClusterModel, *made: Change) -> WhatIf:
     changed = changes.apply_all(model, made)
-    return compare.compare(Submission(model, ()), Submission(changed.cluster, ()), changed)
+    return compare.compare(
+        expansion.expand((), model), expansion.expand((), changed.cluster), changed
+    )
 
 
 def promised(found: WhatIf, before: Places) -> Places:

@@ -23,6 +23,7 @@ from dray.planner.sizing import machine_types
 from dray.planner.sizing.fewest_machines import Sizing
 from dray.planner.sizing.lower_bound import LowerBound
 from dray.planner.sizing.machine_types import MachineType
+from dray.planner.submission import submitted_pods
 from dray.planner.submission.submitted_pods import Submission, SubmittedPod
 from tests import builders, rounds
 
@@ -138,7 +139,7 @@ class Case:
             self.cluster = self.cluster.with_objects([item.pod, *item.claims])
 
     def submit(self, cluster: ClusterModel) -> Submission:
-        return Submission(cluster, self.pods)
+        return Submission(cluster, self.pods, submitted_pods.waiting(cluster))
 
     def answer(self) -> Sizing:
         return sizing.fewest_machines(self.cluster, self.submit, self.types)

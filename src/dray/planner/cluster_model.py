@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from dray.api import features as gates
 from dray.api.features import Features
+from dray.api.templates.workload_types import StatefulSet
 from dray.api.types import dra
 from dray.api.types.core import (
     LimitRange,
@@ -29,6 +30,7 @@ TYPES: Mapping[tuple[str, str], type[Any]] = {
     ("", "Node"): Node,
     ("", "Pod"): Pod,
     ("", "ResourceQuota"): ResourceQuota,
+    ("apps", "StatefulSet"): StatefulSet,
     ("node.k8s.io", "RuntimeClass"): RuntimeClass,
     ("policy", "PodDisruptionBudget"): PodDisruptionBudget,
     ("resource.k8s.io", "DeviceClass"): dra.DeviceClass,

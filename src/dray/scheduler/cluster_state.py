@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from dray import supervision
+from dray.allocator.inventory.interning import Interner
 from dray.api import kinds
 from dray.api.features import Features
 from dray.api.ids import ClaimKey, ObjectKey
@@ -60,6 +61,8 @@ class SchedulerState:
             client, kinds.NODE, Node, ObjectSelection(label_selector=node_selector)
         )
         self._slices: Cache[ResourceSlice] = Cache(client, kinds.RESOURCE_SLICE, ResourceSlice)
+        # Slices of a fleet repeat the same attributes; sharing them saves most of the memory.
+        self._interner = Interner()
         self._classes: Cache[DeviceClass] = Cache(client, kinds.DEVICE_CLASS, DeviceClass)
         self._rules: Cache[DeviceTaintRule] | None = None
         if served.taint_rules is not None:
@@ -192,6 +195,8 @@ class SchedulerState:
             self.queue.wake(wake_events.NODES)
 
     def _slice_changed(self, change: ObjectChange[ResourceSlice]) -> None:
+        if change.new is not None:
+            self._interner.share(change.new)
         # Removing a slice may make its pool complete, so that also helps.
         self._spec_changed(change, self.scheduling.inventory.drop_slice, wake_events.DEVICES)
 

@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Callable, Iterable
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
-from dray.allocator.inventory.interning import Interner
 from dray.api import features as gates
 from dray.api.features import Features
 from dray.api.ids import ObjectKey
@@ -66,8 +65,6 @@ class SchedulingState:
         self.budgets: dict[ObjectKey, PodDisruptionBudget] = {}
         self._namespaces: dict[str, Namespace] = {}
         self.affinity = PodAffinityIndex(self.nodes, self.pods, self._namespaces.values())
-        # Slices of a fleet repeat the same attributes; sharing them saves most of the memory.
-        self._interner = Interner()
 
     @classmethod
     def of(
@@ -113,7 +110,7 @@ class SchedulingState:
         self.inventory.drop_node(name)
 
     def put_slice(self, resource_slice: ResourceSlice) -> None:
-        self.inventory.put_slice(self._interner.share(resource_slice))
+        self.inventory.put_slice(resource_slice)
 
     def put_class(self, device_class: DeviceClass) -> None:
         self.inventory.put_class(device_class)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import difflib
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from dray.api.features import Features
 from dray.api.ids import PoolId
 from dray.api.kinds import Kind
 from dray.api.semantics import pools
+from dray.api.templates.workload_types import StatefulSet
 from dray.api.types import dra
 from dray.api.types.core import (
     CoreEvent,
@@ -57,7 +59,7 @@ PAGE_ITEMS = 500
 READ: Mapping[tuple[str, str], type[Any]] = {**cluster_model.TYPES, ("", "Event"): CoreEvent}
 """Types by group and kind; objects of other kinds are skipped."""
 ONLY_PLANNED = frozenset(
-    {LimitRange, Namespace, PodDisruptionBudget, PodGroup, PriorityClass, RuntimeClass}
+    {LimitRange, Namespace, PodDisruptionBudget, PodGroup, PriorityClass, RuntimeClass, StatefulSet}
 )
 """Types that plans need, and explanations do not."""
 EXPLAINED = frozenset(READ.values()) - ONLY_PLANNED
@@ -245,6 +247,11 @@ class _Header(msgspec.Struct, rename="camel"):
     kind: str = ""
 
 
+def _type_of(item: msgspec.Raw) -> tuple[str, str]:
+    header = _decoder(_Header).decode(item)
+    return header.api_version, header.kind
+
+
 def _from_list(source: str, text: str) -> ClusterObjects | None:
     """Decode a large dump or snapshot directly into structs. Returns None for anything else."""
     if not text.startswith("{"):
@@ -254,9 +261,8 @@ def _from_list(source: str, text: str) -> ClusterObjects | None:
     except msgspec.DecodeError:
         return None
     objects = ClusterObjects(source, stated=decoded.features)
-    for item in decoded.items:
-        header = msgspec.json.decode(item, type=_Header)
-        for value in _decoded_alike([item], header.api_version, header.kind, source):
+    for (api_version, kind), items in itertools.groupby(decoded.items, _type_of):
+        for value in _decoded_alike(list(items), api_version, kind, source):
             objects.add(value)
     return objects
 

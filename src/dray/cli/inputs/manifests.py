@@ -91,10 +91,15 @@ def _texts_of(file: str, recursive: bool) -> Iterator[tuple[str, str]]:
     path = Path(file)
     for item in _files_in(path, recursive) if path.is_dir() else [path]:
         try:
-            yield str(item), item.read_text("utf-8")
+            # Not read_text, which takes three times as long for a large snapshot.
+            yield str(item), _with_newlines(item.read_bytes().decode("utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise WrongUsage(f"{item}: cannot be read: {reason}") from error
+
+
+def _with_newlines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def _files_in(directory: Path, recursive: bool) -> list[Path]:

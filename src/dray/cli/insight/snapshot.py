@@ -54,6 +54,8 @@ _POD_STATUS = frozenset(
         "startTime",
     ]
 )
+_TEMPLATE_SPEC = (_POD_SPEC | {"priorityClassName", "runtimeClassName"}) - {"nodeName", "priority"}
+_STATEFUL_SET = frozenset(["ordinals", "podManagementPolicy", "replicas", "template"])
 _CONTAINER = frozenset(["name", "resources", "restartPolicy"])
 _CONTAINER_STATUS = frozenset(["lastState", "name", "ready", "restartCount", "started", "state"])
 _NODE_STATUS = frozenset(["allocatable", "capacity", "conditions", "declaredFeatures"])
@@ -70,6 +72,8 @@ def without_private(document: JsonObject) -> JsonObject:
         metadata.pop(name, None)
     if document.get("kind") == "Pod":
         _reduce_pod(kept)
+    elif document.get("kind") == "StatefulSet":
+        _reduce_stateful_set(kept)
     elif document.get("kind") == "Node":
         _keep(kept.get("status"), _NODE_STATUS)
         (kept.get("spec") or {}).pop("providerID", None)
@@ -77,10 +81,8 @@ def without_private(document: JsonObject) -> JsonObject:
 
 
 def _reduce_pod(pod: JsonObject) -> None:
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    _keep(spec, _POD_SPEC)
-    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
-        _keep(container, _CONTAINER)
+    _reduce_pod_spec(pod.get("spec") or {}, _POD_SPEC)
+    status = pod.get("status") or {}
     _keep(status, _POD_STATUS)
     for field in ("initContainerStatuses", "containerStatuses"):
         for status_entry in status.get(field) or ():
@@ -92,6 +94,23 @@ def _reduce_pod(pod: JsonObject) -> None:
                     details.pop("containerID", None)
 
 
+def _reduce_stateful_set(stateful_set: JsonObject) -> None:
+    """Keep what decides which pods it makes next."""
+    stateful_set.pop("status", None)
+    spec = stateful_set.get("spec") or {}
+    _keep(spec, _STATEFUL_SET)
+    template = spec.get("template") or {}
+    for name in _METADATA_LEFT_OUT:
+        (template.get("metadata") or {}).pop(name, None)
+    _reduce_pod_spec(template.get("spec") or {}, _TEMPLATE_SPEC)
+
+
+def _reduce_pod_spec(spec: JsonObject, fields: Iterable[str]) -> None:
+    _keep(spec, fields)
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        _keep(container, _CONTAINER)
+
+
 def _keep(value: JsonObject | None, names: Iterable[str]) -> None:
     for name in (value or {}).keys() - set(names):
         assert value is not None
@@ -100,7 +119,9 @@ def _keep(value: JsonObject | None, names: Iterable[str]) -> None:
 
 def anonymised(documents: Iterable[JsonObject]) -> list[JsonObject]:
     """Return the documents with names replaced, equal names by equal ones."""
-    reduced = [_without_words(document) for document in documents]
+    # Without their names, pods cannot be told to be the first or second of a StatefulSet.
+    kept = (document for document in documents if document.get("kind") != "StatefulSet")
+    reduced = [_without_words(document) for document in kept]
     names = _Names()
     for document in reduced:
         names.learn(document)

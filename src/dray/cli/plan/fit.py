@@ -19,7 +19,6 @@ from dray.cli.session.connection import Target
 from dray.explain.text import phrases
 from dray.planner.placement import place as placing
 from dray.planner.placement.place import PlannedPod
-from dray.planner.submission import submitted_pods
 
 PODS = "pods"
 """The title of those that nothing makes."""
@@ -37,7 +36,7 @@ def run(
     namespace = plan_inputs.namespace_of(against, target)
     submission = plan_inputs.submitted(files, cluster, namespace)
     with progress.shown("Looking for nodes"):
-        waiting = submitted_pods.waiting(submission.cluster)
+        waiting = submission.waiting
         plan = placing.place(submission.cluster, [*waiting, *submission.pods])
         before, own = plan.pods[: len(waiting)], plan.pods[len(waiting) :]
         answers = fit_answers.answers(submission.cluster, plan, own)

@@ -14,7 +14,7 @@ from dray.cli.plan.what_if_options import WhatIfOptions
 from dray.cli.plan.what_if_output import WhatIfAnswer
 from dray.cli.session import progress
 from dray.cli.session.connection import Target
-from dray.planner.submission.submitted_pods import Submission
+from dray.planner.submission import expansion
 from dray.planner.what_if import compare
 from dray.planner.what_if.compare import PodOutcome
 
@@ -39,7 +39,7 @@ def run(
     submit = (
         plan_inputs.submitter(files, changed.cluster.features, namespace)
         if files
-        else functools.partial(Submission, pods=())
+        else functools.partial(expansion.expand, ())
     )
     before, after = submit(cluster), submit(changed.cluster)
     with progress.shown("Looking for nodes"):

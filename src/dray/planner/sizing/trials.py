@@ -12,7 +12,6 @@ from dray.planner.placement import place as placing
 from dray.planner.placement.place import Plan, PlannedPod
 from dray.planner.sizing import machine_types
 from dray.planner.sizing.machine_types import MachineType
-from dray.planner.submission import submitted_pods
 from dray.planner.submission.submitted_pods import Submission, SubmittedPod
 from dray.scheduling import wake_events
 from dray.scheduling.claims.assignments import NodeAssignment
@@ -48,12 +47,12 @@ class Trials:
 
     def submission(self, counts: Counts) -> Submission:
         """Return the pods that have to fit, and the cluster without them."""
-        cluster, pods = self._submit(self.cluster(counts))
-        if pods:
-            return Submission(cluster, pods)
-        goal = submitted_pods.waiting(cluster)
-        keys = {item.pod.metadata.key for item in goal}
-        return Submission(cluster.without(Pod, lambda pod: pod.metadata.key in keys), goal)
+        found = self._submit(self.cluster(counts))
+        if found.pods:
+            return found
+        keys = {item.pod.metadata.key for item in found.waiting}
+        cluster = found.cluster.without(Pod, lambda pod: pod.metadata.key in keys)
+        return Submission(cluster, found.waiting)
 
     def plan(self, counts: Counts) -> Plan:
         """Return the decisions for the pods that have to fit.
@@ -61,8 +60,7 @@ class Trials:
         Pods of the cluster that wait come first. With others after them they need not fit, but
         those that evict pods are in the plan too.
         """
-        cluster, pods = self._submit(self.cluster(counts))
-        first = submitted_pods.waiting(cluster)
+        cluster, pods, first = self._submit(self.cluster(counts))
         plan = placing.place(cluster, [*first, *pods], policy=self._policy)
         if not pods:
             return plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 import msgspec
@@ -13,6 +13,8 @@ from dray.api import kinds
 from dray.api.admission.refusals import Refused
 from dray.api.conversion import typed_objects
 from dray.api.ids import GroupResource, ObjectKey
+from dray.api.templates import stateful_pods
+from dray.api.templates.workload_types import StatefulSet
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
@@ -30,10 +32,12 @@ from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 
 PODS_LIMIT = 150_000
 """As many as a cluster of Kubernetes is made for."""
+FOLLOWING_LIMIT = 10_000
+"""The most pods that StatefulSets of the cluster make next; any user may have made these."""
 NOW = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 _GROUP = ("scheduling.k8s.io", "PodGroup")
 _CLAIM = ("resource.k8s.io", "ResourceClaim")
-_PLAIN = cluster_model.TYPES.keys() - {_GROUP, _CLAIM, ("", "Pod")}
+_PLAIN = cluster_model.TYPES.keys() - {_GROUP, _CLAIM} - pod_makers.MAKERS.keys()
 """Kinds that are there as soon as they are submitted."""
 _REPLICA_SETS = GroupResource("apps", "replicasets")
 
@@ -57,6 +61,10 @@ def expand(
 ) -> Submission:
     """Return the pods that controllers would make of `documents`, in their order.
 
+    With them are the pods of the cluster that wait, which come before, and those that its
+    StatefulSets make when these run; quotas are charged for the latter at the end, because it is
+    open whether they are made.
+
     Objects without a namespace are in `namespace`. Those that make no pods are there before those
     that do, wherever they stand. Kinds that no plan depends on are left out. Raises ValueError or
     TypeError for an object that is not valid.
@@ -69,7 +77,11 @@ def expand(
         if item.type == _GROUP:
             run.add_group(item)
     pods = [pod for item in objects if item.type in pod_makers.MAKERS for pod in run.pods_of(item)]
-    return Submission(run.cluster, pods)
+    first = submitted_pods.waiting(cluster)
+    uids = {item.pod.metadata.uid for item in first}
+    sets = cluster.of(StatefulSet)
+    following = [pod for stateful_set in sets for pod in run.following(stateful_set, uids)]
+    return Submission(run.cluster, pods, [*first, *following])
 
 
 def _described(document: JsonObject, namespace: str) -> _Object:
@@ -107,10 +119,11 @@ class _Expansion:
         new = [claim for claim in claims if claim.key not in existing and self._admits(claim)]
         self.cluster = cluster.with_objects(new)
         self._claims = TemplateClaims(self.cluster, self._quotas)
-        self._taken = {pod.metadata.key for pod in cluster.of(Pod)}
+        self._pods = {pod.metadata.key: pod for pod in cluster.of(Pod)}
+        self._taken = set(self._pods)
         self._owners = set(map(submitted_pods.workload_of, cluster.of(Pod)))
         self._last: tuple[JsonObject, Pod] | None = None
-        self._made = 0
+        self._made = self._following = 0
 
     def _admits(self, claim: ResourceClaim) -> bool:
         try:
@@ -142,11 +155,36 @@ class _Expansion:
             self._made += 1
             if self._made > PODS_LIMIT:
                 raise ValueError(f"{owner}: a plan has at most {PODS_LIMIT} pods")
-            pod = self._submitted(body, item, owner, refusal)
+            pod = self._submitted(body, item.namespace, owner, refusal)
             if body.is_ordered:
                 pod = pod._replace(after=before)
                 before = pod.pod.metadata.uid
             yield pod
+
+    def following(self, stateful_set: StatefulSet, waiting: Set[str]) -> Iterator[SubmittedPod]:
+        """Yield the pods that a StatefulSet of the cluster makes when one that waits runs.
+
+        It makes none after one that the API server refuses.
+        """
+        metadata, template = stateful_set.metadata, stateful_set.spec.template
+        if metadata.deletion_timestamp or not stateful_pods.is_ordered(stateful_set):
+            return
+        before = ""
+        for ordinal in stateful_pods.ordinals(stateful_set):
+            name = f"{metadata.name}-{ordinal}"
+            existing = self._pods.get(ObjectKey(metadata.namespace, name))
+            if existing is not None:
+                uid = existing.metadata.uid
+                before = uid if uid in waiting else before
+            elif before:
+                body = stateful_pods.pod_body(stateful_set, ordinal, metadata.name, template)
+                owner = f"statefulset/{metadata.name}"
+                made = self._submitted(PodBody(body, ordinal), metadata.namespace, owner, "")
+                self._following += 1
+                if made.refusal or self._following > FOLLOWING_LIMIT:
+                    return
+                yield made._replace(after=before)
+                before = made.pod.metadata.uid
 
     def _refusal_of(self, item: _Object) -> str:
         """Return why the server refuses a workload; empty for a pod, which is charged as such."""
@@ -166,10 +204,10 @@ class _Expansion:
             return str(error)
         return ""
 
-    def _submitted(self, body: PodBody, item: _Object, owner: str, refusal: str) -> SubmittedPod:
+    def _submitted(self, body: PodBody, namespace: str, owner: str, refusal: str) -> SubmittedPod:
         claims: Sequence[ResourceClaim] = ()
         try:
-            pod = self._admitted(body, item)
+            pod = self._admitted(body, namespace)
         except Refused as error:
             # Named all the same, so that a plan can speak about it.
             refusal = refusal or str(error)
@@ -177,9 +215,11 @@ class _Expansion:
         is_new = True
         if body.document["metadata"].get("name"):
             is_new = pod.metadata.key not in self._taken
-        pod = self._named(pod, item.namespace, body, owner)
+        pod = self._named(pod, namespace, body, owner)
         if not is_new:
             refusal = refusal or f'pods "{pod.metadata.name}" already exists'
+        if not refusal:
+            self._taken.add(pod.metadata.key)
         refusal = refusal or _not_scheduled(pod)
         if not refusal:
             try:
@@ -189,17 +229,16 @@ class _Expansion:
                 refusal = str(error)
         return SubmittedPod(pod, claims, owner, body.ordinal, refusal=refusal)
 
-    def _admitted(self, body: PodBody, item: _Object) -> Pod:
+    def _admitted(self, body: PodBody, namespace: str) -> Pod:
         """Return a pod after admission; equal pods are decoded once."""
         if self._last is None or self._last[0] is not body.document:
-            pod = self._admission.pod(body.document, item.namespace)
+            pod = self._admission.pod(body.document, namespace)
             self._last = body.document, pod
         return self._last[1]
 
     def _named(self, pod: Pod, namespace: str, body: PodBody, owner: str) -> Pod:
         metadata = pod.metadata
         name = metadata.name or self._free_name(namespace, metadata.generate_name, body.ordinal)
-        self._taken.add(ObjectKey(namespace, name))
         metadata = msgspec.structs.replace(
             metadata, name=name, namespace=namespace, uid=f"{owner}-{namespace}-{body.ordinal}"
         )
@@ -208,6 +247,7 @@ class _Expansion:
     def _free_name(self, namespace: str, prefix: str, number: int) -> str:
         while ObjectKey(namespace, f"{prefix}{number}") in self._taken:
             number += 1
+        self._taken.add(ObjectKey(namespace, f"{prefix}{number}"))
         return f"{prefix}{number}"
 
 

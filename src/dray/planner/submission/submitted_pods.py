@@ -37,6 +37,8 @@ class Submission(NamedTuple):
     """Has the classes, slices, nodes, claims, templates and quotas that are submitted too."""
     pods: Sequence[SubmittedPod]
     """In the order in which they are made."""
+    waiting: Sequence[SubmittedPod] = ()
+    """Pods of the cluster that wait, and those that its StatefulSets make when these run."""
 
 
 def waiting(cluster: ClusterModel) -> list[SubmittedPod]:

@@ -12,7 +12,6 @@ from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
 from dray.planner.placement.place import Plan, PlannedPod, place
-from dray.planner.submission import submitted_pods
 from dray.planner.submission.submitted_pods import Submission
 from dray.planner.what_if import drain_budgets, evictions
 from dray.planner.what_if.changes import Changed
@@ -95,9 +94,8 @@ def compare(
 
     `policy` is that of the scheduler after the changes.
     """
-    plan_before = place(before.cluster, [*submitted_pods.waiting(before.cluster), *before.pods])
-    waiting = submitted_pods.waiting(after.cluster)
-    plan_after = place(after.cluster, [*waiting, *after.pods], policy=policy)
+    plan_before = place(before.cluster, [*before.waiting, *before.pods])
+    plan_after = place(after.cluster, [*after.waiting, *after.pods], policy=policy)
     victims = [pod for planned in plan_after.pods for pod in planned.evicted]
     positions = {
         **_positions(before.cluster, [*changed.evicted, *changed.removed, *victims]),

@@ -16,7 +16,7 @@ from dray.cli.insight import snapshot
 from dray.client import kubeconfig
 from tests.unit.cli.conftest import Cluster, as_list, fleet_documents, run, start, stop
 
-POD = {
+POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {
@@ -185,6 +185,23 @@ def test_of_a_pod_only_what_matters_is_taken_along() -> None:
     assert "annotations" not in kept["metadata"]
     (nameless,) = snapshot.anonymised([kept])
     assert "private" not in json.dumps(nameless)
+
+
+def test_of_a_stateful_set_only_what_makes_its_next_pods_is_taken_along() -> None:
+    template = {
+        "metadata": {"labels": {"app": "web"}, "annotations": {"note": "secret"}},
+        "spec": {**POD["spec"], "priorityClassName": "high"},
+    }
+    spec = {"replicas": 3, "serviceName": "secret", "template": template}
+    document = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web"},
+                "spec": spec, "status": {"currentRevision": "secret"}}  # fmt: skip
+    reduced = snapshot.without_private(document)
+    assert "secret" not in json.dumps(reduced)
+    kept = reduced["spec"]["template"]
+    assert (reduced["spec"]["replicas"], kept["metadata"]) == (3, {"labels": {"app": "web"}})
+    assert kept["spec"]["priorityClassName"] == "high"
+    assert kept["spec"]["resourceClaims"] == POD["spec"]["resourceClaims"]
+    assert snapshot.anonymised([document]) == []
 
 
 def test_a_snapshot_brings_the_features_of_its_cluster(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dray.planner.sizing import machine_types
 from dray.planner.sizing.fewest_machines import Sizing
 from dray.planner.sizing.machine_types import MachineType
 from dray.planner.sizing.trials import Submit
+from dray.planner.submission import submitted_pods
 from dray.planner.submission.submitted_pods import Submission, SubmittedPod
 from tests import builders
 
@@ -53,7 +54,7 @@ def pods(number: int, **options: Any) -> list[SubmittedPod]:
 
 
 def submitting(items: Sequence[SubmittedPod]) -> Submit:
-    return lambda cluster: Submission(cluster, items)
+    return lambda cluster: Submission(cluster, items, submitted_pods.waiting(cluster))
 
 
 def answer(

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from dray.api import features
+from dray.api.conversion import typed_objects
+from dray.api.templates.workload_types import StatefulSet
 from dray.api.types.core import Namespace
-from dray.api.types.dra import AllocationResult, ResourceClaim
+from dray.api.types.dra import AllocationResult, ResourceClaim, ResourceClaimTemplate
 from dray.api.types.meta import JsonObject, ObjectMeta, OwnerReference
 from dray.api.types.nodes import Node, NodeSpec, Taint
 from dray.api.types.pods import Pod
@@ -239,6 +241,68 @@ def test_waiting_pods_are_in_the_order_of_the_queue() -> None:
     ]
     waiting = submitted_pods.waiting(ClusterModel().with_objects(pods))
     assert names(waiting) == ["first", "second"]
+
+
+def stateful_cluster(*pods: Pod, **spec: Any) -> ClusterModel:
+    """Return a cluster with a StatefulSet of three pods, and some of these."""
+    document = workload("StatefulSet", **{"replicas": 3, **spec})
+    document["metadata"]["namespace"] = "default"
+    stateful_set = typed_objects.decode(document, StatefulSet)
+    template = typed_objects.decode(
+        {**TEMPLATE, "metadata": {"name": "one", "namespace": "default"}}, ResourceClaimTemplate
+    )
+    return ClusterModel().with_objects([stateful_set, template, *pods])
+
+
+def test_a_stateful_set_of_the_cluster_goes_on_after_its_pod_that_waits() -> None:
+    runs = builders.pod("web-0", uid="0", nodeName="n")
+    waits = builders.pod("web-1", uid="1")
+    first, second = expand((), stateful_cluster(runs, waits)).waiting
+    assert first.pod is waits
+    assert (second.pod.metadata.name, second.ordinal, second.after) == ("web-2", 2, "1")
+    assert [claim.metadata.name for claim in second.claims] == ["web-2-gpu"]
+    made, last = expand((), stateful_cluster(builders.pod("web-0", uid="0"))).waiting[1:]
+    assert (made.after, last.after) == ("0", made.pod.metadata.uid)
+
+
+@pytest.mark.parametrize(
+    ("uid", "spec"),
+    [("0", {"podManagementPolicy": "Parallel"}), ("0", {"replicas": 1}), ("", {})],
+    ids=["parallel", "complete", "running"],
+)
+def test_nothing_follows(uid: str, spec: JsonObject) -> None:
+    pod = builders.pod("web-0", uid="0", nodeName="" if uid else "n")
+    pods = expand((), stateful_cluster(pod, **spec)).waiting
+    assert [item.pod.metadata.uid for item in pods] == [uid] * bool(uid)
+
+
+def test_pods_that_follow_charge_quotas_last() -> None:
+    quota = other("ResourceQuota", "q", spec={"hard": {"pods": "3"}})
+    cluster = stateful_cluster(builders.pod("web-0", uid="0"))
+    found = expand([quota, builders.pod_manifest("mine")], cluster)
+    assert not found.pods[0].refusal
+    assert names(found.waiting) == ["web-0", "web-1"]
+
+
+def test_a_stateful_set_goes_on_although_it_is_submitted_again() -> None:
+    cluster = stateful_cluster(owned("web-0"))
+    found = expand([workload("StatefulSet", replicas=3)], cluster)
+    assert all("already exists" in item.refusal for item in found.pods)
+    assert names(found.waiting) == ["web-0", "web-1", "web-2"]
+
+
+def test_a_number_of_replicas_cannot_stop_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expansion, "FOLLOWING_LIMIT", 5)
+    cluster = stateful_cluster(builders.pod("web-0", uid="0"), replicas=2_000_000_000)
+    assert len(expand((), cluster).waiting) == 6
+
+
+def owned(name: str) -> Pod:
+    """Return a pod of the StatefulSet."""
+    pod = builders.pod(name, uid=name)
+    owner = OwnerReference("apps/v1", "StatefulSet", "web", "web", controller=True)
+    metadata = msgspec.structs.replace(pod.metadata, owner_references=(owner,))
+    return msgspec.structs.replace(pod, metadata=metadata)
 
 
 def test_more_pods_than_a_cluster_can_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

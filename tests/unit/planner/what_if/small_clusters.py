@@ -13,7 +13,7 @@ from dray.api.types.meta import ObjectMeta, OwnerReference
 from dray.api.types.nodes import Node, NodeStatus
 from dray.api.types.pods import Pod
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.submission.submitted_pods import Submission
+from dray.planner.submission import expansion
 from dray.planner.what_if import changes, compare
 from dray.planner.what_if.changes import Change
 from dray.planner.what_if.compare import WhatIf
@@ -89,7 +89,7 @@ def cluster(*objects: Any, nodes: Iterable[str] = ("n1", "n2"), gpus: int = 2) -
 def what_if(model: ClusterModel, *made: Change, policy: str | None = None) -> WhatIf:
     changed = changes.apply_all(model, made)
     return compare.compare(
-        Submission(model, ()), Submission(changed.cluster, ()), changed, policy=policy
+        expansion.expand((), model), expansion.expand((), changed.cluster), changed, policy=policy
     )
 
 

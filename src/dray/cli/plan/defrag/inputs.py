@@ -10,7 +10,6 @@ from dray.api.types.pods import Pod
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.plan import plan_inputs
 from dray.planner.cluster_model import ClusterModel
-from dray.planner.submission import submitted_pods
 from dray.planner.submission.submitted_pods import Submission, SubmittedPod
 from dray.planner.what_if import evictions
 
@@ -38,9 +37,7 @@ def submitted(files: Sequence[str], cluster: ClusterModel, namespace: str = "") 
         if item.refusal:
             key = item.pod.metadata.key
             raise CommandError(f"pod {key}: the API server refuses it: {item.refusal}")
-    waiting = [
-        item for item in submitted_pods.waiting(cluster) if _owner(item.pod) in owners & existing
-    ]
+    waiting = [item for item in found.waiting if _owner(item.pod) in owners & existing]
     return Submission(found.cluster, [*waiting, *new])
 
 

@@ -47,8 +47,7 @@ def nodes(
     from dray.cli.plan import plan_inputs
     from dray.cli.plan.machines import output, type_inputs
     from dray.planner.sizing.fewest_machines import fewest_machines
-    from dray.planner.submission import submitted_pods
-    from dray.planner.submission.submitted_pods import Submission
+    from dray.planner.submission import expansion, submitted_pods
 
     if format.name == "name":
         raise WrongUsage("-o name is for objects; use -o json, yaml or wide.")
@@ -57,7 +56,7 @@ def nodes(
         namespace = plan_inputs.namespace_of(against, target)
         submit = plan_inputs.submitter(files, cluster.features, namespace)
     elif submitted_pods.waiting(cluster):
-        submit = functools.partial(Submission, pods=())
+        submit = functools.partial(expansion.expand, ())
     else:
         raise WrongUsage("no pod of the cluster waits", "Name pods with -f FILE.")
     machines = type_inputs.read(types, cluster)
