@@ -77,17 +77,20 @@ def program(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Shell]:
-    """A cluster of one machine with a pod `p` that runs."""
+    """A cluster of one machine with a pod `p` that runs, and one `typed` to type into."""
     folder = Path(tempfile.mkdtemp(prefix="dray-"))
     made = Shell(folder)
     options = ("--fleet", "h100", "--nodes", "1", "--runtime", "sandbox")
     up = made.start("dray", "up", "--data", str(folder), "--listen", "127.0.0.1:0", *options)
     try:
         wait_for(folder / "kubeconfig")
-        main = container(SCRIPT, stdin=True)
-        (folder / "pod.yaml").write_text(yaml.safe_dump(pod("p", main)), "utf-8")
-        made("dray", "apply", "-f", str(folder / "pod.yaml"))
-        made("dray", "wait", "--for=condition=Ready", "pod/p", "--timeout", "60s")
+        pods = [pod(name, container(SCRIPT, stdin=True)) for name in ("p", "typed")]
+        (folder / "pods.yaml").write_text(yaml.safe_dump_all(pods), "utf-8")
+        made("dray", "apply", "-f", str(folder / "pods.yaml"))
+        made("dray", "wait", "--for=condition=Ready", "pod/p", "pod/typed", "--timeout", "60s")
+        waiting.block_until(
+            lambda: made("dray", "logs", "p")[0] == b"one\ntwo\n", "the log", seconds=SECONDS
+        )
         yield made
     finally:
         up.terminate()
@@ -326,7 +329,7 @@ def test_kubectl_copies_files(transported: Shell) -> None:
 
 @kubectl_only
 def test_kubectl_attaches(transported: Shell) -> None:
-    attached = transported.start("kubectl", "attach", "-i", "p")
+    attached = transported.start("kubectl", "attach", "-i", "typed")
     assert attached.stdin is not None
     end, seen = time.monotonic() + SECONDS, b""
     while b"hello" not in seen and time.monotonic() < end:

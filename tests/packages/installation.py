@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests import waiting
 from tests.pages import ROOT
 
 DEADLINE_SECONDS: Final = 60.0
@@ -67,7 +68,10 @@ class Installation:
     def check_cluster(self) -> None:
         """Assert that a cluster runs and gives a pod its device."""
         with self.cluster():
-            assert "gpu-0/gpu-0" in self.run("dray", "get", "devices")
+            # The drivers publish them when the API server is up.
+            waiting.block_until(
+                lambda: "gpu-0/gpu-0" in self.run("dray", "get", "devices"), "a device"
+            )
             self.run("dray", "apply", "-f", str(ROOT / "examples" / "01-one-gpu"))
             self.run("dray", "wait", "--for=condition=Ready", "pod/train", "--timeout", "60s")
             claims = self.run("dray", "get", "resourceclaims")

@@ -90,8 +90,8 @@ def fill(cluster: Cluster) -> Cluster:
         pod("gated", "fits", schedulingGates=[{"name": "example.com/wait"}]),
         pod("lonely", "nowhere"),
         template("one"),
-        pod("confused", "one"),
-        deployment("web"),
+        *(pod(name, "one") for name in ("confused", "mended")),
+        *map(deployment, ("web", "repaired")),
     ]
     applied = cluster.dray("apply", "-f", "-", input=as_list(documents))
     assert applied.exit_code == 0, applied.output
@@ -204,7 +204,7 @@ def test_a_pod_that_is_gone_leads_to_its_events(filled: Cluster) -> None:
     assert f"There is one in namespace {TEAM}: use -n {TEAM}" in other.stderr
 
 
-@pytest.mark.parametrize("name", ["pod/confused", "deployment/web"])
+@pytest.mark.parametrize("name", ["pod/mended", "deployment/repaired"])
 def test_the_fix_can_be_applied(filled: Cluster, name: str, tmp_path: Path) -> None:
     file = tmp_path / "fix.yaml"
     file.write_text(filled.dray("explain", name, "-n", TEAM, "--fix").stdout)
