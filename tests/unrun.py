@@ -68,7 +68,7 @@ GROUPS: Final = (
     Group(
         "Kubernetes' own tables",
         r"is not part of the repository|is absent$|no transcripts|no recorded cases",
-        "set DRAY_CASES, DRAY_GOLDEN and DRAY_TRACES to where they are",
+        "set DRAY_CASES, DRAY_GOLDEN, DRAY_SEEDS and DRAY_TRACES to where they are",
         is_optional=True,
     ),
     Group("pre-commit", r"no pre-commit on PATH", "install pre-commit"),

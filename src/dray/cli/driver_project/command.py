@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -46,5 +47,9 @@ def new(name: str, partitions: bool, shared: bool, domain: str, directory: Path 
 
 def _install() -> str:
     """Return how to install into the environment of this process; those of uv have no pip."""
-    has_pip = importlib.util.find_spec("pip") is not None
-    return "pip install" if has_pip else f"uv pip install --python {shlex.quote(sys.executable)}"
+    if importlib.util.find_spec("pip") is not None:
+        return "pip install"
+    # `make dev` puts uv there if it is not on PATH.
+    own = Path(sys.prefix).parent / ".tools" / "bin" / "uv"
+    uv = str(own) if shutil.which("uv") is None and own.exists() else "uv"
+    return f"{shlex.quote(uv)} pip install --python {shlex.quote(sys.executable)}"

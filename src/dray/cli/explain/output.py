@@ -142,7 +142,7 @@ def _name(explained: Explained) -> str:
 def _counts(group: ExplainedGroup) -> str:
     pods = [item for item in group.members if item.pod is not None]
     waiting = sum(not item.is_good for item in pods)
-    others = sum(not item.is_good for item in group.members) - waiting
+    others = [item for item in group.members if item.pod is None and not item.is_good]
     noun = "pod" if len(pods) == 1 else "pods"
     words = f"{group.title}: {len(pods)} {noun}"
     if waiting:
@@ -150,7 +150,9 @@ def _counts(group: ExplainedGroup) -> str:
     elif pods:
         words += ", none waiting or failing"
     if others:
-        words += f"; {others} {'claim' if others == 1 else 'claims'} that cannot be allocated"
+        types = sorted({item.target.title.partition("/")[0] for item in others})
+        nouns = [name if len(others) == 1 else f"{name}s" for name in types]
+        words += f"; {len(others)} {' and '.join(nouns)} that cannot be allocated"
     return words
 
 

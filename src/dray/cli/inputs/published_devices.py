@@ -89,9 +89,14 @@ async def read(session: Session) -> tuple[list[PublishedDevice], ClusterObjects]
     Raises CommandError if the user may not read slices.
     """
     objects = await cluster_objects.from_cluster(session, types=TYPES)
+    require_slices(objects)
+    return of(objects), objects
+
+
+def require_slices(objects: ClusterObjects) -> None:
+    """Raise CommandError if the user may not read slices: it would look as if there were none."""
     if message := objects.unread.get("ResourceSlice"):
         raise CommandError(f"not allowed: {message}")
-    return of(objects), objects
 
 
 def of(objects: ClusterObjects) -> list[PublishedDevice]:

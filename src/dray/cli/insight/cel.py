@@ -9,7 +9,7 @@ import msgspec
 
 from dray.api import features as gates
 from dray.cli.command_errors import DrayCommand
-from dray.cli.inputs import cluster_objects, selector_report
+from dray.cli.inputs import cluster_objects, published_devices, selector_report
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.inputs.selector_report import DeviceShape, Read, Report
 from dray.cli.output import formats, tables
@@ -40,9 +40,13 @@ def cel(target: Target, expression: str, against: str, cluster: bool, format: Ou
 
 
 def report_on(expression: str, objects: ClusterObjects | None) -> Report:
-    """Check a selector, and try it on the devices of a cluster if there is one."""
+    """Check a selector, and try it on the devices of a cluster if there is one.
+
+    Raises CommandError if the user may not read the devices.
+    """
     if objects is None:
         return selector_report.make(expression, gates.DEFAULT)
+    published_devices.require_slices(objects)
     devices = list(objects.devices())
     report = selector_report.make(expression, objects.features, devices)
     if report.matched or not devices:

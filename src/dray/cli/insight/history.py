@@ -262,7 +262,9 @@ async def _read(session: Session, device: str) -> tuple[ClaimHistory, list[Perio
         published, _ = await published_devices.read(session)
         if not any(_is_meant(f"{item.driver}/{item.label}", device) for item in published):
             message = f"no device {device} is published, and no claim had one"
-            raise ObjectNotFound(message, "See: dray get devices")
+            alike = [item.label for item in published if item.label.endswith(f"/{device}")]
+            meant = f"Did you mean {alike[0]}? " if alike else ""
+            raise ObjectNotFound(message, f"{meant}See: dray get devices")
     return past, [await _timed(session, item, past) for item in past_periods]
 
 

@@ -297,7 +297,7 @@ _BY_FIELD: tuple[tuple[re.Pattern[str], _Suggest], ...] = tuple(
         (r"\.claims\[\d+\]\.request$", _subrequest),
         (r"\.operator$", _operator),
         (r"\.parameters$", _parameters),
-        (r"\.(constraints|config)\[", _request_name),
+        (r"\.(constraints|config)\[\d+\]\.requests\[\d+\]$", _request_name),
         (r"\.deviceClassName$", _no_class),
         (r"\.count$", _count),
         (r"\.tolerations\[\d+\]\.value$", _toleration_value),

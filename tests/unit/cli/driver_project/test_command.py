@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import sys
 from pathlib import Path
 
@@ -87,6 +88,7 @@ def test_the_next_steps_are_printed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: pip)
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/uv")
     result = run("driver", "new", "npu", "--domain", "acme.com")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -96,3 +98,15 @@ def test_the_next_steps_are_printed(
         "  pytest",
     ]
     assert 'name = "npu.acme.com"' in (tmp_path / "npu-driver/src/npu_driver/driver.py").read_text()
+
+
+def test_the_uv_of_the_repository_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    uv = tmp_path / ".tools" / "bin" / "uv"
+    uv.parent.mkdir(parents=True)
+    uv.touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    result = run("driver", "new", "npu", "--domain", "acme.com")
+    assert f"  {uv} pip install --python {sys.executable} -e '.[test]'" in result.stdout

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from dray.apiserver import standalone
+from dray.cli.command_errors import CommandError
 from dray.cli.inputs import cluster_objects
-from dray.cli.insight import snapshot
+from dray.cli.insight import cel, snapshot
 from dray.client import kubeconfig
 from tests.unit.cli.conftest import Cluster, as_list, fleet_documents, run, start, stop
 
@@ -276,3 +277,9 @@ def test_with_too_few_rights_it_says_what_it_could_not_read(
     refused = restricted.dray("get", "pods")
     assert refused.exit_code == 1
     assert "not allowed: " in refused.stderr
+
+
+def test_without_the_right_to_read_devices_cel_does_not_say_that_there_are_none() -> None:
+    objects = cluster_objects.ClusterObjects("here", unread={"ResourceSlice": "forbidden"})
+    with pytest.raises(CommandError, match="not allowed: forbidden"):
+        cel.report_on("true", objects)

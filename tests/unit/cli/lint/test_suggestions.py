@@ -119,3 +119,20 @@ def test_the_suggestion_is_a_correction(name: str, tmp_path: Path) -> None:
     run("lint", "--fix", "--unsafe-fixes", *options)
     right = run("lint", "--strict", "--ignore", "extended-resource", *options)
     assert right.exit_code == 0, right.output + file.read_text("utf-8")
+
+
+def test_the_name_of_a_request_is_suggested_for_names_of_requests_only(tmp_path: Path) -> None:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    entry = {"opaque": {"driver": "gpu." + "x" * 60, "parameters": {}}}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "a"},
+        "spec": {"devices": {"requests": [request], "config": [entry]}},
+    }
+    file = tmp_path / "claim.json"
+    file.write_text(json.dumps(claim), "utf-8")
+    found = run("lint", "--fix", str(file))
+    assert "Too long: may not be more than 63 characters" in found.stdout
+    assert "Did you mean" not in found.stdout
+    assert json.loads(file.read_text("utf-8")) == claim
