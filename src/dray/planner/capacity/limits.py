@@ -13,7 +13,7 @@ from dray.scheduling.nodes import node_fit
 from dray.scheduling.nodes.node_fit import FilterReason, ReasonKind
 
 PODS, DEVICES, COUNTERS = "pods", "devices", "counters"
-NO_DEVICES = "no such devices"
+NO_DEVICES = "no suitable devices"
 SHARED_CAPACITY, CONSTRAINTS, DEVICE_TAINTS = "shared capacity", "constraints", "device taints"
 AFFINITY, CLAIM, NODE = "pod affinity", "allocated claim", "node"
 

@@ -68,7 +68,7 @@ def test_the_checks_that_limit(spec: dict[str, Any], expected: tuple[int, tuple[
 def test_nodes_without_such_devices_come_last() -> None:
     nodes = [node(name) for name in ("a", "b", "n1")]
     found = capacity(copies(), *nodes, builders.gpu_slice())
-    assert found.limits() == [("devices", 1), ("no such devices", 2)]
+    assert found.limits() == [("devices", 1), ("no suitable devices", 2)]
 
 
 def test_counters_limit_partitions() -> None:
