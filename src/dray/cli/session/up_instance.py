@@ -37,7 +37,9 @@ class UpInstance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     components: tuple[str, ...] = ()
 
     def end(self, *, keep_pods: bool = False) -> None:
-        os.kill(self.pid, signal.SIGUSR1 if keep_pods else signal.SIGTERM)
+        # It may be ending already.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGUSR1 if keep_pods else signal.SIGTERM)
 
     def has_ended(self, timeout_seconds: float) -> bool:
         """Wait for the process to end. Returns whether it did within the timeout."""

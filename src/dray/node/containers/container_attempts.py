@@ -7,6 +7,7 @@ were lost.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -181,8 +182,17 @@ class ContainerAttempt:
         return found
 
     def signal(self, number: signal.Signals) -> None:
-        if self._is_alive():
-            os.kill(self.pid, number)
+        """Send a signal to its shim; nothing happens if that has ended."""
+        if not self._is_alive():
+            return
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                # It may have ended a moment ago, and the number may be that of another process.
+                if self._is_alive():
+                    signal.pidfd_send_signal(descriptor, number)
+            finally:
+                os.close(descriptor)
 
     def terminate(self) -> None:
         self.signal(signal.SIGTERM)
