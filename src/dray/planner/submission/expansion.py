@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -78,9 +78,7 @@ def expand(
             run.add_group(item)
     pods = [pod for item in objects if item.type in pod_makers.MAKERS for pod in run.pods_of(item)]
     first = submitted_pods.waiting(cluster)
-    uids = {item.pod.metadata.uid for item in first}
-    sets = cluster.of(StatefulSet)
-    following = [pod for stateful_set in sets for pod in run.following(stateful_set, uids)]
+    following = [*run.following(item.pod for item in first)]
     return Submission(run.cluster, pods, [*first, *following])
 
 
@@ -119,7 +117,7 @@ class _Expansion:
         new = [claim for claim in claims if claim.key not in existing and self._admits(claim)]
         self.cluster = cluster.with_objects(new)
         self._claims = TemplateClaims(self.cluster, self._quotas)
-        self._pods = {pod.metadata.key: pod for pod in cluster.of(Pod)}
+        self._pods = {pod.metadata.key for pod in cluster.of(Pod)}
         self._taken = set(self._pods)
         self._owners = set(map(submitted_pods.workload_of, cluster.of(Pod)))
         self._last: tuple[JsonObject, Pod] | None = None
@@ -161,30 +159,41 @@ class _Expansion:
                 before = pod.pod.metadata.uid
             yield pod
 
-    def following(self, stateful_set: StatefulSet, waiting: Set[str]) -> Iterator[SubmittedPod]:
-        """Yield the pods that a StatefulSet of the cluster makes when one that waits runs.
+    def following(self, waiting: Iterable[Pod]) -> Iterator[SubmittedPod]:
+        """Yield the pods that StatefulSets of the cluster make when those that wait run."""
+        by_set: dict[tuple[str, str, str], list[Pod]] = {}
+        for pod in waiting:
+            by_set.setdefault(submitted_pods.workload_of(pod), []).append(pod)
+        for stateful_set in self.cluster.of(StatefulSet):
+            metadata = stateful_set.metadata
+            pods = by_set.get((metadata.namespace, kinds.STATEFUL_SET.kind, metadata.name))
+            is_ordered = stateful_pods.is_ordered(stateful_set)
+            if pods and is_ordered and not metadata.deletion_timestamp:
+                yield from self._following_in(stateful_set, pods)
 
-        It makes none after one that the API server refuses.
-        """
+    def _following_in(
+        self, stateful_set: StatefulSet, waiting: Sequence[Pod]
+    ) -> Iterator[SubmittedPod]:
+        """Yield the pods of one StatefulSet; none after one that the API server refuses."""
         metadata, template = stateful_set.metadata, stateful_set.spec.template
-        if metadata.deletion_timestamp or not stateful_pods.is_ordered(stateful_set):
-            return
+        by_name = {pod.metadata.name: pod.metadata.uid for pod in waiting}
         before = ""
         for ordinal in stateful_pods.ordinals(stateful_set):
             name = f"{metadata.name}-{ordinal}"
-            existing = self._pods.get(ObjectKey(metadata.namespace, name))
-            if existing is not None:
-                uid = existing.metadata.uid
-                before = uid if uid in waiting else before
-            elif before:
-                body = stateful_pods.pod_body(stateful_set, ordinal, metadata.name, template)
-                owner = f"statefulset/{metadata.name}"
-                made = self._submitted(PodBody(body, ordinal), metadata.namespace, owner, "")
-                self._following += 1
-                if made.refusal or self._following > FOLLOWING_LIMIT:
-                    return
-                yield made._replace(after=before)
-                before = made.pod.metadata.uid
+            before = by_name.get(name, before)
+            if ObjectKey(metadata.namespace, name) in self._pods:
+                continue
+            if not before:
+                # It comes before all that wait: it is being made, whatever the plan does.
+                return
+            body = stateful_pods.pod_body(stateful_set, ordinal, metadata.name, template)
+            owner = f"statefulset/{metadata.name}"
+            made = self._submitted(PodBody(body, ordinal), metadata.namespace, owner, "")
+            self._following += 1
+            if made.refusal or self._following > FOLLOWING_LIMIT:
+                return
+            yield made._replace(after=before)
+            before = made.pod.metadata.uid
 
     def _refusal_of(self, item: _Object) -> str:
         """Return why the server refuses a workload; empty for a pod, which is charged as such."""

@@ -255,30 +255,36 @@ def stateful_cluster(*pods: Pod, **spec: Any) -> ClusterModel:
 
 
 def test_a_stateful_set_of_the_cluster_goes_on_after_its_pod_that_waits() -> None:
-    runs = builders.pod("web-0", uid="0", nodeName="n")
-    waits = builders.pod("web-1", uid="1")
+    runs, waits = owned("web-0", nodeName="n"), owned("web-1")
     first, second = expand((), stateful_cluster(runs, waits)).waiting
     assert first.pod is waits
-    assert (second.pod.metadata.name, second.ordinal, second.after) == ("web-2", 2, "1")
+    assert (second.pod.metadata.name, second.ordinal, second.after) == ("web-2", 2, "uid-web-1")
     assert [claim.metadata.name for claim in second.claims] == ["web-2-gpu"]
-    made, last = expand((), stateful_cluster(builders.pod("web-0", uid="0"))).waiting[1:]
-    assert (made.after, last.after) == ("0", made.pod.metadata.uid)
+    made, last = expand((), stateful_cluster(owned("web-0"))).waiting[1:]
+    assert (made.after, last.after) == ("uid-web-0", made.pod.metadata.uid)
 
 
 @pytest.mark.parametrize(
-    ("uid", "spec"),
-    [("0", {"podManagementPolicy": "Parallel"}), ("0", {"replicas": 1}), ("", {})],
-    ids=["parallel", "complete", "running"],
+    ("pod", "spec"),
+    [
+        pytest.param({}, {"podManagementPolicy": "Parallel"}, id="parallel"),
+        pytest.param({}, {"replicas": 1}, id="complete"),
+        pytest.param({"nodeName": "n"}, {}, id="running"),
+        pytest.param({"nodeName": "n"}, {"replicas": 2_000_000_000}, id="running-of-many"),
+    ],
 )
-def test_nothing_follows(uid: str, spec: JsonObject) -> None:
-    pod = builders.pod("web-0", uid="0", nodeName="" if uid else "n")
-    pods = expand((), stateful_cluster(pod, **spec)).waiting
-    assert [item.pod.metadata.uid for item in pods] == [uid] * bool(uid)
+def test_nothing_follows(pod: JsonObject, spec: JsonObject) -> None:
+    found = expand((), stateful_cluster(owned("web-0", **pod), **spec))
+    assert names(found.waiting) == ([] if pod else ["web-0"])
+
+
+def test_a_pod_of_another_owner_is_not_that_of_the_set() -> None:
+    assert names(expand((), stateful_cluster(builders.pod("web-0", uid="0"))).waiting) == ["web-0"]
 
 
 def test_pods_that_follow_charge_quotas_last() -> None:
     quota = other("ResourceQuota", "q", spec={"hard": {"pods": "3"}})
-    cluster = stateful_cluster(builders.pod("web-0", uid="0"))
+    cluster = stateful_cluster(owned("web-0"))
     found = expand([quota, builders.pod_manifest("mine")], cluster)
     assert not found.pods[0].refusal
     assert names(found.waiting) == ["web-0", "web-1"]
@@ -293,13 +299,13 @@ def test_a_stateful_set_goes_on_although_it_is_submitted_again() -> None:
 
 def test_a_number_of_replicas_cannot_stop_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expansion, "FOLLOWING_LIMIT", 5)
-    cluster = stateful_cluster(builders.pod("web-0", uid="0"), replicas=2_000_000_000)
+    cluster = stateful_cluster(owned("web-0"), replicas=2_000_000_000)
     assert len(expand((), cluster).waiting) == 6
 
 
-def owned(name: str) -> Pod:
+def owned(name: str, **spec: Any) -> Pod:
     """Return a pod of the StatefulSet."""
-    pod = builders.pod(name, uid=name)
+    pod = builders.pod(name, uid=f"uid-{name}", **spec)
     owner = OwnerReference("apps/v1", "StatefulSet", "web", "web", controller=True)
     metadata = msgspec.structs.replace(pod.metadata, owner_references=(owner,))
     return msgspec.structs.replace(pod, metadata=metadata)
