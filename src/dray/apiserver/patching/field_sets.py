@@ -12,6 +12,7 @@ https://github.com/kubernetes-sigs/structured-merge-diff/tree/master/fieldpath
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -261,7 +262,7 @@ def is_well_formed(fields: Any) -> bool:
     """Return whether a client's value is a set of fields, all the way down."""
     level = [fields]
     while level:
-        if any(type is not dict for type in set(map(type, level))):
+        if set(map(type, level)) != {dict}:
             return False
-        level = [below for inner in level if inner for below in inner.values()]
+        level = list(itertools.chain.from_iterable(map(dict.values, level)))
     return True

@@ -24,6 +24,9 @@ RETAIN_KEYS = "$retainKeys"
 DELETE_ITEMS = "$deleteFromPrimitiveList/"
 SET_ORDER = "$setElementOrder/"
 
+ItemKey = str | bytes
+"""What two items of a list are compared by: a text, or the encoded form of any other value."""
+
 
 def merge(document: JsonObject | None, patch: JsonObject, type_name: str) -> JsonObject:
     """Return `document`, an object of the type, after the patch."""
@@ -126,7 +129,7 @@ def _merge_items(
             if not isinstance(item, dict) or item.get(DIRECTIVE) != "replace" or len(item) > 1
         ]
     # By key, each with its items in order: a patch may have thousands.
-    merged: dict[bytes, list[Any]] = {}
+    merged: dict[ItemKey, list[Any]] = {}
     for item in original:
         merged.setdefault(_key(item, merge_key), []).append(item)
     for item in patch:
@@ -138,7 +141,7 @@ def _merge_items(
 
 
 def _merge_item(
-    merged: dict[bytes, list[Any]], item: JsonObject, merge_key: str, item_type: str
+    merged: dict[ItemKey, list[Any]], item: JsonObject, merge_key: str, item_type: str
 ) -> None:
     key = _key(item, merge_key)
     if item.get(DIRECTIVE) == "delete":
@@ -150,7 +153,7 @@ def _merge_item(
 
 
 def _in_first_order(
-    merged: dict[bytes, list[Any]], original: list[Any], merge_key: str
+    merged: dict[ItemKey, list[Any]], original: list[Any], merge_key: str
 ) -> list[Any]:
     """Return the merged items where the original ones stood, and the new ones behind."""
     waiting = {key: iter(items) for key, items in merged.items()}
@@ -205,6 +208,6 @@ def _ordered(
     return [*woven, *(item for _, item in others)]
 
 
-def _key(item: Any, merge_key: str) -> bytes:
+def _key(item: Any, merge_key: str) -> ItemKey:
     value = item.get(merge_key) if merge_key and isinstance(item, dict) else item
-    return _encode(value)
+    return value if isinstance(value, str) else _encode(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dray.api import errors, http_messages
 from dray.api.conversion import canonical, defaults, versions
@@ -385,15 +385,13 @@ class Writer:
 
     def _prepared(self, call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
         """Return the new object, canonical, with fields restored that the client may not change."""
-        if call.info.subresource != "status":
-            new = self._canonical_update(call, new, old)
-            kind_strategies.prepare_update(call.kind, new, old, self.features, call.now)
-            return new
-        if _has_null(new.get("status", {})):
-            # Strategies count on objects. Seldom needed, and too slow to do it twice for all.
-            new = self._canonical_update(call, new, old)
-        kind_strategies.prepare_status_update(call.kind, new, old, self.features, call.now)
-        return self._canonical_update(call, new, old)
+        new = self._canonical_update(call, new, old)
+        is_status = call.info.subresource == "status"
+        prepare = (
+            kind_strategies.prepare_status_update if is_status else kind_strategies.prepare_update
+        )
+        prepare(call.kind, new, old, self.features, call.now)
+        return new
 
     def _canonical_update(self, call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
         """Return the canonical form; members that are as stored have it already."""
@@ -409,15 +407,6 @@ class Writer:
     def _raise(self, call: Call, name: str, causes: list[errors.Cause]) -> None:
         if causes:
             raise errors.invalid(store_keys.group_kind(call.kind), name, causes)
-
-
-def _has_null(value: Any) -> bool:
-    """Return whether the value is null or contains a null."""
-    if isinstance(value, dict):
-        return any(map(_has_null, value.values()))
-    if isinstance(value, list):
-        return any(map(_has_null, value))
-    return value is None
 
 
 def in_storage_version(document: JsonObject) -> JsonObject:
