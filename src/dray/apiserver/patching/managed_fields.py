@@ -152,13 +152,20 @@ def update(
     removed = difference.removed
     for other, entry in list(managers.items()):
         if other != manager:
-            lost = field_sets.difference(field_sets.difference(entry.fields, changed), removed)
-            set_entry(managers, other, lost, entry.time)
+            kept = _without(entry.fields, changed, removed)
+            set_entry(managers, other, kept, entry.time)
     own = managers.get(manager)
-    mine = field_sets.union(own.fields if own else {}, changed)
-    mine = field_sets.difference(mine, removed)
+    mine = _without(field_sets.union(own.fields if own else {}, changed), removed)
     is_same = own is not None and not changed and mine == own.fields
     set_entry(managers, manager, mine, own.time if own and is_same else now)
+
+
+def _without(fields: FieldSet, *lost: FieldSet) -> FieldSet:
+    for others in lost:
+        # Most writes remove nothing, and many add nothing: then there is nothing to compare.
+        if others:
+            fields = field_sets.difference(fields, others)
+    return fields
 
 
 def without_reset(fields: FieldSet, subresource: str) -> FieldSet:
