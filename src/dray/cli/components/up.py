@@ -34,7 +34,7 @@ from dray.cluster import assembly
 from dray.cluster.assembly import ClusterPlan, RunningCluster
 from dray.drivers.nvidia import nvml
 from dray.drivers.simulated import fleet as fleets
-from dray.drivers.simulated import fleet_file
+from dray.drivers.simulated import fleet_file, publication
 from dray.node.runtimes import selection, simulated
 from dray.node.runtimes.interface import RuntimeUnusable
 from dray.node.runtimes.pod_networks import NetworkUnusable
@@ -42,6 +42,8 @@ from dray.node.runtimes.selection import Choice
 from dray.store import compaction
 
 QUICKSTART = "quickstart"
+PUBLICATION_SECONDS = 5.0
+"""The longest wait for the devices of a fleet; a large one goes on in the background."""
 RUNTIME_ADVICE = "Without --runtime the first that works is taken; none simulates pods."
 
 
@@ -239,6 +241,11 @@ async def _run(
         server = cluster.opened.server
         url = await apiserver.listen(stack, server, keys.authority, listen, advice)
         cluster.network.api_server = foreground.host_and_port(url)
+        if plan.fleet is not None:
+            # The first command of a user finds the devices, and is warned about selectors.
+            await publication.wait_until_published(
+                cluster.fleet_client, plan.fleet, PUBLICATION_SECONDS
+            )
         announce(url, cluster)
         try:
             await compaction.compact_regularly(state, history_seconds)

@@ -59,6 +59,17 @@ async def set_desired_size(client: Client, fleet: str, nodes: int) -> None:
     await client.patch(kinds.CONFIG_MAP, name_of(fleet), patch, NAMESPACE)
 
 
+async def at_requested_size(client: Client, fleet: Fleet) -> Fleet:
+    """Return the fleet at the size at which it runs, or will when it is started."""
+    try:
+        existing = await client.get(kinds.CONFIG_MAP, name_of(fleet.name), NAMESPACE)
+    except errors.NotFound:
+        return fleet
+    config_map = msgspec.convert(existing, ConfigMap)
+    is_for_it = config_map.data.get(MADE_FOR) == size(fleet)
+    return _requested(fleet, config_map) if is_for_it else fleet
+
+
 async def follow(client: Client, fleet: Fleet, run: Run) -> None:
     """Run the fleet at the requested size, and restart it whenever that changes."""
     await _create_config_map(client, fleet)
