@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from dray.api import kinds
 from dray.api.types.meta import JsonObject
 from dray.cluster import assembly
 from dray.cluster.assembly import ClusterPlan
+from dray.driverkit import sockets
 from dray.drivers.simulated import faults
 from dray.drivers.simulated import fleet as fleets
 from dray.node.containers import container_attempts, pod_sandboxes
@@ -136,7 +138,12 @@ def test_what_a_pod_left_that_vanished_meanwhile_is_cleaned_up() -> None:
     on_folder(story)
 
 
-def test_a_missing_driver_is_named_in_an_event_and_waited_for() -> None:
+def test_a_missing_driver_is_named_in_an_event_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The driver would create its socket again before a slow agent has missed it.
+    monkeypatch.setattr(sockets, "LOOK_SECONDS", math.inf)
+
     async def story(here: Site) -> None:
         await here.world.create(template("t"))
         machines = here.world.cluster.nodes

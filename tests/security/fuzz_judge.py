@@ -217,12 +217,24 @@ async def _wrong_object(api: Api, kind: Kind, namespace: str, name: str) -> str:
     if "update" not in kind.verbs:
         return ""
     again = await api("PUT", path, answer.body)
-    if again.status not in (200, 409):
+    if again.status not in (200, 409) and not _is_refused_later(kind, again):
         return f"{kind.kind} is stored and not valid: {path}: {again.body[:500]!r}"
     if again.status == 200 and again.json != answer.json:
         changed = [key for key in again.json if again.json[key] != answer.json.get(key)]
         return f"{kind.kind} is changed by a write of the same: {changed} of {path}"
     return ""
+
+
+def _is_refused_later(kind: Kind, answer: Answer) -> bool:
+    """Return whether Kubernetes, too, stores such an object and refuses to update it.
+
+    Duplicate addresses of a Node are only looked for in updates.
+    https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/apis/core/validation/validation.go
+    (ValidateNodeUpdate)
+    """
+    fields = [cause["field"] for cause in answer.json.get("details", {}).get("causes", ())]
+    in_addresses = all(field.startswith("status.addresses[") for field in fields)
+    return kind.kind == "Node" and answer.status == 422 and bool(fields) and in_addresses
 
 
 async def _listed(api: Api, kind: Kind) -> list[Any]:
