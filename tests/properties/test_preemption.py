@@ -17,7 +17,7 @@ from dray.api.types.dra import ResourceClaim, ResourceClaimConsumerReference, Re
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.scheduling.claims.assignments import NodeAssignment
-from dray.scheduling.decision import decide
+from dray.scheduling.decision import Decision, decide
 from dray.scheduling.state import SchedulingObject, SchedulingState
 from dray.scheduling.unschedulable import PreemptionPlan, Unschedulable
 from tests import rounds
@@ -282,9 +282,13 @@ def without(
     return state
 
 
-def fits(known: Iterable[SchedulingObject], removed: Sequence[Pod], waiting: Pod) -> bool:
+def decided(known: Iterable[SchedulingObject], removed: Sequence[Pod], waiting: Pod) -> Decision:
     [decision] = decide(without(known, removed, waiting), [waiting], now=NOW)
-    return isinstance(decision, NodeAssignment)
+    return decision
+
+
+def fits(known: Iterable[SchedulingObject], removed: Sequence[Pod], waiting: Pod) -> bool:
+    return isinstance(decided(known, removed, waiting), NodeAssignment)
 
 
 def only_on(waiting: Pod, name: str) -> Pod:
@@ -388,14 +392,14 @@ def check_plan(cluster: Cluster, plan: PreemptionPlan) -> None:
     """No victim can be spared, and what the pod gets without them is legal."""
     known, victims = list(cluster.known.values()), list(plan.victims)
     there = only_on(cluster.preemptor, plan.node)
-    assert fits(known, victims, there)
+    placed = decided(known, victims, there)
+    assert isinstance(placed, NodeAssignment)
     for victim in victims:
         fewer = [other for other in victims if other is not victim]
         assert not fits(known, fewer, there), victim.metadata.name
-    assert plan.fit is not None
     left = {one.key: one for one in without(known, victims, there).claims}
     given = dict(left)
-    for assigned in plan.fit.claims:
+    for assigned in placed.fit.claims:
         if assigned.allocation is not None:
             status = msgspec.structs.replace(assigned.claim.status, allocation=assigned.allocation)
             given[assigned.claim.key] = msgspec.structs.replace(assigned.claim, status=status)

@@ -170,14 +170,13 @@ class Decider:
         refusal = self._preemption.refusal(pod)
         if refusal is not None:
             return msgspec.structs.replace(result, preemption_refusal=refusal)
-        plan = yield from self._preemption.plan(demand, choice.ranking)
-        if isinstance(plan, PreemptionRefusal):
+        planned = yield from self._preemption.plan(demand, choice.ranking)
+        if isinstance(planned, PreemptionRefusal):
             nominations.drop(pod.metadata.key)
-            return msgspec.structs.replace(result, preemption_refusal=plan)
-        assert plan.fit is not None, "a plan is made by placing the pod"
-        nominations.displace(pod, plan.node, plan.fit)
-        nominations.add(pod, plan.node, plan.fit)
-        return msgspec.structs.replace(result, preemption=plan)
+            return msgspec.structs.replace(result, preemption_refusal=planned)
+        nominations.displace(pod, planned.plan.node, planned.fit)
+        nominations.add(pod, planned.plan.node, planned.fit)
+        return msgspec.structs.replace(result, preemption=planned.plan)
 
     def _counting_nominations(self, pods: Sequence[Pod]) -> contextlib.AbstractContextManager[None]:
         if self._preemption is None:

@@ -12,7 +12,6 @@ from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.scheduling import wake_events
-from dray.scheduling.claims.assignments import NodeFit
 from dray.scheduling.nodes.node_fit import FilterReason, ReasonKind
 from dray.scheduling.wake_events import WakeEvent
 
@@ -40,8 +39,6 @@ class PreemptionPlan(msgspec.Struct, frozen=True):
     victims: Sequence[Pod]
     violated_budgets: Sequence[ObjectKey] = ()
     """The disruption budgets that do not allow all of this."""
-    fit: NodeFit | None = None
-    """What the pod gets on the node without the victims."""
     is_exhaustive: bool = True
     """No better victims exist. False if the search ended before that was known."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from dray.api.ids import ObjectKey
 from dray.api.types.pods import Pod
@@ -36,6 +37,13 @@ _RESOLVABLE_BY_TRIAL = frozenset(
 )
 
 
+class PlannedFit(NamedTuple):
+    """A plan, and what the pod gets on the node without the victims."""
+
+    plan: PreemptionPlan
+    fit: NodeFit
+
+
 class Preemption:
     """Searches victims for pods that do not fit."""
 
@@ -58,9 +66,7 @@ class Preemption:
             return PreemptionRefusal(message)
         return None
 
-    def plan(
-        self, demand: PodDemand, ranking: Ranking
-    ) -> Steps[PreemptionPlan | PreemptionRefusal]:
+    def plan(self, demand: PodDemand, ranking: Ranking) -> Steps[PlannedFit | PreemptionRefusal]:
         """Return the best node and its victims, or why preemption does not help."""
         self._victims.refresh()
         candidates, refused = yield from self._candidates(demand, ranking)
@@ -78,7 +84,7 @@ class Preemption:
         finally:
             simulation.set(())
         if found is not None:
-            return self._plan(found)
+            return PlannedFit(self._plan(found), found.fit)
         refused[NodeRefusal.NOT_ENOUGH] += len(candidates)
         return PreemptionRefusal(nodes=dict(+refused))
 
@@ -115,7 +121,7 @@ class Preemption:
     def _plan(self, found: FoundVictims) -> PreemptionPlan:
         pods = [victim.pod for victim in found.victims]
         violated = self._violated(found.victims)
-        return PreemptionPlan(found.node.name, pods, violated, found.fit, found.is_exhaustive)
+        return PreemptionPlan(found.node.name, pods, violated, found.is_exhaustive)
 
     def _violated(self, victims: Sequence[Victim]) -> list[ObjectKey]:
         """Return the budgets of which more pods are evicted than they allow."""
