@@ -23,7 +23,7 @@ from dray.scheduling.state import SchedulingState
 
 
 class VictimKind(NamedTuple):
-    """What victims of one kind have in common."""
+    """A kind of victims."""
 
     priority: int
     budgets: tuple[int, ...]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dray.allocator.inventory.node_inventory import NodePool
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
 from dray.api.ids import PoolId
-from dray.scheduling.preemption.victims import HeldDevice, Victim
+from dray.scheduling.preemption.victims import VictimDevice, Victim
 
 Intern = Callable[[Hashable], int]
 """Returns the number of a value: the same for equal values, on all nodes."""
@@ -24,7 +24,7 @@ class DeviceNeed(NamedTuple):
     """At least so many more of them have to become free."""
 
 
-class HeldDevices(NamedTuple):
+class VictimDevices(NamedTuple):
     """The devices that matter to the preemptor and that a victim holds."""
 
     whole: int
@@ -75,7 +75,7 @@ class NodeDevices:
             needs.append(DeviceNeed(-1, union, total - (union & ~taken).bit_count()))
         return [need for need in needs if need.lacking > 0]
 
-    def held_by(self, victim: Victim) -> HeldDevices:
+    def held_by(self, victim: Victim) -> VictimDevices:
         """Return what a victim holds of the devices that matter."""
         whole = 0
         signature: list[int] = []
@@ -97,7 +97,7 @@ class NodeDevices:
                 signature.append(found)
         if len(signature) > 1:
             signature.sort()
-        return HeldDevices(whole, tuple(signature))
+        return VictimDevices(whole, tuple(signature))
 
     def shared_pools(self) -> Iterator[PoolId]:
         """Yield the pools with devices or counters that other nodes can use too."""
@@ -122,7 +122,7 @@ class NodeDevices:
         shareable = self._inventory.shareable & alternative.selected
         return alternative.parsed.admin_access or bool(shareable)
 
-    def _class_of(self, bit: int, held: HeldDevice, number: int, pool: NodePool) -> int | None:
+    def _class_of(self, bit: int, held: VictimDevice, number: int, pool: NodePool) -> int | None:
         """Return the class of a held device; None if it does not matter to the preemptor."""
         for devices, found in self._classes:
             if devices & bit:

@@ -15,7 +15,7 @@ from dray.scheduling.preemption.victims import Victim
 
 
 class VictimSet(NamedTuple):
-    """How many victims of every kind are evicted, and on which node that costs least.
+    """A set of victims: their number by kind, and the node on which evicting them costs least.
 
     The order of two sets is that of their costs, then that of the names of their nodes.
     """

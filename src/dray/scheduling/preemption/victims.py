@@ -15,7 +15,7 @@ from dray.scheduling.preemption import priorities
 from dray.scheduling.state import SchedulingState
 
 
-class HeldDevice(NamedTuple):
+class VictimDevice(NamedTuple):
     """A device that a claim of a pod holds; `share` is what it consumes of it, else None."""
 
     pool: PoolId
@@ -34,7 +34,7 @@ class Victim(NamedTuple):
     budgets: tuple[int, ...]
     """The disruption budgets that cover it, by number."""
     claims: tuple[tuple[ClaimKey, ResourceClaim | None], ...]
-    held: tuple[HeldDevice, ...]
+    held: tuple[VictimDevice, ...]
     is_sharing: bool
     """A claim of the pod has other consumers as well."""
 
@@ -73,7 +73,7 @@ class Victims:
 
     def _read(self, pod: Pod) -> Victim:
         claims = tuple((key, self._state.claims.get(key)) for key in pod_claims.used_claims(pod))
-        held: list[HeldDevice] = []
+        held: list[VictimDevice] = []
         is_sharing = False
         uid = pod.metadata.uid
         for _, claim in claims:
@@ -85,7 +85,9 @@ class Victims:
                 if consumers and not result.admin_access:
                     share = tuple(sorted(result.consumed_capacity.items()))
                     whole = result.share_id is None
-                    held.append(HeldDevice(result.pool_id, result.device, None if whole else share))
+                    held.append(
+                        VictimDevice(result.pool_id, result.device, None if whole else share)
+                    )
         return Victim(
             pod,
             priorities.priority_of(pod),
