@@ -17,7 +17,7 @@ from dray.api.types.dra import ResourceClaim, ResourceClaimConsumerReference, Re
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.scheduling.claims.assignments import NodeAssignment
-from dray.scheduling.decision import Decision, decide
+from dray.scheduling.decision import Decider, Decision, decide
 from dray.scheduling.state import SchedulingObject, SchedulingState
 from dray.scheduling.unschedulable import PreemptionPlan, Unschedulable
 from tests import rounds
@@ -52,7 +52,9 @@ class Cluster:
         for number in range(self._random.randint(3, MOST_VICTIMS)):
             self._run(number)
         self.add(*self._budgets())
-        self.preemptor = self._pod("urgent", self._random.choice([3, 10, 10]), large=True)
+        self.preemptor = self._pod(
+            "urgent", self._random.choice([3, 10, 10]), large=True, shares=0.05
+        )
 
     def add(self, *bodies: JsonObject) -> None:
         for body in bodies:
@@ -143,12 +145,12 @@ class Cluster:
         assert isinstance(made, ResourceClaim)
         return made
 
-    def _pod(self, name: str, priority: int, *, large: bool = False) -> Pod:
+    def _pod(self, name: str, priority: int, *, large: bool = False, shares: float = 0.2) -> Pod:
         claims = [key for kind, key in self.known if kind == "ResourceClaim"]
         claim_name = ""
         if self._chance(0.8):
             claim_name = name
-            if claims and self._chance(0.05 if large else 0.2):
+            if claims and self._chance(shares):
                 claim_name = self._random.choice(claims)
             else:
                 self.put(self._claim(name, large=large))
@@ -171,6 +173,14 @@ class Cluster:
         body["metadata"]["labels"] = {"app": "urgent" if large else app, "tier": "t"}
         [converted] = objects.pods(body)
         return converted
+
+    def rival(self, name: str, priority: int) -> Pod:
+        """A pod that might take what was freed for another one."""
+        made = self._pod(name, priority, shares=0)
+        # It must not use the claims of victims, which would stay in use, and affinity is not kept.
+        spec = msgspec.structs.replace(made.spec, affinity=None)
+        metadata = msgspec.structs.replace(made.metadata, labels={})
+        return msgspec.structs.replace(made, metadata=metadata, spec=spec)
 
     def _run(self, number: int) -> None:
         waiting = self._pod(f"pod-{number}", self._random.choice([0, 0, 1, 2, 5]))
@@ -434,3 +444,42 @@ def test_the_clusters_are_not_trivial() -> None:
                 elsewhere += any(one.spec.node_name != plan.node for one in plan.victims)
     assert min(*outcomes.values(), several, violated, elsewhere) > 0
     assert outcomes[True] > 30
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(60, long=1000))
+def test_what_is_freed_is_kept_until_the_pod_is_placed(seed: int) -> None:
+    cluster = Cluster(seed)
+    dice = random.Random(f"kept {seed}")
+    state = SchedulingState.of(cluster.known.values(), GATES)
+    decider = Decider(state)
+    [decision] = decider.decide([cluster.preemptor], NOW)
+    if isinstance(decision, NodeAssignment) or decision.preemption is None:
+        return
+    plan, rivals = decision.preemption, 0
+    gone: list[Pod] = []
+    for victim in dice.sample(plan.victims, len(plan.victims)):
+        gone.append(victim)
+        remove(state, cluster, gone)
+        for _ in range(3):
+            rivals += 1
+            lower = cluster.rival(f"rival-{rivals}", dice.choice([0, priority(cluster.preemptor)]))
+            for added in cluster.known.values():
+                if isinstance(added, ResourceClaim) and added.metadata.name == lower.metadata.name:
+                    state.put(added)
+            [taken] = decider.decide([lower], NOW)
+            if isinstance(taken, NodeAssignment):
+                for changed in objects.written(taken):
+                    state.put(changed)
+    [placed] = decider.decide([cluster.preemptor], NOW)
+    assert isinstance(placed, NodeAssignment)
+
+
+def remove(state: SchedulingState, cluster: Cluster, gone: Sequence[Pod]) -> None:
+    """The last of the pods is gone, and so are the allocations that only they used."""
+    state.drop_pod(gone[-1].metadata.key)
+    left = without(cluster.known.values(), gone, cluster.preemptor)
+    for after in left.claims:
+        before = state.claims.get(after.key)
+        if before is not None and before.status.allocation and not after.status.allocation:
+            state.put(after)

@@ -146,6 +146,8 @@ class Decider:
             return demand
         with self._counting_nominations([pod]):
             choice = yield from self._chooser.choose(demand)
+            if isinstance(choice, NoNode) and self._preemption is not None:
+                choice = (yield from self._preemption.nominated_fit(demand)) or choice
             if isinstance(choice, NodeAssignment):
                 self._state.reserve(choice)
                 self._placed(choice)

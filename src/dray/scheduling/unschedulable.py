@@ -67,6 +67,8 @@ class PreemptionRefusal(msgspec.Struct, frozen=True):
     """kube-scheduler's message if the pod may not preempt others at all."""
     nodes: Mapping[NodeRefusal, int] = {}
     """Otherwise the number of nodes by reason."""
+    is_exhaustive: bool = True
+    """No victims help. False if the search ended before that was known."""
 
 
 class Unschedulable(msgspec.Struct, frozen=True, kw_only=True):

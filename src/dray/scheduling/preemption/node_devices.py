@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dray.allocator.inventory.node_inventory import NodePool
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
 from dray.api.ids import PoolId
-from dray.scheduling.preemption.victims import VictimDevice, Victim
+from dray.scheduling.preemption.victims import Victim, VictimDevice
 
 Intern = Callable[[Hashable], int]
 """Returns the number of a value: the same for equal values, on all nodes."""

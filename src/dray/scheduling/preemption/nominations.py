@@ -44,10 +44,13 @@ class Nominations:
     def __init__(self, state: SchedulingState) -> None:
         self._state = state
         self._nominated: dict[ObjectKey, _Nomination] = {}
+        """In the order of the plans: each counts with those before it."""
+        self._counted: dict[ObjectKey, _Nomination] = {}
         self._dropped: list[ObjectKey] = []
 
     def add(self, pod: Pod, node: str, fit: NodeFit) -> None:
         """Keep for a pod what it gets on a node."""
+        self._nominated.pop(pod.metadata.key, None)
         nomination = _Nomination(node, priority_of(pod), pod.metadata.uid, fit)
         self._nominated[pod.metadata.key] = nomination
 
@@ -76,18 +79,38 @@ class Nominations:
             self.drop(key)
         deciding = {pod.metadata.key for pod in pods}
         lowest = min(map(priority_of, pods), default=0)
-        counted = [
-            nomination
+        self._counted = {
+            key: nomination
             for key, nomination in self._nominated.items()
             if key not in deciding and nomination.priority >= lowest
-        ]
-        for nomination in counted:
+        }
+        for nomination in self._counted.values():
             self._hold(nomination)
         try:
             yield
         finally:
-            for nomination in counted:
+            for nomination in self._counted.values():
                 self._release(nomination)
+            self._counted = {}
+
+    @contextlib.contextmanager
+    def before(self, key: ObjectKey) -> Iterator[None]:
+        """Count only with what was kept for others before the pod was nominated.
+
+        Victims of later plans and what these keep may together be more than there is. They leave
+        to this pod what is kept for it.
+        """
+        keys = list(self._nominated)
+        later = [
+            self._counted[other] for other in keys[keys.index(key) :] if other in self._counted
+        ]
+        for nomination in later:
+            self._release(nomination)
+        try:
+            yield
+        finally:
+            for nomination in later:
+                self._hold(nomination)
 
     def displace(self, pod: Pod, node: str, fit: NodeFit) -> None:
         """Drop what is kept for pods of lower priority where a pod gets a node or is nominated."""

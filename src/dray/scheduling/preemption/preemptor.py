@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dray.api.ids import ObjectKey
 from dray.api.types.pods import Pod
 from dray.scheduling.claims import device_fit
-from dray.scheduling.claims.assignments import NodeFit
+from dray.scheduling.claims.assignments import NodeAssignment, NodeFit
 from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import PodDemand
 from dray.scheduling.nodes import node_fit, pod_affinity
@@ -66,6 +66,16 @@ class Preemption:
             return PreemptionRefusal(message)
         return None
 
+    def nominated_fit(self, demand: PodDemand) -> Steps[NodeAssignment | None]:
+        """Return what a pod gets on its nominated node; None if it does not fit or has none."""
+        key = demand.pod.metadata.key
+        node = self._state.nodes.get(self.nominations.node_of(key))
+        if node is None:
+            return None
+        with self.nominations.before(key):
+            fit = yield from self._fit_on(demand, node)
+        return NodeAssignment(demand.pod, node.name, fit) if fit is not None else None
+
     def plan(self, demand: PodDemand, ranking: Ranking) -> Steps[PlannedFit | PreemptionRefusal]:
         """Return the best node and its victims, or why preemption does not help."""
         self._victims.refresh()
@@ -84,9 +94,9 @@ class Preemption:
         finally:
             simulation.set(())
         if found is not None:
-            return PlannedFit(self._plan(found), found.fit)
+            return PlannedFit(self._plan(found, search.is_exhaustive), found.fit)
         refused[NodeRefusal.NOT_ENOUGH] += len(candidates)
-        return PreemptionRefusal(nodes=dict(+refused))
+        return PreemptionRefusal(nodes=dict(+refused), is_exhaustive=search.is_exhaustive)
 
     def _candidates(
         self, demand: PodDemand, ranking: Ranking
@@ -118,10 +128,10 @@ class Preemption:
             return None
         return fit if isinstance(fit, NodeFit) else None
 
-    def _plan(self, found: FoundVictims) -> PreemptionPlan:
+    def _plan(self, found: FoundVictims, is_exhaustive: bool) -> PreemptionPlan:
         pods = [victim.pod for victim in found.victims]
         violated = self._violated(found.victims)
-        return PreemptionPlan(found.node.name, pods, violated, found.is_exhaustive)
+        return PreemptionPlan(found.node.name, pods, violated, is_exhaustive)
 
     def _violated(self, victims: Sequence[Victim]) -> list[ObjectKey]:
         """Return the budgets of which more pods are evicted than they allow."""

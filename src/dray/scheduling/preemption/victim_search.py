@@ -40,12 +40,10 @@ class FoundVictims(NamedTuple):
     victims: Sequence[Victim]
     cost: EvictionCost | None
     fit: NodeFit
-    is_exhaustive: bool
-    """No cheaper victims exist on any node."""
 
 
 class VictimSearch:
-    """One search. `refused` are the nodes of which no victims suffice."""
+    """One search for one preemptor."""
 
     def __init__(self, nodes: Iterable[CandidateNode], allowed: Sequence[int], fits: Fits) -> None:
         alike: dict[object, list[CandidateNode]] = {}
@@ -55,19 +53,19 @@ class VictimSearch:
         self._fits = fits
         self._serial = itertools.count()
         self._heap: list[tuple[EvictionCost, str, int, VictimSet, AlikeNodes]] = []
-        self._looked_at = self.trials = 0
-        self.refused = 0
+        self._looked_at = self._trials = 0
+        self.is_exhaustive = True
+        """Whether no cheaper victims exist than those that were found."""
 
     def run(self) -> Steps[FoundVictims | None]:
         """Return the best victims; None if none suffice on any node."""
         for group in self._groups:
             first = group.first()
-            if first is None:
-                self.refused += len(group.nodes)
-            else:
+            if first is not None:
                 self._push(first, group)
         while self._heap:
-            if self.trials >= TRIALS_LIMIT or self._looked_at >= SETS_LIMIT:
+            if self._trials >= TRIALS_LIMIT or self._looked_at >= SETS_LIMIT:
+                self.is_exhaustive = False
                 return (yield from self._any())
             _, _, _, tried, group = heapq.heappop(self._heap)
             self._looked_at += 1
@@ -79,7 +77,6 @@ class VictimSearch:
                 if fit is not None:
                     return (yield from self._spared(tried, fit))
                 if not (yield from self._has_hope(group)):
-                    self.refused += len(group.nodes)
                     continue
             for following in group.after(tried):
                 self._push(following, group)
@@ -90,7 +87,7 @@ class VictimSearch:
         heapq.heappush(self._heap, entry)
 
     def _try(self, node: CandidateNode, victims: Iterable[Victim]) -> Steps[NodeFit | None]:
-        self.trials += 1
+        self._trials += 1
         return (yield from self._fits(node.state, [victim.pod for victim in victims]))
 
     def _has_hope(self, group: AlikeNodes) -> Steps[bool]:
@@ -113,7 +110,7 @@ class VictimSearch:
             if smaller is not None:
                 leaving, fit = fewer, smaller
         cost = found.cost if evicted else None
-        return FoundVictims(node.state, [*leaving, *evicted], cost, fit, True)
+        return FoundVictims(node.state, [*leaving, *evicted], cost, fit)
 
     def _any(self) -> Steps[FoundVictims | None]:
         """Return the cheapest victims on a few nodes, as kube-scheduler looks for them.
@@ -150,4 +147,4 @@ class VictimSearch:
             for of_kind in node.members
         ]
         cost = group.cost(counts) if evicted else None
-        return FoundVictims(node.state, victims, cost, fit, False)
+        return FoundVictims(node.state, victims, cost, fit)

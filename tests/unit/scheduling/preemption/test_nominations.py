@@ -143,5 +143,4 @@ def test_devices_of_the_network_are_kept_on_all_nodes() -> None:
     state, decider = nominated(*bodies)
     remove(state, "a")
     assert outcome(decided(decider, pod("lower", "y", priority=5))) == "devices"
-    node_name, devices = outcome(decided(decider, urgent()))
-    assert (node_name, devices) == ("one", ["network/gpu-0"])
+    assert outcome(decided(decider, urgent())) == ("one", ["network/gpu-0"])

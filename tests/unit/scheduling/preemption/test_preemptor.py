@@ -165,7 +165,9 @@ def test_a_pod_that_frees_only_cpu_is_found() -> None:
 
 
 def test_the_number_of_pods_and_host_ports_count() -> None:
-    port = {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}
+    port: JsonObject = {
+        "containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+    }
     full = [node("one", pods="2"), user("a", "one", 1), user("b", "one", 2)]
     assert names(planned(*full, count=0)) == ["a"]
     bodies = [node("one"), user("a", "one", 1), user("b", "one", 2, **port)]
