@@ -6,7 +6,7 @@ start, so the search counts them. Nodes are alike if they differ in names and st
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dray.allocator.model.rejections import AllocationError
@@ -17,7 +17,7 @@ from dray.scheduling.claims.pod_demand import PodDemand
 from dray.scheduling.nodes import node_fit
 from dray.scheduling.nodes.node_fit import NodeState
 from dray.scheduling.preemption import priorities
-from dray.scheduling.preemption.node_devices import DeviceNeed, NodeDevices
+from dray.scheduling.preemption.node_devices import DeviceNeed, DeviceTarget, NodeDevices
 from dray.scheduling.preemption.victims import Victim, Victims
 from dray.scheduling.state import SchedulingState
 
@@ -60,6 +60,8 @@ class _View(NamedTuple):
     needs: tuple[DeviceNeed, ...]
     lacks: tuple[int, ...]
     """The amounts of these resources and devices."""
+    target: DeviceTarget | None
+    """The device to free, where the device that the preemptor gets decides what it lacks."""
     is_opaque: bool
     """Whether it depends on more than resources and devices which pods have to go."""
 
@@ -84,8 +86,11 @@ class CandidateReader:
             or (affinity is not None and affinity.pod_affinity is not None)
         )
 
-    def read(self, state: NodeState) -> CandidateNode | None:
-        """Return a node with its possible victims; None if it has none."""
+    def read(self, state: NodeState) -> list[CandidateNode]:
+        """Return a node with its possible victims, for each device to free if there are several.
+
+        Without possible victims, return nothing.
+        """
         is_opaque, is_monotone, devices = self._is_opaque, self._is_monotone, None
         try:
             problem = self._devices.problem_on(self._demand, state)
@@ -96,10 +101,20 @@ class CandidateReader:
                 devices = NodeDevices(problem, self._number)
                 if problem.may_fail or problem.inventory.uses_node_resources:
                     is_opaque, is_monotone = True, False
-        view = self._view(state, devices, is_opaque)
+        targets: Sequence[DeviceTarget | None] = [None]
+        if devices is not None and not is_opaque:
+            targets = devices.targets() or targets
+        victims = list(self._victims_for(state, devices))
+        views = [self._view(state, devices, target, is_opaque) for target in targets]
+        candidates = (self._with_victims(view, victims, is_monotone) for view in views)
+        return [candidate for candidate in candidates if candidate is not None]
+
+    def _with_victims(
+        self, view: _View, victims: Iterable[Victim], is_monotone: bool
+    ) -> CandidateNode | None:
         kinds: dict[VictimKind, list[Victim]] = {}
         leaving: list[Victim] = []
-        for victim in self._victims_for(view):
+        for victim in victims:
             kind = self._kind(view, victim)
             if kind is None:
                 continue
@@ -124,17 +139,25 @@ class CandidateReader:
         members = tuple(kinds[kind] for kind in ordered)
         for of_kind in members:
             of_kind.sort(key=_latest_first)
-        key: Hashable = view.state.name
-        is_plain = view.devices is None or view.devices.is_plain
+        key: Hashable = view.state.name, view.target
+        is_plain = view.devices is None or view.devices.is_plain or view.target is not None
         if is_plain and not (view.is_opaque or leaving or self._demand.allocated):
             labels = view.resources, tuple(need.request for need in view.needs)
-            devices = view.devices.state() if view.devices is not None else ()
+            devices: Hashable = view.target is not None
+            if view.devices is not None and view.target is None:
+                devices = view.devices.state()
             key = labels, view.lacks, devices, tuple(ordered), tuple(map(len, members))
         return CandidateNode(
             view.state, view.lacks, tuple(ordered), members, tuple(leaving), is_monotone, key
         )
 
-    def _view(self, state: NodeState, devices: NodeDevices | None, is_opaque: bool) -> _View:
+    def _view(
+        self,
+        state: NodeState,
+        devices: NodeDevices | None,
+        target: DeviceTarget | None,
+        is_opaque: bool,
+    ) -> _View:
         lacking: dict[str, int] = {}
         amounts = {node_fit.PODS: 1, **self._demand.requirements.usage.amounts}
         for name, amount in amounts.items():
@@ -143,20 +166,21 @@ class CandidateReader:
             # A node with the resource itself serves it; only otherwise devices stand in for it.
             if amount + used > capacity and (capacity or name not in self._demand.extended):
                 lacking[name] = amount + used - capacity
-        needs = tuple(devices.needs()) if devices is not None else ()
-        lacks = (*lacking.values(), *(need.lacking for need in needs))
-        return _View(state, devices, tuple(lacking), needs, lacks, is_opaque)
+        needs = tuple(devices.needs()) if devices is not None and target is None else ()
+        of_devices = target.lacks if target is not None else [need.lacking for need in needs]
+        lacks = (*lacking.values(), *of_devices)
+        return _View(state, devices, tuple(lacking), needs, lacks, target, is_opaque)
 
-    def _victims_for(self, view: _View) -> Iterator[Victim]:
+    def _victims_for(self, state: NodeState, devices: NodeDevices | None) -> Iterator[Victim]:
         """Yield the pods of lower priority on the node, and those with devices that it shares."""
-        name = view.state.name
+        name = state.name
         for pod in self._state.pods.on_node(name):
             if priorities.priority_of(pod) < self._priority:
                 yield self._victims.of(pod)
-        if view.devices is None:
+        if devices is None:
             return
         elsewhere: dict[str, Victim] = {}
-        for pool in view.devices.shared_pools():
+        for pool in devices.shared_pools():
             for victim in self._holders_in(pool):
                 if victim.pod.spec.node_name != name:
                     elsewhere[victim.pod.metadata.uid] = victim
@@ -196,7 +220,9 @@ class CandidateReader:
             else:
                 frees.append(1 if name == node_fit.PODS else usage.amounts.get(name, 0))
         signature: tuple[int, ...] = ()
-        if view.devices is not None and victim.held:
+        if view.devices is not None and view.target is not None:
+            frees += view.devices.freed_for(view.target, victim)
+        elif view.devices is not None and victim.held:
             whole, signature = view.devices.held_by(victim)
             frees += [(need.devices & whole).bit_count() for need in view.needs]
         else:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from dray.allocator.checks.counters import PackedCounter
 from dray.allocator.inventory.node_inventory import NodePool
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
 from dray.api.ids import PoolId
@@ -31,6 +32,18 @@ class VictimDevices(NamedTuple):
     """The set of them that the victim holds as a whole."""
     signature: tuple[int, ...]
     """Equal for victims on alike nodes whose eviction makes the same difference."""
+
+
+class DeviceTarget(NamedTuple):
+    """A device that is enough for the preemptor, and exactly what has to become free for it."""
+
+    bit: int
+    """The device, if it is in use as a whole; else 0."""
+    pool: int
+    counters: tuple[PackedCounter, ...]
+    """The counters of the pool of which too little is left."""
+    lacks: tuple[int, ...]
+    """The amounts of these counters, after 1 for a device that is in use."""
 
 
 class NodeDevices:
@@ -74,6 +87,49 @@ class NodeDevices:
         if len(needs) > 1:
             needs.append(DeviceNeed(-1, union, total - (union & ~taken).bit_count()))
         return [need for need in needs if need.lacking > 0]
+
+    def targets(self) -> Sequence[DeviceTarget]:
+        """Return the devices of which one is enough, where these draw from counters.
+
+        Empty if it is not one device that is missing, or if other devices matter as well.
+        """
+        alternative, inventory = self._problem.single_alternative, self._inventory
+        if (
+            alternative is None
+            or not alternative.eligible & inventory.partitions
+            or self._may_overlap(alternative)
+            or self._problem.constraints is not None
+            or self._problem.may_fail
+            or inventory.uses_node_resources
+            or inventory.features.device_compatibility_groups
+        ):
+            return ()
+        targets: dict[DeviceTarget, None] = {}
+        for device in inventory.members(alternative.eligible):
+            bit = device.bit & inventory.taken
+            counters = inventory.node_pools[device.pool_index].counters
+            missing = list(counters.missing(device.need)) if counters and device.need else []
+            lacks = ([1] if bit else []) + [steps for _, steps in missing]
+            lacking = tuple(counter for counter, _ in missing)
+            target = DeviceTarget(bit, device.pool_index, lacking, tuple(lacks))
+            targets[target] = None
+        return list(targets)
+
+    def freed_for(self, target: DeviceTarget, victim: Victim) -> list[int]:
+        """Return what a victim frees of what a target lacks."""
+        bit, freed = 0, [0] * len(target.counters)
+        node_pool = self._inventory.node_pools[target.pool]
+        needs = node_pool.counters.needs if node_pool.counters is not None else {}
+        for held in victim.held:
+            holders = node_pool.holders.by_device.get(held.device)
+            if held.pool != node_pool.pool.id or holders is None or len(holders.owners) > 1:
+                continue
+            index = node_pool.indexes.get(held.device)
+            bit |= 0 if index is None else 1 << index
+            need = needs.get(held.device, 0)
+            for place, counter in enumerate(target.counters):
+                freed[place] += counter.read(need)
+        return [int(bool(bit & target.bit)), *freed] if target.bit else freed
 
     def held_by(self, victim: Victim) -> VictimDevices:
         """Return what a victim holds of the devices that matter."""

@@ -95,8 +95,7 @@ class Preemption:
             simulation.set(())
         if found is not None:
             return PlannedFit(self._plan(found, search.is_exhaustive), found.fit)
-        refused[NodeRefusal.NOT_ENOUGH] += len(candidates)
-        return PreemptionRefusal(nodes=dict(+refused), is_exhaustive=search.is_exhaustive)
+        return PreemptionRefusal(nodes=dict(refused), is_exhaustive=search.is_exhaustive)
 
     def _candidates(
         self, demand: PodDemand, ranking: Ranking
@@ -107,10 +106,11 @@ class Preemption:
         for number, (state, reasons) in enumerate(list(ranking.rejected()), 1):
             if not _may_be_resolved(reasons):
                 refused[NodeRefusal.NOT_RESOLVABLE] += 1
-            elif (candidate := reader.read(state)) is None:
-                refused[NodeRefusal.NO_VICTIMS] += 1
+            elif found := reader.read(state):
+                candidates += found
+                refused[NodeRefusal.NOT_ENOUGH] += 1
             else:
-                candidates.append(candidate)
+                refused[NodeRefusal.NO_VICTIMS] += 1
             if number % _STEP == 0:
                 yield None
         return candidates, refused
