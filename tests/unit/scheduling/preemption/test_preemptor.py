@@ -14,7 +14,16 @@ from dray.scheduling import unschedulable
 from dray.scheduling.decision import Decider, decide
 from dray.scheduling.preemption import victim_search
 from dray.scheduling.unschedulable import NodeRefusal, PreemptionPlan, Unschedulable
-from tests.unit.scheduler.world import DRIVER, claim, device_class, exactly, gpu_slice, node, pod
+from tests.unit.scheduler.world import (
+    DRIVER,
+    claim,
+    device_class,
+    exactly,
+    gpu,
+    gpu_slice,
+    node,
+    pod,
+)
 from tests.unit.scheduling.objects import NOW, build, pods
 
 PREEMPTING = gates.with_gates(gates.DEFAULT, {"DrayPreemption": True})
@@ -223,6 +232,33 @@ def test_other_consumers_of_a_claim_keep_its_devices(consumer: JsonObject) -> No
     refusal = refused(*fleet(one=1), held, runs, *others).preemption_refusal
     assert refusal is not None
     assert refusal.nodes == {NodeRefusal.NOT_ENOUGH: 1}
+
+
+def test_partitions_free_the_counters_of_their_gpu() -> None:
+    def part(number: int, name: str, slices: int) -> JsonObject:
+        counters = {"slices": {"value": str(slices)}}
+        draws = [{"counterSet": f"counters-{number}", "counters": counters}]
+        return gpu(f"{name}-{number}", f"{slices}Gi", consumesCounters=draws)
+
+    pool = {"name": "one", "generation": 1, "resourceSliceCount": 2}
+    sizes = {"whole": 4, "half": 2, "quarter": 1}
+    devices = [part(number, *size) for number in (0, 1) for size in sizes.items()]
+    sets = [
+        {"name": f"counters-{number}", "counters": {"slices": {"value": "4"}}} for number in (0, 1)
+    ]
+    counters = gpu_slice("counters", 0, nodeName="one", pool=pool, sharedCounters=sets)
+    counters["spec"]["devices"] = []
+    bodies = [device_class(), node("one"), gpu_slice("one", 0, *devices, pool=pool), counters]
+    both = [*running("a", "one", 1, "half-0"), *running("b", "one", 1, "quarter-0")]
+    selector = f'device.capacity["{DRIVER}"].memory.compareTo(quantity("4Gi")) == 0'
+    whole = claim("w", exactly(selectors=[{"cel": {"expression": selector}}]))
+    for priority, victims in ((1, ["c"]), (2, ["a", "b"])):
+        other = running("c", "one", priority, "half-1")
+        state = build(*bodies, *both, *other, whole, features=PREEMPTING)
+        [decision] = decide(state, pods(pod("urgent", "w", priority=10)), now=NOW)
+        assert isinstance(decision, Unschedulable)
+        assert decision.preemption is not None
+        assert names(decision.preemption) == victims
 
 
 def test_admin_access_holds_nothing() -> None:
