@@ -189,6 +189,7 @@ class Scheduler:
         self._leave_deleted_claims(pod)
         started = time.perf_counter()
         decision = await self._runner.run(self._decider.place_pod(pod, self._now()))
+        self._wake_after_nominations()
         if isinstance(decision, NodeAssignment):
             self._start_binding(entry, decision)
             return
@@ -218,6 +219,7 @@ class Scheduler:
             for member in filter(None, taken):
                 self._queue.retry(member)
             raise
+        self._wake_after_nominations()
         if isinstance(placement, Unschedulable):
             for member in entries.values():
                 self._reject(member, placement.placement_key, placement)
@@ -228,6 +230,12 @@ class Scheduler:
         for key, unplaced in placement.unplaced.items():
             self._reject(entries[key], key, unplaced)
         self._report_group(gang)
+
+    def _wake_after_nominations(self) -> None:
+        """Try pods again that lost what was kept for them, and those that it was kept from."""
+        if self._decider.take_dropped_nominations():
+            self._queue.wake(wake_events.DEVICES)
+            self._queue.wake(wake_events.POD_REMOVED)
 
     def _report_group(self, gang: Gang, message: str = "") -> None:
         report = podgroup_status.report(self._client, gang.group, self._now(), message)

@@ -6,6 +6,7 @@ steps (`steps_for`) from an event loop, which bounds the time until other tasks 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,10 +21,10 @@ from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
 from dray.scheduling.node_choice import NodeChooser, NoNode
 from dray.scheduling.podgroups import Gang, GangPlacement, GangPlacer
-from dray.scheduling.preemption import Preemption
+from dray.scheduling.preemption.preemptor import Preemption
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.steps import Steps
-from dray.scheduling.unschedulable import Unschedulable
+from dray.scheduling.unschedulable import PreemptionRefusal, Unschedulable
 
 __all__ = ["Decider", "Decision", "decide"]
 
@@ -128,12 +129,13 @@ class Decider:
 
         `should_stop` limits the search for other nodes when the best ones do not suffice.
         """
-        result = yield from self._gangs.place(gang, now, should_stop)
-        if isinstance(result, Unschedulable):
-            return msgspec.structs.replace(result, placement_key=("gang", gang.key))
-        for assignment in result.assignments:
-            self._forget_nomination(assignment.pod)
-        return result
+        with self._counting_nominations(gang.waiting):
+            result = yield from self._gangs.place(gang, now, should_stop)
+            if isinstance(result, Unschedulable):
+                return msgspec.structs.replace(result, placement_key=("gang", gang.key))
+            for assignment in result.assignments:
+                self._placed(assignment)
+            return result
 
     def place_pod(self, pod: Pod, now: datetime.datetime) -> Steps[Decision]:
         """Return and reserve a node for a pod outside of gangs, or return why no node fits."""
@@ -142,15 +144,22 @@ class Decider:
         demand = self._demands.demand_of(pod, self._state.group_of(pod), now)
         if isinstance(demand, Unschedulable):
             return demand
-        kept: frozenset[str] = frozenset()
-        if self._preemption is not None:
-            kept = self._preemption.nominations.kept_from(pod)
-        choice = yield from self._chooser.choose(demand, kept)
-        if isinstance(choice, NodeAssignment):
-            self._state.reserve(choice)
-            self._forget_nomination(pod)
-            return choice
-        return (yield from self._unschedulable(demand, choice))
+        with self._counting_nominations([pod]):
+            choice = yield from self._chooser.choose(demand)
+            if isinstance(choice, NoNode) and self._preemption is not None:
+                choice = (yield from self._preemption.nominated_fit(demand)) or choice
+            if isinstance(choice, NodeAssignment):
+                self._state.reserve(choice)
+                self._placed(choice)
+                return choice
+            return (yield from self._unschedulable(demand, choice))
+
+    def take_dropped_nominations(self) -> Sequence[ObjectKey]:
+        """Return the pods for which nothing is kept any more since the last call.
+
+        They have to be tried again, and so have pods that wait for what was kept.
+        """
+        return self._preemption.nominations.take_dropped() if self._preemption else ()
 
     def _unschedulable(self, demand: PodDemand, choice: NoNode) -> Steps[Unschedulable]:
         result = msgspec.structs.replace(
@@ -159,21 +168,28 @@ class Decider:
         # As upstream: an error ends the attempt, and no pod is evicted for it.
         if self._preemption is None or result.error:
             return result
-        pod = demand.pod
-        reason = self._preemption.ineligible(pod)
-        if reason:
-            return msgspec.structs.replace(result, preemption_message=reason)
-        self._preemption.nominations.remove(pod.metadata.key)
-        plan = yield from self._preemption.plan(demand, choice.ranking)
-        if plan is None:
-            return result
-        # Until the victims are gone, no pod of lower priority may take the node.
-        self._preemption.nominations.add(pod, plan.node)
-        return msgspec.structs.replace(result, preemption=plan)
+        pod, nominations = demand.pod, self._preemption.nominations
+        refusal = self._preemption.refusal(pod)
+        if refusal is not None:
+            return msgspec.structs.replace(result, preemption_refusal=refusal)
+        planned = yield from self._preemption.plan(demand, choice.ranking)
+        if isinstance(planned, PreemptionRefusal):
+            nominations.drop(pod.metadata.key)
+            return msgspec.structs.replace(result, preemption_refusal=planned)
+        nominations.displace(pod, planned.plan.node, planned.fit)
+        nominations.add(pod, planned.plan.node, planned.fit)
+        return msgspec.structs.replace(result, preemption=planned.plan)
 
-    def _forget_nomination(self, pod: Pod) -> None:
+    def _counting_nominations(self, pods: Sequence[Pod]) -> contextlib.AbstractContextManager[None]:
+        if self._preemption is None:
+            return contextlib.nullcontext()
+        return self._preemption.nominations.counted_for(pods)
+
+    def _placed(self, assignment: NodeAssignment) -> None:
         if self._preemption is not None:
-            self._preemption.nominations.remove(pod.metadata.key)
+            nominations = self._preemption.nominations
+            nominations.remove(assignment.pod.metadata.key)
+            nominations.displace(assignment.pod, assignment.node, assignment.fit)
 
 
 def _gated(pod: Pod) -> Unschedulable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from dray.api.selectors import label_selectors
@@ -18,16 +18,23 @@ class DisruptionBudget(NamedTuple):
     namespace: str
     selector: label_selectors.ParsedSelector
     allowed: int
+    disrupted: Collection[str] = ()
+    """The names of pods whose eviction is allowed and counted already."""
 
     @classmethod
     def of(cls, budget: PodDisruptionBudget) -> DisruptionBudget:
         selector = pod_affinity.selector_or_nothing(budget.spec.selector)
         metadata = budget.metadata
-        return cls(metadata.name, metadata.namespace, selector, budget.status.disruptions_allowed)
+        allowed, disrupted = budget.status.disruptions_allowed, budget.status.disrupted_pods
+        return cls(metadata.name, metadata.namespace, selector, allowed, disrupted)
 
     def allows(self, evicted: Sequence[Pod]) -> bool:
-        return sum(map(self._covers, evicted)) <= self.allowed
+        return sum(map(self.covers, evicted)) <= self.allowed
 
-    def _covers(self, pod: Pod) -> bool:
+    def covers(self, pod: Pod) -> bool:
         metadata = pod.metadata
         return metadata.namespace == self.namespace and self.selector.matches(metadata.labels)
+
+    def counts(self, pod: Pod) -> bool:
+        """Return whether evicting the pod uses up the budget: not if that is allowed already."""
+        return self.covers(pod) and pod.metadata.name not in self.disrupted

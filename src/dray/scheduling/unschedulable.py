@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from dray.api.ids import ClaimKey
+from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.scheduling import wake_events
@@ -29,16 +30,45 @@ _WAKE_EVENTS: dict[ReasonKind, tuple[WakeEvent, ...]] = {
 
 
 class PreemptionPlan(msgspec.Struct, frozen=True):
-    """A node, and the pods to evict so that another pod fits there."""
+    """A node, and the pods to evict so that another pod fits there.
+
+    Some of them may be on other nodes, or be leaving already.
+    """
 
     node: str
     victims: Sequence[Pod]
+    violated_budgets: Sequence[ObjectKey] = ()
+    """The disruption budgets that do not allow all of this."""
+    is_exhaustive: bool = True
+    """No better victims exist. False if the search ended before that was known."""
 
     def __str__(self) -> str:
         return (
             f"found a potential placement for pod on node {self.node}, "
             f"preempting {len(self.victims)} victims"
         )
+
+
+class NodeRefusal(enum.Enum):
+    """A reason why no eviction makes room for a pod on a node."""
+
+    NOT_RESOLVABLE = "not resolvable"
+    """Other pods are not the reason why the node is ruled out."""
+    NO_VICTIMS = "no victims"
+    """No pod of lower priority uses what is missing."""
+    NOT_ENOUGH = "not enough"
+    """Without all of these pods, the pod still does not fit."""
+
+
+class PreemptionRefusal(msgspec.Struct, frozen=True):
+    """The reason why preemption does not help a pod."""
+
+    message: str = ""
+    """kube-scheduler's message if the pod may not preempt others at all."""
+    nodes: Mapping[NodeRefusal, int] = {}
+    """Otherwise the number of nodes by reason."""
+    is_exhaustive: bool = True
+    """No victims help. False if the search ended before that was known."""
 
 
 class Unschedulable(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +101,8 @@ class Unschedulable(msgspec.Struct, frozen=True, kw_only=True):
     """Equal for pods that fit on the same nodes; None for this pod alone."""
     preemption: PreemptionPlan | None = None
     """The pods to evict, if preemption helps."""
-    preemption_message: str = ""
-    """The reason why preemption was not tried; empty if it was, or if it is switched off."""
+    preemption_refusal: PreemptionRefusal | None = None
+    """The reason why preemption does not help; None if it does, or if it is switched off."""
     is_gated: bool = False
     """The pod has scheduling gates: it waits for its owner, and that is no failure."""
     is_transient: bool = False
@@ -146,7 +176,8 @@ def message(result: Unschedulable, nodes: int) -> str:
 def _preemption_message(result: Unschedulable, nodes: int) -> str:
     if result.preemption is not None:
         return str(result.preemption)
-    return result.preemption_message or no_preemption(result, nodes)
+    refusal = result.preemption_refusal
+    return refusal.message if refusal and refusal.message else no_preemption(result, nodes)
 
 
 def no_preemption(result: Unschedulable, nodes: int) -> str:

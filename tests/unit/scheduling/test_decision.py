@@ -251,16 +251,14 @@ def test_nobody_is_evicted_for_a_pod_that_may_not_preempt() -> None:
         assert decision.preemption is None
 
 
-def test_a_nominated_node_is_kept_from_pods_of_lower_priority() -> None:
-    bodies = [*fleet(one=1), *running("low", "one", 1, "gpu-0"), claim("x"), claim("y")]
-    decider = Decider(build(*bodies, features=PREEMPTING))
+def test_what_is_freed_is_kept_from_pods_of_lower_priority_and_nothing_else() -> None:
+    bodies = [*fleet(one=2), *running("low", "one", 1, "gpu-0", "gpu-1"), claim("x"), claim("y")]
+    decider = Decider(build(*bodies, claim("z"), features=PREEMPTING))
     [urgent] = decider.decide(pods(pod("urgent", "x", priority=10)), NOW)
     assert isinstance(urgent, Unschedulable)
     assert urgent.preemption is not None
-    [other] = decider.decide(pods(pod("other", priority=5)), NOW)
-    assert isinstance(other, Unschedulable)
-    [higher] = decider.decide(pods(pod("higher", priority=20)), NOW)
-    assert outcome(higher) == ("one", [])
+    [without_devices] = decider.decide(pods(pod("other", priority=5)), NOW)
+    assert outcome(without_devices) == ("one", [])
 
 
 # The end of a search.

@@ -10,7 +10,7 @@ with one subtraction. Upstream rejects every partition of a pool in which any co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator.model import rejections
@@ -103,6 +103,17 @@ class PoolCounters:
                 )
             ]
         return self._consumers
+
+    def missing(self, need: int) -> Iterator[tuple[PackedCounter, int]]:
+        """Yield the counters of which too little is left, with how many steps have to be refunded.
+
+        A counter that is overdrawn is among them whatever is needed, because it rejects everything.
+        """
+        for counter in self._counters.values():
+            guarded = (self.left >> counter.shift) & ((2 << counter.width) - 1)
+            steps = counter.read(need) - (guarded - (1 << counter.width))
+            if steps > 0:
+                yield counter, steps
 
     def portion(self, need: int) -> float:
         """Return the fraction of each counter that `need` is, summed over the counters."""

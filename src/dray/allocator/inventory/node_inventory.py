@@ -80,6 +80,7 @@ class NodeInventory:
         "shared",
         "taken",
         "unusable",
+        "uses_node_resources",
         "version",
     )
 
@@ -105,6 +106,8 @@ class NodeInventory:
         """Devices that taints, feature gates or the node may exclude for some request."""
         self.unusable = 0
         """Devices on which no CEL expression can be evaluated."""
+        self.uses_node_resources = False
+        """Whether a device takes resources of the node."""
         for number, node_pool in enumerate(self.node_pools):
             self._number_devices(number, node_pool, rules)
         self.everything = (1 << len(self.devices)) - 1
@@ -316,3 +319,5 @@ class NodeInventory:
             self.possibly_excluded |= bit
         if not shapes.is_usable(device):
             self.unusable |= bit
+        if device.node_allocatable_resources:
+            self.uses_node_resources = True

@@ -15,7 +15,7 @@ from dray.planner.defragmentation.movable_pods import MoveUnit
 from dray.planner.defragmentation.simulation import Simulation
 from dray.planner.submission.submitted_pods import SubmittedPod
 from dray.planner.what_if.compare import PodPosition
-from dray.scheduling.preemption import priority_of
+from dray.scheduling.preemption.priorities import priority_of
 
 REMOVALS_LIMIT = 500
 """Sets of pods that are removed for a lower bound of the number of moves."""

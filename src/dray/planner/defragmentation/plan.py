@@ -20,7 +20,7 @@ from dray.planner.placement.place import NOW
 from dray.planner.submission.submitted_pods import SubmittedPod
 from dray.planner.what_if.compare import PodPosition
 from dray.scheduling.disruption_budgets import DisruptionBudget
-from dray.scheduling.preemption import priority_of
+from dray.scheduling.preemption.priorities import priority_of
 
 __all__ = ["Defragmentation", "Move", "MovedPod", "empty_node", "room_for"]
 

@@ -25,7 +25,7 @@ from dray.planner.submission import submitted_pods
 from dray.planner.what_if.compare import PodPosition
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider
-from dray.scheduling.preemption import priority_of
+from dray.scheduling.preemption.priorities import priority_of
 
 
 class _Waiting(NamedTuple):

@@ -17,7 +17,7 @@ from dray.planner.submission.submitted_pods import SubmittedPod
 from dray.scheduling import pod_index, steps, wake_events
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider, Decision
-from dray.scheduling.preemption import priority_of
+from dray.scheduling.preemption.priorities import priority_of
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.unschedulable import Unschedulable
 from dray.scheduling.wake_events import WakeEvent

@@ -9,6 +9,7 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.selector_failures import SelectorSequence
 from dray.allocator.model import rejections
 from dray.allocator.placement import Allocator, FitResult, NoFit
+from dray.allocator.problem.node_problem import NodeProblem
 from dray.api import well_known
 from dray.api.features import Features
 from dray.api.ids import ClaimKey
@@ -92,6 +93,14 @@ class DeviceMatcher:
             return claims, None
         extended = extended_resources.claim_for(demand.pod, missing, self._classes)
         return [*claims, extended.claim], extended
+
+    def problem_on(self, demand: PodDemand, state: NodeState) -> NodeProblem | None:
+        """Return what the pod's claims could get on a node; None without claims.
+
+        Raises AllocationError if they cannot be evaluated there.
+        """
+        claims, _ = self.claims_on(demand, state)
+        return self._allocator.problem(claims, state.name) if claims else None
 
     def is_usable(self, demand: PodDemand, claim: AllocatedClaim, state: NodeState) -> bool:
         """Return whether the devices of an allocated claim can be used on a node."""

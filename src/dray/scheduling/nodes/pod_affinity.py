@@ -89,6 +89,8 @@ class PodAffinityIndex:
         self._nodes, self._pods, self._namespaces = nodes, pods, namespaces
         self._with_anti_affinity: dict[str, Pod] = {}
         """Pods with anti-affinity terms, by uid: these are checked for every pod to be placed."""
+        self.hidden: set[str] = set()
+        """The uids of pods that do not count for now: a trial removes them."""
 
     def put(self, pod: Pod) -> None:
         if any(_anti_affinity_terms(pod)):
@@ -117,6 +119,8 @@ class PodAffinityIndex:
 
     def _placed(self, pods: Iterable[Pod]) -> Iterator[PlacedPod]:
         for pod in pods:
+            if pod.metadata.uid in self.hidden:
+                continue
             name = pod.spec.node_name or self._nodes.node_of(pod.metadata.uid)
             state = self._nodes.get(name) if name else None
             if state is not None:

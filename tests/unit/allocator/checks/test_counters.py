@@ -34,6 +34,26 @@ def test_a_device_is_allowed_while_every_counter_lasts() -> None:
     assert book.allows(book.left, book.needs["wide"])
 
 
+def test_missing_steps_are_told_also_of_counters_that_are_overdrawn() -> None:
+    book = ledger(
+        {"cores": "4", "memory": "8"},
+        small={"cores": "1", "memory": "2"},
+        wide={"cores": "4"},
+        all={"memory": "8"},
+    )
+
+    def missing(need: int) -> dict[str, int]:
+        return {counter.key[1]: steps * counter.unit for counter, steps in book.missing(need)}
+
+    unit = 10**9
+    book.charge("small")
+    assert missing(book.needs["small"]) == {}
+    assert missing(book.needs["wide"]) == {"cores": unit}
+    book.charge("all")
+    assert missing(book.needs["wide"]) == {"cores": unit, "memory": 2 * unit}
+    assert missing(book.needs["small"]) == {"memory": 4 * unit}
+
+
 @pytest.mark.parametrize(
     ("total", "need", "fitting"),
     [("1", "250m", 4), ("3", "1500m", 2), ("10Gi", "3Gi", 3), ("1e3", "7", 142)],

@@ -1,0 +1,1 @@
+"""Preemption: the pods to evict so that a pod with a higher priority fits."""

@@ -1,0 +1,242 @@
+"""Nodes on which the eviction of pods could help, with their victims counted by kind.
+
+Victims of one kind make the same difference to the preemptor and cost the same, but for their
+start, so the search counts them. Nodes are alike if they differ in names and starts only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from dray.allocator.model.rejections import AllocationError
+from dray.api.ids import ObjectKey, PoolId
+from dray.api.semantics import pod_claims
+from dray.scheduling.claims.device_fit import DeviceMatcher
+from dray.scheduling.claims.pod_demand import PodDemand
+from dray.scheduling.nodes import node_fit
+from dray.scheduling.nodes.node_fit import NodeState
+from dray.scheduling.preemption import priorities
+from dray.scheduling.preemption.node_devices import DeviceNeed, DeviceTarget, NodeDevices
+from dray.scheduling.preemption.victims import Victim, Victims
+from dray.scheduling.state import SchedulingState
+
+
+class VictimKind(NamedTuple):
+    """A kind of victims."""
+
+    priority: int
+    budgets: tuple[int, ...]
+    frees: tuple[int, ...]
+    """At most so much does one of them free of what the node lacks, in the order of `lacks`."""
+    signature: tuple[int, ...]
+
+
+class CandidateNode(NamedTuple):
+    """A node on which the eviction of pods could help."""
+
+    state: NodeState
+    lacks: tuple[int, ...]
+    """The least amounts that have to become free, also without the pods that are leaving."""
+    kinds: tuple[VictimKind, ...]
+    """Lowest priority first."""
+    members: tuple[Sequence[Victim], ...]
+    """The victims of every kind, those that started last first."""
+    leaving: tuple[Victim, ...]
+    """Pods of lower priority that are being deleted already."""
+    is_monotone: bool
+    """Whether a further victim never makes it harder to place the preemptor."""
+    key: Hashable
+    """Equal for nodes that are alike."""
+
+
+class _View(NamedTuple):
+    """A node as one preemptor sees it."""
+
+    state: NodeState
+    devices: NodeDevices | None
+    resources: tuple[str, ...]
+    """The node resources that it lacks."""
+    needs: tuple[DeviceNeed, ...]
+    lacks: tuple[int, ...]
+    """The amounts of these resources and devices."""
+    target: DeviceTarget | None
+    """The device to free, where the device that the preemptor gets decides what it lacks."""
+    is_opaque: bool
+    """Whether it depends on more than resources and devices which pods have to go."""
+
+
+class CandidateReader:
+    """Reads candidates for one demand."""
+
+    def __init__(
+        self, state: SchedulingState, devices: DeviceMatcher, victims: Victims, demand: PodDemand
+    ) -> None:
+        self._state, self._devices, self._victims = state, devices, victims
+        self._demand, self._priority = demand, priorities.priority_of(demand.pod)
+        self._numbers: dict[Hashable, int] = {}
+        self._holders: dict[PoolId, Sequence[Victim]] = {}
+        checks = state.affinity.checks_for(demand.pod, demand.requirements)
+        # Not only resources count then: which pods have to go is not known before a trial.
+        self._is_opaque = checks is not None or bool(demand.requirements.usage.ports)
+        affinity = demand.pod.spec.affinity
+        self._is_monotone = not (
+            state.features.device_compatibility_groups
+            or demand.pod.spec.topology_spread_constraints
+            or (affinity is not None and affinity.pod_affinity is not None)
+        )
+
+    def read(self, state: NodeState) -> list[CandidateNode]:
+        """Return a node with its possible victims, for each device to free if there are several.
+
+        Without possible victims, return nothing.
+        """
+        is_opaque, is_monotone, devices = self._is_opaque, self._is_monotone, None
+        try:
+            problem = self._devices.problem_on(self._demand, state)
+        except AllocationError:
+            is_opaque = True
+        else:
+            if problem is not None:
+                devices = NodeDevices(problem, self._number)
+                if problem.may_fail or problem.inventory.uses_node_resources:
+                    is_opaque, is_monotone = True, False
+        targets: Sequence[DeviceTarget | None] = [None]
+        if devices is not None and not is_opaque:
+            targets = devices.targets() or targets
+        victims = list(self._victims_for(state, devices))
+        views = [self._view(state, devices, target, is_opaque) for target in targets]
+        candidates = (self._with_victims(view, victims, is_monotone) for view in views)
+        return [candidate for candidate in candidates if candidate is not None]
+
+    def _with_victims(
+        self, view: _View, victims: Iterable[Victim], is_monotone: bool
+    ) -> CandidateNode | None:
+        kinds: dict[VictimKind, list[Victim]] = {}
+        leaving: list[Victim] = []
+        for victim in victims:
+            kind = self._kind(view, victim)
+            if kind is None:
+                continue
+            if victim.is_leaving:
+                leaving.append(victim)
+                reduced = zip(view.lacks, kind.frees, strict=True)
+                view = view._replace(lacks=tuple(lack - freed for lack, freed in reduced))
+            else:
+                kinds.setdefault(kind, []).append(victim)
+        if not kinds and not leaving:
+            return None
+        return self._candidate(view, kinds, leaving, is_monotone)
+
+    def _candidate(
+        self,
+        view: _View,
+        kinds: dict[VictimKind, list[Victim]],
+        leaving: list[Victim],
+        is_monotone: bool,
+    ) -> CandidateNode:
+        ordered = sorted(kinds)
+        members = tuple(kinds[kind] for kind in ordered)
+        for of_kind in members:
+            of_kind.sort(key=_latest_first)
+        key: Hashable = view.state.name, view.target
+        is_plain = view.devices is None or view.devices.is_plain or view.target is not None
+        if is_plain and not (view.is_opaque or leaving or self._demand.allocated):
+            labels = view.resources, tuple(need.request for need in view.needs)
+            devices: Hashable = view.target is not None
+            if view.devices is not None and view.target is None:
+                devices = view.devices.state()
+            key = labels, view.lacks, devices, tuple(ordered), tuple(map(len, members))
+        return CandidateNode(
+            view.state, view.lacks, tuple(ordered), members, tuple(leaving), is_monotone, key
+        )
+
+    def _view(
+        self,
+        state: NodeState,
+        devices: NodeDevices | None,
+        target: DeviceTarget | None,
+        is_opaque: bool,
+    ) -> _View:
+        lacking: dict[str, int] = {}
+        amounts = {node_fit.PODS: 1, **self._demand.requirements.usage.amounts}
+        for name, amount in amounts.items():
+            capacity = state.allocatable.get(name, 0)
+            used = len(state.usages) if name == node_fit.PODS else state.requested.get(name, 0)
+            # A node with the resource itself serves it; only otherwise devices stand in for it.
+            if amount + used > capacity and (capacity or name not in self._demand.extended):
+                lacking[name] = amount + used - capacity
+        needs = tuple(devices.needs()) if devices is not None and target is None else ()
+        of_devices = target.lacks if target is not None else [need.lacking for need in needs]
+        lacks = (*lacking.values(), *of_devices)
+        return _View(state, devices, tuple(lacking), needs, lacks, target, is_opaque)
+
+    def _victims_for(self, state: NodeState, devices: NodeDevices | None) -> Iterator[Victim]:
+        """Yield the pods of lower priority on the node, and those with devices that it shares."""
+        name = state.name
+        for pod in self._state.pods.on_node(name):
+            if priorities.priority_of(pod) < self._priority:
+                yield self._victims.of(pod)
+        if devices is None:
+            return
+        elsewhere: dict[str, Victim] = {}
+        for pool in devices.shared_pools():
+            for victim in self._holders_in(pool):
+                if victim.pod.spec.node_name != name:
+                    elsewhere[victim.pod.metadata.uid] = victim
+        yield from elsewhere.values()
+
+    def _holders_in(self, pool: PoolId) -> Sequence[Victim]:
+        """Return the pods of lower priority that use devices of a pool, on any node."""
+        holders = self._holders.get(pool)
+        if holders is None:
+            holders = self._holders[pool] = list(self._find_holders(pool))
+        return holders
+
+    def _find_holders(self, pool: PoolId) -> Iterator[Victim]:
+        by_device = self._state.inventory.pools()[pool].holders.by_device
+        keys = dict.fromkeys(key for holders in by_device.values() for key in holders.claims())
+        for key in keys:
+            claim = self._state.claims.get(key)
+            for consumer in claim.status.reserved_for if claim is not None else ():
+                pod = self._state.pods.get(ObjectKey(key.namespace, consumer.name))
+                if (
+                    pod is not None
+                    and pod_claims.is_pod(consumer)
+                    and pod.metadata.uid == consumer.uid
+                    and pod.spec.node_name
+                    and priorities.priority_of(pod) < self._priority
+                ):
+                    yield self._victims.of(pod)
+
+    def _kind(self, view: _View, victim: Victim) -> VictimKind | None:
+        """Return the kind of a victim; None if its eviction makes no difference."""
+        uid = victim.pod.metadata.uid
+        frees: list[int] = []
+        usage = view.state.usages.get(uid) if view.resources else None
+        for name in view.resources:
+            if usage is None:
+                frees.append(0)
+            else:
+                frees.append(1 if name == node_fit.PODS else usage.amounts.get(name, 0))
+        signature: tuple[int, ...] = ()
+        if view.devices is not None and view.target is not None:
+            frees += view.devices.freed_for(view.target, victim)
+        elif view.devices is not None and victim.held:
+            whole, signature = view.devices.held_by(victim)
+            frees += [(need.devices & whole).bit_count() for need in view.needs]
+        else:
+            frees += [0] * len(view.needs)
+        if not (view.is_opaque or signature or any(frees)):
+            return None
+        if view.is_opaque or victim.is_sharing:
+            signature = (*signature, self._number(uid))
+        return VictimKind(victim.priority, victim.budgets, tuple(frees), signature)
+
+    def _number(self, value: Hashable) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+
+def _latest_first(victim: Victim) -> tuple[int, str, str]:
+    metadata = victim.pod.metadata
+    return -victim.start, metadata.namespace, metadata.name

@@ -1,0 +1,222 @@
+"""The devices of one node as a preemptor needs them, and what victims hold of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from dray.allocator.checks.counters import PackedCounter
+from dray.allocator.inventory.node_inventory import NodePool
+from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
+from dray.api.ids import PoolId
+from dray.scheduling.preemption.victims import Victim, VictimDevice
+
+Intern = Callable[[Hashable], int]
+"""Returns the number of a value: the same for equal values, on all nodes."""
+
+
+class DeviceNeed(NamedTuple):
+    """Devices of which a preemptor needs some that are free."""
+
+    request: int
+    """The number of the request; -1 for all requests together."""
+    devices: int
+    lacking: int
+    """At least so many more of them have to become free."""
+
+
+class VictimDevices(NamedTuple):
+    """The devices that matter to the preemptor and that a victim holds."""
+
+    whole: int
+    """The set of them that the victim holds as a whole."""
+    signature: tuple[int, ...]
+    """Equal for victims on alike nodes whose eviction makes the same difference."""
+
+
+class DeviceTarget(NamedTuple):
+    """A device that is enough for the preemptor, and exactly what has to become free for it."""
+
+    bit: int
+    """The device, if it is in use as a whole; else 0."""
+    pool: int
+    counters: tuple[PackedCounter, ...]
+    """The counters of the pool of which too little is left."""
+    lacks: tuple[int, ...]
+    """The amounts of these counters, after 1 for a device that is in use."""
+
+
+class NodeDevices:
+    """The devices of a node for one preemptor."""
+
+    def __init__(self, problem: NodeProblem, intern: Intern) -> None:
+        self._problem, self._intern = problem, intern
+        self._inventory = inventory = problem.inventory
+        self._pools = {
+            node_pool.pool.id: (number, node_pool)
+            for number, node_pool in enumerate(inventory.node_pools)
+        }
+        self._wanted = 0
+        for alternative in problem.alternatives():
+            is_all = alternative.all_mode_devices is not None
+            self._wanted |= alternative.selected if is_all else alternative.eligible
+        self.is_plain = not (
+            problem.may_fail
+            or inventory.uses_node_resources
+            or self._wanted & (inventory.partitions | inventory.shareable)
+        )
+        """Whether devices that no request can tell apart can stand in for each other."""
+        self._classes = list(self._classes_of_devices())
+
+    def needs(self) -> list[DeviceNeed]:
+        """Return which devices the preemptor lacks, at the least."""
+        needs, union, total = [], 0, 0
+        taken = self._inventory.taken
+        for number, request in enumerate(self._problem.requests):
+            alternative = request.alternatives[0]
+            if len(request.alternatives) > 1 or self._may_overlap(alternative):
+                continue
+            if alternative.all_mode_devices is not None:
+                devices = alternative.selected
+                needs.append(DeviceNeed(number, devices, (devices & taken).bit_count()))
+                continue
+            devices = alternative.eligible
+            free = (devices & ~taken).bit_count()
+            needs.append(DeviceNeed(number, devices, alternative.count - free))
+            union, total = union | devices, total + alternative.count
+        if len(needs) > 1:
+            needs.append(DeviceNeed(-1, union, total - (union & ~taken).bit_count()))
+        return [need for need in needs if need.lacking > 0]
+
+    def targets(self) -> Sequence[DeviceTarget]:
+        """Return the devices of which one is enough, where these draw from counters.
+
+        Empty if it is not one device that is missing, or if other devices matter as well.
+        """
+        alternative, inventory = self._problem.single_alternative, self._inventory
+        if (
+            alternative is None
+            or not alternative.eligible & inventory.partitions
+            or self._may_overlap(alternative)
+            or self._problem.constraints is not None
+            or self._problem.may_fail
+            or inventory.uses_node_resources
+            or inventory.features.device_compatibility_groups
+        ):
+            return ()
+        targets: dict[DeviceTarget, None] = {}
+        for device in inventory.members(alternative.eligible):
+            bit = device.bit & inventory.taken
+            counters = inventory.node_pools[device.pool_index].counters
+            missing = list(counters.missing(device.need)) if counters and device.need else []
+            lacks = ([1] if bit else []) + [steps for _, steps in missing]
+            lacking = tuple(counter for counter, _ in missing)
+            target = DeviceTarget(bit, device.pool_index, lacking, tuple(lacks))
+            targets[target] = None
+        return list(targets)
+
+    def freed_for(self, target: DeviceTarget, victim: Victim) -> list[int]:
+        """Return what a victim frees of what a target lacks."""
+        bit, freed = 0, [0] * len(target.counters)
+        node_pool = self._inventory.node_pools[target.pool]
+        needs = node_pool.counters.needs if node_pool.counters is not None else {}
+        for held in victim.held:
+            holders = node_pool.holders.by_device.get(held.device)
+            if held.pool != node_pool.pool.id or holders is None or len(holders.owners) > 1:
+                continue
+            index = node_pool.indexes.get(held.device)
+            bit |= 0 if index is None else 1 << index
+            need = needs.get(held.device, 0)
+            for place, counter in enumerate(target.counters):
+                freed[place] += counter.read(need)
+        return [int(bool(bit & target.bit)), *freed] if target.bit else freed
+
+    def held_by(self, victim: Victim) -> VictimDevices:
+        """Return what a victim holds of the devices that matter."""
+        whole = 0
+        signature: list[int] = []
+        for held in victim.held:
+            numbered = self._pools.get(held.pool)
+            if numbered is None:
+                continue
+            number, pool = numbered
+            holders = pool.holders.by_device.get(held.device)
+            if holders is None or len(holders.owners) > 1:
+                # It is kept for another preemptor, and stays in use without the victim.
+                continue
+            index = pool.indexes.get(held.device)
+            bit = 0 if index is None else 1 << index
+            if held.share is None:
+                whole |= bit
+            found = self._class_of(bit, held, number, pool)
+            if found is not None:
+                signature.append(found)
+        if len(signature) > 1:
+            signature.sort()
+        return VictimDevices(whole, tuple(signature))
+
+    def shared_pools(self) -> Iterator[PoolId]:
+        """Yield the pools with devices or counters that other nodes can use too."""
+        for node_pool in self._inventory.node_pools:
+            pool = node_pool.pool
+            is_local = not pool.slices_elsewhere and all(
+                resource_slice.spec.node_name for resource_slice in pool.slices
+            )
+            if not is_local:
+                yield pool.id
+
+    def state(self) -> Hashable:
+        """Return the classes of the devices, with how many of each there are and are free."""
+        taken = self._inventory.taken
+        return tuple(
+            (number, devices.bit_count(), (devices & taken).bit_count())
+            for devices, number in self._classes
+        )
+
+    def _may_overlap(self, alternative: NodeAlternative) -> bool:
+        """Return whether the request may get devices that somebody else has as well."""
+        shareable = self._inventory.shareable & alternative.selected
+        return alternative.parsed.admin_access or bool(shareable)
+
+    def _class_of(self, bit: int, held: VictimDevice, number: int, pool: NodePool) -> int | None:
+        """Return the class of a held device; None if it does not matter to the preemptor."""
+        for devices, found in self._classes:
+            if devices & bit:
+                return found
+        if self.is_plain:
+            return None
+        # A device that draws from counters takes them from others.
+        draws = pool.counters is not None and bool(pool.counters.needs.get(held.device))
+        if bit & self._wanted or draws:
+            return self._intern((number, held))
+        return None
+
+    def _classes_of_devices(self) -> Iterator[tuple[int, int]]:
+        """Yield the sets of devices that can stand in for each other, with their numbers."""
+        if not self.is_plain:
+            return
+        constrained = self._problem.constraints is not None
+        members: dict[Hashable, int] = {}
+        if constrained:
+            for device in self._inventory.members(self._wanted):
+                key = self._problem.equivalence_key(device)
+                members[key] = members.get(key, 0) | device.bit
+        else:
+            members = dict(_split(self._wanted, self._problem.alternatives()))
+        numbered = [(self._intern(key), devices) for key, devices in members.items()]
+        yield from ((devices, number) for number, devices in sorted(numbered))
+
+
+def _split(devices: int, alternatives: Iterable[NodeAlternative]) -> Iterator[tuple[Hashable, int]]:
+    """Divide devices by which alternatives may use them."""
+    parts: list[tuple[tuple[bool, ...], int]] = [((), devices)]
+    for alternative in alternatives:
+        masks = (alternative.selected, alternative.eligible)
+        for mask in masks:
+            parts = [
+                ((*key, inside), part)
+                for key, members in parts
+                for inside, part in ((True, members & mask), (False, members & ~mask))
+                if part
+            ]
+    return iter(parts)

@@ -1,0 +1,64 @@
+"""Pods that are removed from the state for a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from dray.api.ids import ClaimKey
+from dray.api.semantics import pod_claims
+from dray.api.types.dra import AllocationResult
+from dray.api.types.pods import Pod
+from dray.scheduling.nodes.node_fit import NodeState
+from dray.scheduling.nodes.pod_requirements import PodUsage
+from dray.scheduling.state import SchedulingState
+
+
+class RemovalSimulation:
+    """Pods removed from the state for a trial, with the devices that only they use.
+
+    Removals bypass the log of changed nodes: everything is restored before anyone else reads the
+    nodes, so cached rankings stay valid. `kept` are claims that keep their devices in any case.
+    """
+
+    def __init__(self, state: SchedulingState, kept: Collection[ClaimKey] = ()) -> None:
+        self._state, self._kept = state, kept
+        self._usages: dict[str, tuple[NodeState, PodUsage]] = {}
+        self._removed: dict[str, Pod] = {}
+        self._released: dict[ClaimKey, AllocationResult] = {}
+
+    def set(self, pods: Iterable[Pod]) -> None:
+        """Remove exactly these pods, and restore all others."""
+        target = {pod.metadata.uid: pod for pod in pods}
+        for uid, pod in list(self._removed.items()):
+            if uid not in target:
+                self._restore(pod)
+        for uid, pod in target.items():
+            if uid not in self._removed:
+                self._remove(pod)
+
+    def _remove(self, pod: Pod) -> None:
+        uid, node = pod.metadata.uid, self._state.nodes.get(pod.spec.node_name)
+        self._removed[uid] = pod
+        self._state.affinity.hidden.add(uid)
+        if node is not None and uid in node.usages:
+            self._usages[uid] = (node, node.remove(uid))
+        for key in pod_claims.used_claims(pod):
+            claim = self._state.claims.get(key)
+            if claim is None or claim.status.allocation is None or key in self._kept:
+                continue
+            # A shared claim frees its devices only with the last of its consumers.
+            consumers = claim.status.reserved_for
+            if consumers and all(consumer.uid in self._removed for consumer in consumers):
+                self._released[key] = claim.status.allocation
+                self._state.inventory.release(key)
+
+    def _restore(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        del self._removed[uid]
+        self._state.affinity.hidden.discard(uid)
+        if uid in self._usages:
+            node, usage = self._usages.pop(uid)
+            node.add(uid, usage)
+        for key in pod_claims.used_claims(pod):
+            if key in self._released:
+                self._state.inventory.record_allocation(key, self._released.pop(key))

@@ -1,0 +1,146 @@
+"""What is freed for a pod is kept for it, and nothing else is."""
+
+from __future__ import annotations
+
+from dray.api.ids import ObjectKey
+from dray.api.types.meta import JsonObject
+from dray.scheduling.decision import Decider, Decision
+from dray.scheduling.state import SchedulingState
+from dray.scheduling.unschedulable import Unschedulable
+from tests.unit.scheduler.world import claim, exactly, gpu, gpu_slice, node, pod
+from tests.unit.scheduling.objects import NOW, build, outcome, pods
+from tests.unit.scheduling.preemption.test_preemptor import (
+    PREEMPTING,
+    fleet,
+    holding,
+    running,
+    user,
+)
+
+URGENT = ObjectKey("default", "urgent")
+
+
+def nominated(
+    *bodies: JsonObject, count: int = 1, cpu: str = "1"
+) -> tuple[SchedulingState, Decider]:
+    """A state in which victims have to make room for a pod of priority 10."""
+    claims = [claim("x", exactly(count=count)), claim("y"), claim("z")]
+    state = build(*bodies, *claims, features=PREEMPTING)
+    decider = Decider(state)
+    assert plan_of(decided(decider, urgent(cpu)))
+    return state, decider
+
+
+def urgent(cpu: str = "1") -> JsonObject:
+    return pod("urgent", "x", priority=10, requests={"cpu": cpu})
+
+
+def decided(decider: Decider, body: JsonObject) -> Decision:
+    [decision] = decider.decide(pods(body), NOW)
+    return decision
+
+
+def plan_of(decision: Decision) -> list[str]:
+    """The names of the victims."""
+    plan = decision.preemption if isinstance(decision, Unschedulable) else None
+    return sorted(victim.metadata.name for victim in plan.victims) if plan else []
+
+
+def remove(state: SchedulingState, name: str) -> None:
+    """A victim is gone, and its claim with it."""
+    pod_key = ObjectKey("default", name)
+    state.drop_pod(pod_key)
+    for held in list(state.claims):
+        if held.metadata.name == name:
+            state.claims.drop(held.key)
+
+
+def test_freed_devices_are_kept_from_pods_of_lower_and_equal_priority() -> None:
+    state, decider = nominated(*fleet(one=2), *running("a", "one", 1, "gpu-0", "gpu-1"))
+    remove(state, "a")
+    # One of two devices is kept, the other is for everybody.
+    assert outcome(decided(decider, pod("lower", "y", priority=5))) == ("one", ["one/gpu-1"])
+    assert outcome(decided(decider, pod("equal", "z", priority=10))) == "devices"
+    assert outcome(decided(decider, urgent())) == ("one", ["one/gpu-0"])
+
+
+def test_node_resources_are_kept_as_well() -> None:
+    busy = user("busy", "one", 1, requests={"cpu": "60"})
+    state, decider = nominated(*fleet(one=1), busy, cpu="60")
+    remove(state, "busy")
+    five, four = {"cpu": "5"}, {"cpu": "4"}
+    assert outcome(decided(decider, pod("five", priority=5, requests=five))) == "room"
+    assert outcome(decided(decider, pod("four", priority=5, requests=four))) == ("one", [])
+    assert outcome(decided(decider, urgent("60"))) == ("one", ["one/gpu-0"])
+
+
+def test_partitions_are_kept_with_their_counters() -> None:
+    def part(name: str, slices: int) -> JsonObject:
+        counters = {"counterSet": "gpu", "counters": {"slices": {"value": str(slices)}}}
+        return gpu(name, f"{slices}Gi", consumesCounters=[counters])
+
+    pool = {"name": "one", "generation": 1, "resourceSliceCount": 2}
+    devices = gpu_slice("one", 0, part("a", 3), part("b", 1), part("c", 1), pool=pool)
+    shared = [{"name": "gpu", "counters": {"slices": {"value": "4"}}}]
+    counters = gpu_slice("one", 0, pool=pool, sharedCounters=shared)
+    counters["metadata"]["name"] = "counters"
+    counters["spec"]["devices"] = []
+    bodies = [fleet()[0], node("one"), devices, counters]
+    victims = [*running("v", "one", 1, "a"), *running("w", "one", 20, "b")]
+    state, decider = nominated(*bodies, *victims)
+    assert outcome(decided(decider, pod("early", "y", priority=5))) == "devices"
+    remove(state, "v")
+    # Three slices are free, of which the pod keeps those of partition a.
+    assert outcome(decided(decider, pod("lower", "y", priority=5))) == "devices"
+    assert outcome(decided(decider, urgent())) == ("one", ["one/a"])
+
+
+def test_others_do_not_choose_the_same_victims() -> None:
+    bodies = [*running("a", "one", 1, "gpu-0"), *running("b", "one", 2, "gpu-1")]
+    _, decider = nominated(*fleet(one=2), *bodies)
+    assert plan_of(decided(decider, pod("lower", "y", priority=5))) == ["b"]
+    assert plan_of(decided(decider, pod("last", "z", priority=5))) == []
+    assert decider.take_dropped_nominations() == []
+
+
+def test_a_pod_of_higher_priority_takes_what_is_kept() -> None:
+    state, decider = nominated(*fleet(one=1), *running("a", "one", 1, "gpu-0"))
+    remove(state, "a")
+    assert outcome(decided(decider, pod("higher", "y", priority=20))) == ("one", ["one/gpu-0"])
+    assert decider.take_dropped_nominations() == [URGENT]
+    assert decider.take_dropped_nominations() == []
+    assert outcome(decided(decider, urgent())) == "devices"
+
+
+def test_a_pod_of_higher_priority_is_nominated_instead() -> None:
+    _, decider = nominated(*fleet(one=1), *running("a", "one", 1, "gpu-0"))
+    assert plan_of(decided(decider, pod("higher", "y", priority=20))) == ["a"]
+    assert decider.take_dropped_nominations() == [URGENT]
+    assert plan_of(decided(decider, urgent())) == []
+
+
+def test_nothing_is_kept_for_a_pod_that_gives_up_or_is_gone() -> None:
+    state, decider = nominated(*fleet(one=1), *running("a", "one", 1, "gpu-0"))
+    remove(state, "a")
+    state.drop_pod(URGENT)
+    assert outcome(decided(decider, pod("lower", "y", priority=5))) == ("one", ["one/gpu-0"])
+    assert decider.take_dropped_nominations() == [URGENT]
+
+
+def test_nothing_is_kept_after_the_node_is_gone() -> None:
+    state, decider = nominated(*fleet(one=1), *running("a", "one", 1, "gpu-0"))
+    state.drop_node("one")
+    assert outcome(decided(decider, pod("lower", priority=5))) == "no nodes"
+    assert decider.take_dropped_nominations() == [URGENT]
+
+
+def test_devices_of_the_network_are_kept_on_all_nodes() -> None:
+    network = gpu_slice("network", 1)
+    network["spec"] = {**network["spec"], "allNodes": True}
+    del network["spec"]["nodeName"]
+    held = holding("a", "network", "gpu-0", users=["a"])
+    bodies = [fleet()[0], node("one"), node("two"), network, held, user("a", "one", 1, "a")]
+    state, decider = nominated(*bodies)
+    remove(state, "a")
+    assert outcome(decided(decider, pod("lower", "y", priority=5))) == "devices"
+    assert outcome(decided(decider, urgent())) == ("one", ["network/gpu-0"])
