@@ -8,7 +8,8 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from dray.allocator.inventory.cluster_inventory import EVERY_NODE, ClusterInventory, NodeEntry
@@ -121,6 +122,27 @@ class Allocator:
         self._result_count += 1
         return result
 
+    def alternatives_on(self, claims: Sequence[ResourceClaim], node: str) -> Iterator[Fit]:
+        """Yield the ways in which the claims fit on a node, first that of `allocate_on`.
+
+        Ways that differ only by equal devices are one. Devices that are taken after one of them
+        have to be released before the next. Raises AllocationError as `allocate_on`.
+        """
+        cache = self._cache(claims)
+        entry = self._cluster.nodes[node]
+        inventory = self._cluster.inventory(entry)
+        # A problem of its own: between two solutions, its constraints know the devices of one.
+        problem = node_problem.build(inventory, cache.claims, self._cluster.selectors)
+        search = Search(problem, order=self._order, should_stop=self._should_stop)
+        seen: set[Hashable] = set()
+        for solution in search.solutions():
+            fit = Fit(node, results.build(problem, solution, self._new_share_id))
+            key = tuple(map(_devices_of, fit.allocations))
+            if key not in seen:
+                seen.add(key)
+                yield fit
+                self._cluster.inventory(entry)
+
     def first_fit(self, claims: Sequence[ResourceClaim], start: int = 0) -> FitResult:
         """Return the first fit, beginning with the `start`-th node and then from the first one.
 
@@ -228,6 +250,15 @@ class Allocator:
         for cache in self._caches.values():
             cache.results.clear()
         self._result_count = 0
+
+
+def _devices_of(allocation: AllocationResult) -> Hashable:
+    """Return a key that is equal for allocations of the same devices, whatever the request."""
+    taken = Counter(
+        (result.device_id, result.admin_access, frozenset(result.consumed_capacity.items()))
+        for result in allocation.devices.results
+    )
+    return frozenset(taken.items())
 
 
 def _no_fit(search: Search) -> NoFit:

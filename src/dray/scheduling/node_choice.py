@@ -72,13 +72,15 @@ class NodeChooser:
         return assignment or NoNode(self._no_fit(ranking, demand), ranking)
 
     def all_fits(
-        self, demand: PodDemand
+        self, demand: PodDemand, *, beside_any_pods: bool = False
     ) -> Generator[Step | NodeAssignment, SearchOutcome | None, None]:
         """Yield an assignment for every node that fits, the best first, between the steps.
 
         Each node is checked when it is its turn, so the caller may reserve assignments meanwhile.
+        With `beside_any_pods`, affinity to other pods does not matter.
         """
-        ranking = self._new_ranking(demand, self._named(demand), self._affinity(demand))
+        affinity = None if beside_any_pods else self._affinity(demand)
+        ranking = self._new_ranking(demand, self._named(demand), affinity)
         yield from ranking.update()
         try:
             attempt = yield from self._attempt(_Attempt(ranking, demand))

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, Check, Slot
 from dray.allocator.model.trail import Trail
@@ -80,6 +82,8 @@ class Search:
         self._equivalence_keys: dict[int, Hashable] = {}
         self._positions = 0
         self._looks_ahead = False
+        self._finds_all = False
+        """Whether solutions are told apart by devices that are interchangeable for these claims."""
         self._usable: Mapping[NodeAlternative, int] = {}
         """Devices that can be part of a solution, where these are fewer than the eligible ones."""
         self._furthest = -1
@@ -93,7 +97,25 @@ class Search:
         """
         single = self.problem.single_alternative
         try:
-            return self._run() if single is None else self._pick_for(single)
+            return self._run(self._enter(0)) if single is None else self._pick_for(single)
+        finally:
+            self._trail.unwind(0)
+
+    def solutions(self) -> Iterator[Solution]:
+        """Yield every solution in the order of the search, first that of `run`.
+
+        Devices that are equal for all claims stand for each other. The holders of devices have to
+        be the same whenever the next solution is asked for. Raises AllocationError as `run`.
+        """
+        self._finds_all = True
+        try:
+            solution = self._run(self._enter(0))
+            while solution is not None:
+                yield solution
+                # Every decision is a part of this solution: another one of any may give the next.
+                for frame in self._frames:
+                    frame.conflicts = (1 << frame.depth) - 1
+                solution = self._run(self._advance())
         finally:
             self._trail.unwind(0)
 
@@ -114,9 +136,8 @@ class Search:
         if self._should_stop is not None and self._should_stop():
             raise rejections.SearchTimeout("filter operation aborted: context deadline exceeded")
 
-    def _run(self) -> Solution | None:
+    def _run(self, position: Position | None) -> Solution | None:
         frames = self._frames
-        position: Position | None = self._enter(0)
         while position is not None:
             if position.request_index == len(self._requests):
                 picks = [frame.pick for frame in frames if frame.pick]
@@ -396,7 +417,10 @@ class Search:
         """
         key = self._equivalence_keys.get(device.index)
         if key is None:
-            key = self._equivalence_keys[device.index] = self.problem.equivalence_key(device)
+            key = self.problem.equivalence_key(device)
+            if self._finds_all:
+                key = key, _content(device)
+            self._equivalence_keys[device.index] = key
         return key, self._checks.state_keys(device)
 
 
@@ -404,6 +428,12 @@ def _filtered(applying: Iterable[Check], slot: Slot, candidates: int, needed: in
     for check in applying:
         candidates = check.filter_candidates(slot, candidates, needed)
     return candidates if candidates.bit_count() >= needed else 0
+
+
+def _content(device: Candidate) -> Hashable:
+    """Return a key that is equal for devices that differ in nothing but their names."""
+    nameless = msgspec.structs.replace(device.device, name="")
+    return device.pool_index, device.resource_slice.metadata.name, msgspec.json.encode(nameless)
 
 
 def _cannot_have_all(alternative: NodeAlternative, device: Candidate) -> rejections.AllocationError:

@@ -1,0 +1,151 @@
+"""The complete search for a gang: backtracking over members and nodes, with back-jumping.
+
+A member that fits nowhere names the members that are in its way; the search goes back to the latest
+of them and leaves the others as they are. Members of a kind are placed in the order of their nodes,
+since any other order of them ends the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from dray.scheduling.gangs.effort import Effort
+from dray.scheduling.gangs.members import Member
+from dray.scheduling.gangs.placements import Placements
+from dray.scheduling.nodes.node_fit import NodeState
+from dray.scheduling.state import SchedulingState
+from dray.scheduling.steps import Steps
+
+
+class _Level:
+    """A member to place. Bit d of `conflicts` is set if the member at depth d may be in its way.
+
+    Bits may be set needlessly, never left out.
+    """
+
+    __slots__ = ("conflicts", "is_left_out", "is_placed", "member", "next_node")
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.conflicts = 0
+        self.next_node = 0
+        self.is_placed = False
+        self.is_left_out = False
+
+
+class Search:
+    """One search for nodes of all members but `spare` of them, in the order of the members."""
+
+    def __init__(
+        self,
+        state: SchedulingState,
+        placements: Placements,
+        members: Sequence[Member],
+        spare: int,
+        effort: Effort,
+        *,
+        depends_on_order: bool,
+    ) -> None:
+        self._state, self._placements, self._members = state, placements, members
+        self._spare, self._effort = spare, effort
+        self._depends_on_order = depends_on_order
+        self._levels: list[_Level] = []
+        self.furthest = 0
+        """The position of the latest member that found no node."""
+
+    def run(self) -> Steps[bool]:
+        """Place the members. Returns whether that is possible; raises SearchEnded."""
+        if not self._members or (yield from self._are_too_many()):
+            return self._spare >= len(self._members)
+        self._begin()
+        while self._levels:
+            level = self._levels[-1]
+            if (yield from self._advance(level)):
+                if len(self._levels) == len(self._members):
+                    return True
+                self._begin()
+            else:
+                self.furthest = max(self.furthest, len(self._levels) - 1)
+                self._jump_back(level.conflicts)
+        return False
+
+    def _are_too_many(self) -> Steps[bool]:
+        """Return whether more members than may be left out have no room, whatever the others do."""
+        if self._depends_on_order:
+            return False
+        missing = 0
+        for _, of_kind in groupby(self._members, lambda member: member.kind):
+            members = list(of_kind)
+            room = 0
+            for node in members[0].nodes:
+                self._effort.spend()
+                room += yield from self._placements.room(members, node)
+                if room >= len(members):
+                    break
+                yield None
+            missing += max(len(members) - room, 0)
+        return missing > self._spare
+
+    def _begin(self) -> None:
+        """Go on with the next member."""
+        level = _Level(self._members[len(self._levels)])
+        if self._levels and self._levels[-1].member.kind == level.member.kind:
+            before = self._levels[-1]
+            # It depends on the former member which nodes are left to this one.
+            level.conflicts = 1 << (len(self._levels) - 1)
+            level.next_node = before.next_node - 1
+        self._levels.append(level)
+
+    def _advance(self, level: _Level) -> Steps[bool]:
+        """Place the member on its next node, or leave it out. Returns whether it could be done."""
+        depth = len(self._levels) - 1
+        self._withdraw(level)
+        nodes = level.member.nodes
+        while level.next_node < len(nodes):
+            node = nodes[level.next_node]
+            level.next_node += 1
+            self._effort.spend()
+            yield None
+            refusal = self._refusal_by_pods(level.member, node)
+            if refusal is None:
+                refusal = yield from self._placements.add(depth, level.member, node)
+            if refusal is None:
+                level.is_placed = True
+                return True
+            level.conflicts |= refusal
+        return self._leave_out(level)
+
+    def _leave_out(self, level: _Level) -> bool:
+        """Leave the member without a node, the last choice that there is for it."""
+        if level.next_node > len(level.member.nodes):
+            return False
+        left_out = [depth for depth, other in enumerate(self._levels) if other.is_left_out]
+        if len(left_out) >= self._spare:
+            level.conflicts |= sum(1 << depth for depth in left_out)
+            return False
+        level.next_node += 1
+        level.is_left_out = True
+        return True
+
+    def _refusal_by_pods(self, member: Member, node: NodeState) -> int | None:
+        """Return all members if affinity to those before keeps a member from a node."""
+        if not self._depends_on_order:
+            return None
+        check = self._state.affinity.checks_for(member.pod, member.demand.requirements)
+        return (1 << (len(self._levels) - 1)) - 1 if check is not None and check(node) else None
+
+    def _withdraw(self, level: _Level) -> None:
+        if level.is_placed:
+            self._placements.remove()
+        level.is_placed = level.is_left_out = False
+
+    def _jump_back(self, conflicts: int) -> None:
+        """Drop the latest member, and all others after the latest one in `conflicts`."""
+        # What is between them is no reason that this member fits nowhere: any other choice there
+        # would end here again. The target takes over the other reasons.
+        target = conflicts.bit_length() - 1
+        while len(self._levels) > target + 1:
+            self._withdraw(self._levels.pop())
+        if self._levels:
+            self._levels[target].conflicts |= conflicts ^ (1 << target)
