@@ -135,8 +135,8 @@ class GangPlacer:
 
     def _with_others(self, gang: Gang, attempt: _Attempt) -> Steps[GangPlacement]:
         """Return the placement with nodes for more pods than are needed, where they fit."""
-        placed = {assignment.pod.metadata.uid for assignment in attempt.assignments}
-        others = [pod for pod in gang.waiting if pod.metadata.uid not in placed]
+        placed = attempt.placed()
+        others = [pod for pod in gang.waiting if pod.metadata.key not in placed]
         unplaced = yield from attempt.place_greedily(others)
         return GangPlacement(attempt.assignments, unplaced)
 
@@ -145,10 +145,12 @@ class GangPlacer:
     ) -> Steps[GangPlacement | Unschedulable]:
         """Place the pods one after the other, or else as the complete search finds it."""
         keys = topology.keys_of(gang.group)
-        unplaced = yield from attempt.place_greedily(() if keys else gang.waiting)
-        if not keys and len(attempt.assignments) >= gang.needed:
+        unplaced = yield from attempt.place_greedily(gang.waiting)
+        if len(attempt.assignments) >= gang.needed and not keys:
             return GangPlacement(attempt.assignments, unplaced)
         result = _not_enough(gang, len(attempt.assignments), unplaced)
+        if keys:
+            result = _not_together(result, gang, keys)
         attempt.release_all()
         placed = [pod for pod in self._state.pods.in_group(gang.key) if self._state.is_placed(pod)]
         try:
@@ -162,6 +164,10 @@ class GangPlacer:
             return result
         for assignment in placements.assignments():
             attempt.reserve(assignment)
+        if keys:
+            # Others may have a node outside of the domain, which is not for them.
+            left_out = {pod.metadata.key for pod in gang.waiting} - attempt.placed()
+            return GangPlacement(attempt.assignments, dict.fromkeys(left_out, result))
         return (yield from self._with_others(gang, attempt))
 
     def _backtrack(self, gang: Gang, attempt: _Attempt, should_stop: ShouldStop) -> Steps[bool]:
@@ -193,6 +199,9 @@ class _Attempt:
         self._state, self._chooser, self._demands = state, chooser, demands
         self.now = now
         self.assignments: list[NodeAssignment] = []
+
+    def placed(self) -> set[ObjectKey]:
+        return {assignment.pod.metadata.key for assignment in self.assignments}
 
     def place_greedily(self, pods: Sequence[Pod]) -> Steps[Mapping[ObjectKey, Unschedulable]]:
         """Give every pod the best node that is left. Returns why the others have none."""
@@ -279,4 +288,17 @@ def _not_enough(
         wake_events=frozenset(events),
         claims=next((result.claims for result in unplaced.values() if result.claims), ()),
         is_transient=any(result.is_transient for result in unplaced.values()),
+    )
+
+
+def _not_together(result: Unschedulable, gang: Gang, keys: Sequence[str]) -> Unschedulable:
+    """Return the result for a gang whose pods have to be on nodes with equal labels."""
+    # Also pods for which there is room outside of a domain wait for room inside.
+    events = {wake_events.NODES, wake_events.DEVICES, wake_events.POD_REMOVED}
+    minimum = gang.needed + gang.scheduled
+    return msgspec.structs.replace(
+        result,
+        group_message=f"minCount ({minimum}) cannot be satisfied on nodes with equal labels "
+        + ", ".join(keys),
+        wake_events=result.wake_events | events,
     )
