@@ -9,7 +9,7 @@ device could make upstream return an error, nothing is left out: the error is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -57,8 +57,19 @@ class _Frame:
         self.next_positions: Iterator[Position] = iter(())
 
 
+class _Explored(NamedTuple):
+    """The devices that led to no solution for a request, and the depth of its frame."""
+
+    devices: int
+    depth: int
+
+
 class Search:
-    """One attempt to satisfy all claims of a pod on one node."""
+    """One attempt to satisfy all claims of a pod on one node.
+
+    `alike` are requests, by position, that are the only one of a claim with the spec of the claim
+    before: two such claims are not tried with their devices swapped.
+    """
 
     def __init__(
         self,
@@ -66,12 +77,18 @@ class Search:
         *,
         order: Order | None = None,
         should_stop: Callable[[], bool] | None = None,
+        alike: Collection[int] = (),
     ) -> None:
         self.problem = problem
         self._inventory = problem.inventory
         self._requests = problem.requests
         self._checks = check_sequence.CheckSequence(problem)
         self._prunes = not problem.may_fail
+        # Devices of compatibility groups that fit in one order may not fit in the other.
+        is_symmetric = self._prunes and not self._inventory.features.device_compatibility_groups
+        self._alike = alike if is_symmetric else ()
+        self._explored: dict[int, _Explored] = {}
+        """What was tried for the request before one in `_alike`, by its position."""
         self._order = order
         self._should_stop = should_stop
         self._trail = Trail()
@@ -108,6 +125,8 @@ class Search:
         be the same whenever the next solution is asked for. Raises AllocationError as `run`.
         """
         self._finds_all = True
+        # Claims that are alike here need not be for those who use them.
+        self._alike = ()
         try:
             solution = self._run(self._enter(0))
             while solution is not None:
@@ -188,6 +207,8 @@ class Search:
         frame = _Frame(len(self._frames), self._trail.mark())
         if position.alternative is None:
             self._choices[position.request_index] = frame.depth
+            if position.request_index in self._alike:
+                frame.conflicts = 1 << self._choices[position.request_index - 1]
             frame.next_positions = self._alternatives(position.request_index)
         elif position.alternative.all_mode_devices is not None:
             frame.next_positions = self._all_mode_devices(frame, position, position.alternative)
@@ -205,7 +226,20 @@ class Search:
         self._chosen[request_index] = alternative
         if alternative.count == 0 and alternative.all_mode_devices is None:
             return self._enter(request_index + 1)
-        return Position(request_index, alternative)
+        return Position(
+            request_index, alternative, allowed=self._allowed(request_index, alternative)
+        )
+
+    def _allowed(self, request_index: int, alternative: NodeAlternative) -> int:
+        """Return the devices to try, without those that failed for a request that is alike."""
+        explored = self._explored.get(request_index - 1)
+        if request_index not in self._alike or explored is None:
+            return _ANY
+        former = self._requests[request_index - 1].alternatives
+        is_same = former.index(self._chosen[request_index - 1]) == self._requests[
+            request_index
+        ].alternatives.index(alternative)
+        return ~explored.devices if is_same and alternative.count == 1 else _ANY
 
     def _after(self, position: Position, alternative: NodeAlternative, later: int) -> Position:
         if position.ordinal + 1 < alternative.count:
@@ -213,7 +247,11 @@ class Search:
         return self._enter(position.request_index + 1)
 
     def _alternatives(self, request_index: int) -> Iterator[Position]:
-        for alternative in self._requests[request_index].alternatives:
+        first = 0
+        if request_index in self._alike:
+            former = self._requests[request_index - 1].alternatives
+            first = former.index(self._chosen[request_index - 1])
+        for alternative in self._requests[request_index].alternatives[first:]:
             yield self._begin(request_index, alternative)
 
     def _devices(
@@ -230,16 +268,20 @@ class Search:
         if self._prunes:
             candidates = _filtered(applying, slot, candidates, alternative.count - position.ordinal)
         later = candidates
+        explored = 0
         # If one device has not led to a solution, an interchangeable one will not either: swapping
         # the two in that solution would have given one with the first device.
         tried: set[Hashable] = set()
         for device in self._ordered(alternative, candidates):
             later ^= device.bit
             if tried and self._interchange_key(device) in tried:
+                explored |= device.bit
                 continue
             if self._take(frame.mark, slot, device, applying) is not None:
                 continue
             frame.pick = Pick(alternative, device)
+            self._explored[position.request_index] = _Explored(explored, frame.depth)
+            explored |= device.bit
             if self._looks_ahead and self._blocks_later_requests(frame, position, later):
                 self._trail.unwind(frame.mark)
                 frame.pick = None
@@ -341,6 +383,8 @@ class Search:
         # The previous device of the request decides which ones may follow (`Position.allowed`).
         if position.ordinal:
             frame.conflicts |= 1 << (frame.depth - 1)
+        elif position.allowed != _ANY:
+            frame.conflicts |= 1 << self._explored[position.request_index - 1].depth
         if self._requests[position.request_index].is_prioritized:
             frame.conflicts |= 1 << self._choices[position.request_index]
         frame.conflicts |= self._causes(frame, alternative, candidates)

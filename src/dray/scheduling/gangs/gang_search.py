@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 
-from dray.allocator.placement import Allocator
+from dray.allocator.placement import Allocator, Fit
 from dray.allocator.search.device_order import Order
 from dray.api.types.pods import Pod
 from dray.scheduling.claims.device_fit import DeviceMatcher
@@ -20,8 +20,12 @@ from dray.scheduling.gangs.members import Member, Members
 from dray.scheduling.gangs.placements import Placements
 from dray.scheduling.gangs.search import Search
 from dray.scheduling.node_choice import NodeChooser
+from dray.scheduling.nodes import node_fit
 from dray.scheduling.state import SchedulingState
-from dray.scheduling.steps import Steps
+from dray.scheduling.steps import DeviceSearch, Steps
+
+_ROOM_LIMIT = 16
+"""Pods like this one for which room is looked for; those with room for more are as easy."""
 
 
 def _never() -> bool:
@@ -49,6 +53,7 @@ class GangSearch:
             new_share_id=state.new_share_id,
             order=order,
             should_stop=lambda: self._effort() or should_stop(),
+            of_several_pods=True,
         )
 
     @property
@@ -73,9 +78,9 @@ class GangSearch:
         """
         self._effort = Effort(should_stop)
         found = yield from members.find(pods, self._state, self._chooser, self._demands, now)
-        nodes = {node.name: node for member in found.listed for node in member.nodes}
         if not keys:
             return (yield from self._search(found, found.listed, needed))
+        nodes = {node.name: node for member in found.listed for node in member.nodes}
         for domain in topology.domains(keys, nodes.values(), placed, self._state):
             inside = [_inside(member, keys, domain) for member in found.listed]
             listed = [member for member in inside if member.nodes]
@@ -92,7 +97,7 @@ class GangSearch:
             return None
         placements = Placements(self._state, self._devices, self._allocator)
         is_found = False
-        ordered = list(listed)
+        ordered = yield from self._hardest_first(listed)
         try:
             for _ in ordered if found.depend_on_order else ordered[:1]:
                 search = Search(
@@ -112,6 +117,28 @@ class GangSearch:
         finally:
             if not is_found:
                 placements.clear()
+
+    def _hardest_first(self, members: Sequence[Member]) -> Steps[list[Member]]:
+        """Return the members with those first for which there is the least room."""
+        rooms: dict[int, int] = {}
+        for member in members:
+            if member.kind not in rooms:
+                rooms[member.kind] = (yield from self._room(member)) * len(member.nodes)
+        return sorted(members, key=lambda member: (rooms[member.kind], member.kind))
+
+    def _room(self, member: Member) -> Steps[int]:
+        """Return about how many pods like a member fit on its best node."""
+        node, demand = member.nodes[0], member.demand
+        rooms = node_fit.rooms_for(node, demand.requirements, demand.extended.__contains__)
+        claims, _ = self._devices.claims_on(demand, node)
+        room = 1
+        while room < _ROOM_LIMIT and room < min(rooms.values()):
+            if claims:
+                outcome = yield DeviceSearch(self._allocator, claims * room * 2, node.name)
+                if not isinstance(outcome, Fit):
+                    break
+            room *= 2
+        return room
 
 
 def _inside(member: Member, keys: Sequence[str], domain: topology.Domain) -> Member:

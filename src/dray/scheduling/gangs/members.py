@@ -29,7 +29,7 @@ class Member(NamedTuple):
 
 
 class Members(NamedTuple):
-    """All members that may fit: those of a kind together, those with the fewest nodes first."""
+    """All members that may fit, those of a kind together."""
 
     listed: list[Member]
     depend_on_order: bool
@@ -43,7 +43,7 @@ def find(
     demands: DemandResolver,
     now: datetime.datetime,
 ) -> Steps[Members]:
-    """Return the members among some pods, in the order in which they are to be placed."""
+    """Return the members among some pods."""
     resolved = [demands.demand_of(pod, state.group_of(pod), now) for pod in pods]
     known = [demand for demand in resolved if not isinstance(demand, Unschedulable)]
     depend_on_order = any(
@@ -64,7 +64,7 @@ def find(
             nodes[kind] = yield from _nodes_for(demand, state, chooser, depend_on_order)
         members.append(Member(demand.pod, demand, kind, nodes[kind]))
     fitting = [member for member in members if member.nodes]
-    fitting.sort(key=lambda member: (len(member.nodes), member.kind))
+    fitting.sort(key=lambda member: member.kind)
     return Members(fitting, depend_on_order)
 
 

@@ -100,7 +100,8 @@ class Placements:
         finally:
             self._on[node.name] = beside
         if given is None:
-            return self._reasons_against(placed)
+            owners = [self._owners[used.claim.key].node for used in placed.foreign]
+            return self.members_on([node, *owners])
         self._on[node.name] = pending
         self._push(placed, given)
         return None
@@ -129,23 +130,32 @@ class Placements:
             yield NodeAssignment(each.member.pod, each.node.name, fit)
 
     def room(self, members: Sequence[Member], node: NodeState) -> Steps[int]:
-        """Return how many members of a kind fit on a node that has none, or more than that."""
+        """Return how many members of a kind fit on a node as it is, or a larger number."""
         demand = members[0].demand
         rooms = node_fit.rooms_for(node, demand.requirements, demand.extended.__contains__)
         room = min(len(members), *rooms.values())
-        claims: dict[ClaimKey, ResourceClaim] = {}
+        claims = {claim.key: claim for claim in self._claims_on(node.name)}
         for count, member in enumerate(members[:room]):
-            before = len(claims)
             wanted, _ = self._devices.claims_on(member.demand, node)
-            claims |= {claim.key: claim for claim in wanted}
-            if len(claims) == before:
+            new = {claim.key: claim for claim in wanted if claim.key not in self._owners}
+            if new.keys() <= claims.keys():
                 continue
+            claims |= new
             outcome = yield DeviceSearch(self._allocator, list(claims.values()), node.name)
             if isinstance(outcome, SearchTimeout):
                 raise SearchEnded
             if not isinstance(outcome, Fit):
                 return count
         return room
+
+    def members_on(self, nodes: Iterable[NodeState]) -> int:
+        """Return the members that are on some nodes, or may have devices which these see."""
+        names = {node.name for node in nodes}
+        return _bits(
+            each
+            for each, _ in self._stack
+            if each.node.name in names or (each.claims and self._pools_of_several_nodes)
+        )
 
     def _placed(self, depth: int, member: Member, node: NodeState) -> _Placed:
         wanted, extended = self._devices.claims_on(member.demand, node)
@@ -278,7 +288,7 @@ class Placements:
         return next(found[key] for found in given.values() if key in found)
 
     def _claims_on(self, name: str) -> list[ResourceClaim]:
-        return [claim for placed in self._on[name] for claim in placed.claims]
+        return [claim for placed in self._on.get(name, ()) for claim in placed.claims]
 
     def _are_usable(self, members: Iterable[_Placed], given: Given) -> bool:
         """Return whether members can use the allocations that their claims have elsewhere."""
@@ -304,17 +314,6 @@ class Placements:
             lambda device: inventory.node_pools[device.pool_index].pool.id in pools
         )
         return any(alternative.eligible & linked for alternative in problem.alternatives())
-
-    def _reasons_against(self, placed: _Placed) -> int:
-        """Return the members that may be why there are no devices for another one."""
-        owners = [self._owners[used.claim.key] for used in placed.foreign]
-        nodes = {placed.node.name, *(owner.node.name for owner in owners)}
-        return _bits(
-            each
-            for each, _ in self._stack
-            # Who has no claims takes no devices, but may use what devices have to provide.
-            if each.node.name in nodes or (each.claims and self._pools_of_several_nodes)
-        )
 
 
 def _bits(members: Iterable[_Placed]) -> int:

@@ -8,7 +8,7 @@ since any other order of them ends the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import takewhile
 
 from dray.scheduling.gangs.effort import Effort
 from dray.scheduling.gangs.members import Member
@@ -24,12 +24,14 @@ class _Level:
     Bits may be set needlessly, never left out.
     """
 
-    __slots__ = ("conflicts", "is_left_out", "is_placed", "member", "next_node")
+    __slots__ = ("conflicts", "is_left_out", "is_placed", "member", "next_node", "to_count")
 
     def __init__(self, member: Member) -> None:
         self.member = member
         self.conflicts = 0
         self.next_node = 0
+        self.to_count: Sequence[Member] = ()
+        """The members of this kind, if this is the first and they are not counted yet."""
         self.is_placed = False
         self.is_left_out = False
 
@@ -56,8 +58,8 @@ class Search:
 
     def run(self) -> Steps[bool]:
         """Place the members. Returns whether that is possible; raises SearchEnded."""
-        if not self._members or (yield from self._are_too_many()):
-            return self._spare >= len(self._members)
+        if not self._members:
+            return True
         self._begin()
         while self._levels:
             level = self._levels[-1]
@@ -70,38 +72,42 @@ class Search:
                 self._jump_back(level.conflicts)
         return False
 
-    def _are_too_many(self) -> Steps[bool]:
-        """Return whether more members than may be left out have no room, whatever the others do."""
-        if self._depends_on_order:
-            return False
-        missing = 0
-        for _, of_kind in groupby(self._members, lambda member: member.kind):
-            members = list(of_kind)
-            room = 0
-            for node in members[0].nodes:
-                self._effort.spend()
-                room += yield from self._placements.room(members, node)
-                if room >= len(members):
-                    break
-                yield None
-            missing += max(len(members) - room, 0)
-        return missing > self._spare
-
     def _begin(self) -> None:
         """Go on with the next member."""
-        level = _Level(self._members[len(self._levels)])
-        if self._levels and self._levels[-1].member.kind == level.member.kind:
-            before = self._levels[-1]
+        depth = len(self._levels)
+        level = _Level(self._members[depth])
+        if depth and self._levels[-1].member.kind == level.member.kind:
             # It depends on the former member which nodes are left to this one.
-            level.conflicts = 1 << (len(self._levels) - 1)
-            level.next_node = before.next_node - 1
+            level.conflicts = 1 << (depth - 1)
+            level.next_node = self._levels[-1].next_node - 1
+        else:
+            alike = takewhile(lambda other: other.kind == level.member.kind, self._members[depth:])
+            level.to_count = list(alike)
         self._levels.append(level)
+
+    def _are_too_many(self, members: Sequence[Member]) -> Steps[bool]:
+        """Return whether more members of a kind than may be left out have no room."""
+        if self._depends_on_order or len(members) < 2:
+            return False
+        to_place = len(members) - self._spare + sum(level.is_left_out for level in self._levels)
+        for node in members[0].nodes:
+            if to_place <= 0:
+                return False
+            self._effort.spend()
+            to_place -= yield from self._placements.room(members, node)
+            yield None
+        return to_place > 0
 
     def _advance(self, level: _Level) -> Steps[bool]:
         """Place the member on its next node, or leave it out. Returns whether it could be done."""
         depth = len(self._levels) - 1
         self._withdraw(level)
         nodes = level.member.nodes
+        to_count, level.to_count = level.to_count, ()
+        # Each node is filled before the next, so members of one kind alone never end in this.
+        if (yield from self._are_too_many(to_count)):
+            level.conflicts = self._placements.members_on(nodes) | self._left_out()
+            return False
         while level.next_node < len(nodes):
             node = nodes[level.next_node]
             level.next_node += 1
@@ -120,13 +126,16 @@ class Search:
         """Leave the member without a node, the last choice that there is for it."""
         if level.next_node > len(level.member.nodes):
             return False
-        left_out = [depth for depth, other in enumerate(self._levels) if other.is_left_out]
-        if len(left_out) >= self._spare:
-            level.conflicts |= sum(1 << depth for depth in left_out)
+        left_out = self._left_out()
+        if left_out.bit_count() >= self._spare:
+            level.conflicts |= left_out
             return False
         level.next_node += 1
         level.is_left_out = True
         return True
+
+    def _left_out(self) -> int:
+        return sum(1 << depth for depth, level in enumerate(self._levels) if level.is_left_out)
 
     def _refusal_by_pods(self, member: Member, node: NodeState) -> int | None:
         """Return all members if affinity to those before keeps a member from a node."""
