@@ -72,15 +72,13 @@ class NodeChooser:
         return assignment or NoNode(self._no_fit(ranking, demand), ranking)
 
     def all_fits(
-        self, demand: PodDemand, *, beside_any_pods: bool = False
+        self, demand: PodDemand
     ) -> Generator[Step | NodeAssignment, SearchOutcome | None, None]:
         """Yield an assignment for every node that fits, the best first, between the steps.
 
         Each node is checked when it is its turn, so the caller may reserve assignments meanwhile.
-        With `beside_any_pods`, affinity to other pods does not matter.
         """
-        affinity = None if beside_any_pods else self._affinity(demand)
-        ranking = self._new_ranking(demand, self._named(demand), affinity)
+        ranking = self._new_ranking(demand, self._named(demand), self._affinity(demand))
         yield from ranking.update()
         try:
             attempt = yield from self._attempt(_Attempt(ranking, demand))
@@ -91,6 +89,33 @@ class NodeChooser:
                 yield None
         except device_fit.SearchFailed:
             return
+
+    def possible_nodes(
+        self, demand: PodDemand, *, beside_any_pods: bool, with_any_devices: bool
+    ) -> Steps[list[NodeState]]:
+        """Return all nodes that fit, the best first.
+
+        With `beside_any_pods`, affinity to other pods does not matter; with `with_any_devices`,
+        neither do the devices that the pod would get first.
+        """
+        affinity = None if beside_any_pods else self._affinity(demand)
+        ranking = self._new_ranking(demand, self._named(demand), affinity)
+        yield from ranking.update()
+        found: list[NodeState] = []
+        try:
+            attempt = yield from self._attempt(_Attempt(ranking, demand))
+            while (state := ranking.take()) is not None:
+                if with_any_devices:
+                    fits = self._devices.are_usable(demand, state)
+                else:
+                    fits = isinstance((yield from self._fit_on(attempt, state)), NodeFit)
+                if fits:
+                    found.append(state)
+                yield None
+        except device_fit.SearchFailed:
+            # As in `all_fits`: an error ends the search, and what fits until then fits.
+            return found
+        return found
 
     def placement_key(self, demand: PodDemand) -> Hashable:
         """Return a key that is equal for pods that fit on the same nodes."""

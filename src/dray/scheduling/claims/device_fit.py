@@ -50,9 +50,7 @@ class DeviceMatcher:
 
     def fit_on(self, demand: PodDemand, state: NodeState) -> Steps[NodeFit | Reasons]:
         """Return what the pod gets on a node, or why it does not fit. Raises SearchFailed."""
-        if demand.allocated and not all(
-            self.is_usable(demand, claim, state) for claim in demand.allocated
-        ):
+        if demand.allocated and not self.are_usable(demand, state):
             return (NOT_AVAILABLE,)
         claims, extended = self.claims_on(demand, state)
         allocations: Sequence[AllocationResult] = ()
@@ -120,6 +118,10 @@ class DeviceMatcher:
             return claims, None
         extended = extended_resources.claim_for(demand.pod, missing, self._classes)
         return [*claims, extended.claim], extended
+
+    def are_usable(self, demand: PodDemand, state: NodeState) -> bool:
+        """Return whether the devices of all allocated claims can be used on a node."""
+        return all(self.is_usable(demand, claim, state) for claim in demand.allocated)
 
     def is_usable(self, demand: PodDemand, claim: AllocatedClaim, state: NodeState) -> bool:
         """Return whether the devices of an allocated claim can be used on a node."""

@@ -13,15 +13,17 @@ class SearchEnded(Exception):
 
 
 class Effort:
-    """Counts the trials of a search. Calling it counts one, and returns whether to end it."""
+    """Counts the trials of a search. Calling it counts one, or returns that it has to end."""
 
     def __init__(self, should_stop: Callable[[], bool]) -> None:
         self._should_stop = should_stop
         self.trials = 0
 
     def __call__(self) -> bool:
+        if self.trials >= TRIALS_LIMIT or self._should_stop():
+            return True
         self.trials += 1
-        return self.trials > TRIALS_LIMIT or self._should_stop()
+        return False
 
     def spend(self) -> None:
         """Count a trial. Raises SearchEnded if there may be no further one."""

@@ -8,12 +8,11 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from dray.api.types.pods import Pod
-from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
 from dray.scheduling.node_choice import NodeChooser
 from dray.scheduling.nodes.node_fit import NodeState
 from dray.scheduling.state import SchedulingState
-from dray.scheduling.steps import SearchOutcome, Steps
+from dray.scheduling.steps import Steps
 from dray.scheduling.unschedulable import Unschedulable
 
 
@@ -61,29 +60,13 @@ def find(
         own = demand.pod.metadata.uid if depend_on_order else ""
         kind = kinds.setdefault((demand.signature(), shared, own), len(kinds))
         if kind not in nodes:
-            nodes[kind] = yield from _nodes_for(demand, state, chooser, depend_on_order)
+            # Where devices use node resources, others than the first may use less.
+            nodes[kind] = yield from chooser.possible_nodes(
+                demand,
+                beside_any_pods=depend_on_order,
+                with_any_devices=state.features.node_allocatable_resources,
+            )
         members.append(Member(demand.pod, demand, kind, nodes[kind]))
     fitting = [member for member in members if member.nodes]
     fitting.sort(key=lambda member: member.kind)
     return Members(fitting, depend_on_order)
-
-
-def _nodes_for(
-    demand: PodDemand, state: SchedulingState, chooser: NodeChooser, beside_any_pods: bool
-) -> Steps[list[NodeState]]:
-    """Return the nodes where a pod fits as long as no other member is placed."""
-    found: list[NodeState] = []
-    fits = chooser.all_fits(demand, beside_any_pods=beside_any_pods)
-    outcome: SearchOutcome | None = None
-    while True:
-        try:
-            step = fits.send(outcome)
-        except StopIteration:
-            return found
-        outcome = None
-        if isinstance(step, NodeAssignment):
-            node = state.nodes.get(step.node)
-            assert node is not None, "the state stays as it is during a decision"
-            found.append(node)
-        else:
-            outcome = yield step
