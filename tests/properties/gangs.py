@@ -35,7 +35,7 @@ class Asked(NamedTuple):
     """One alternative of a request."""
 
     kind: str
-    count: int = 1
+    number: int = 1
     memory: int = 0
 
 
@@ -115,7 +115,7 @@ def _card(dice: random.Random, pool: str, number: int) -> list[Thing]:
     return [Thing(pool, card, WHOLE, card, 2), *parts]
 
 
-def bodies(problem: Problem) -> Iterator[JsonObject]:
+def bodies(problem: Problem, gang: str = "pg") -> Iterator[JsonObject]:
     """Yield everything but the pods as objects of the API."""
     for kind in (WHOLE, HALF, SHARE):
         expression = f'device.attributes["{DRIVER}"].kind == "{kind}"'
@@ -137,12 +137,12 @@ def bodies(problem: Problem) -> Iterator[JsonObject]:
             body = claim(f"held-{thing.name}", _request([Asked(thing.kind)]))
             body["status"] = {"allocation": {"devices": {"results": [result]}}}
             yield body
-    yield group("pg", problem.minimum)
+    yield group(gang, problem.minimum)
 
 
-def pods(problem: Problem) -> Iterator[JsonObject]:
+def pods(problem: Problem, gang: str = "pg") -> Iterator[JsonObject]:
     for wanted in problem.pods:
-        body = member(wanted.name, requests={"cpu": str(wanted.cpu)})
+        body = member(wanted.name, gang, requests={"cpu": str(wanted.cpu)})
         body["spec"]["resourceClaims"] = [
             {"name": name, "resourceClaimName": name} for name in wanted.claims
         ]
@@ -187,7 +187,7 @@ def _request(alternatives: list[Asked]) -> JsonObject:
     exact = [
         {
             "deviceClassName": asked.kind,
-            "count": asked.count,
+            "count": asked.number,
             "allocationMode": "ExactCount",
             **({"capacity": {"requests": {"memory": str(asked.memory)}}} if asked.memory else {}),
         }
@@ -266,7 +266,7 @@ def _taken(
             for index, thing in enumerate(problem.things)
             if thing.kind == asked.kind and thing.node in (name, EVERY_NODE)
         ]
-        for chosen in itertools.combinations(visible, asked.count):
+        for chosen in itertools.combinations(visible, asked.number):
             after = list(uses)
             for index in chosen:
                 after[index] += asked.memory or MEMORY
