@@ -18,7 +18,7 @@ from dray.scheduling.gangs import members, topology
 from dray.scheduling.gangs.effort import Effort
 from dray.scheduling.gangs.members import Member, Members
 from dray.scheduling.gangs.placements import Placements
-from dray.scheduling.gangs.search import Search
+from dray.scheduling.gangs.search import MemberSearch
 from dray.scheduling.node_choice import NodeChooser
 from dray.scheduling.nodes import node_fit
 from dray.scheduling.state import SchedulingState
@@ -100,7 +100,7 @@ class GangSearch:
         ordered = yield from self._hardest_first(listed)
         try:
             for _ in ordered if found.depend_on_order else ordered[:1]:
-                search = Search(
+                search = MemberSearch(
                     self._state,
                     placements,
                     ordered,

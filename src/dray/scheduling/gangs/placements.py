@@ -1,6 +1,6 @@
-"""The members of a gang that have a node for now, and the devices that they get there together.
+"""Places members of a gang while a search goes on, with devices for all on a node together.
 
-The devices of a node are allocated anew, for all members there, whenever one joins them: the
+The devices of a node are allocated again, for all members there, whenever one joins them: the
 allocator searches all combinations, so a member never holds what another one there needs more.
 Nothing is reserved but the node resources; claims get their allocations when the search has ended.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.allocator.model.rejections import SearchTimeout
+from dray.allocator.model.rejections import AllocationError, SearchTimeout
 from dray.allocator.placement import Allocator, Fit
 from dray.api.ids import ClaimKey, PoolId
 from dray.api.types.dra import AllocationResult, ResourceClaim
@@ -19,6 +19,7 @@ from dray.scheduling.claims.assignments import NodeAssignment, NodeFit
 from dray.scheduling.claims.claim_readiness import PodClaim
 from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.extended_resources import ExtendedClaim
+from dray.scheduling.claims.pod_demand import PodDemand
 from dray.scheduling.gangs.effort import SearchEnded
 from dray.scheduling.gangs.members import Member
 from dray.scheduling.nodes import node_fit
@@ -49,7 +50,7 @@ class _Placed(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """What to restore when a member leaves its node."""
+    """The state to restore when a member leaves its node."""
 
     given: Given
     usages: Mapping[str, Mapping[str, PodUsage]]
@@ -66,6 +67,7 @@ class Placements:
         self, state: SchedulingState, devices: DeviceMatcher, allocator: Allocator
     ) -> None:
         self._state, self._devices, self._allocator = state, devices, allocator
+        self._features = state.features
         self._stack: list[tuple[_Placed, _Before]] = []
         self._on: dict[str, list[_Placed]] = {}
         self._owners: dict[ClaimKey, _Placed] = {}
@@ -89,8 +91,8 @@ class Placements:
         """
         demand = member.demand
         beside = self._on.setdefault(node.name, [])
-        is_delegated = demand.extended.__contains__
-        if node_fit.reasons_against(node, demand.requirements, is_delegated):
+        # Where devices use node resources, the others there may have to get other devices first.
+        if not self._features.node_allocatable_resources and self._lacks_room(demand, node):
             return _bits(beside)
         placed = self._placed(depth, member, node)
         pending = [*beside, placed]
@@ -122,12 +124,12 @@ class Placements:
 
     def assignments(self) -> Iterator[NodeAssignment]:
         """Yield the assignments and remove all members. Each has to be reserved before the next."""
-        placed, given = [each for each, _ in self._stack], self._given
+        stack, given = [placed for placed, _ in self._stack], self._given
         self.clear()
-        for each in placed:
-            fit = self._fit(each, given)
+        for placed in stack:
+            fit = self._fit(placed, given)
             assert isinstance(fit, NodeFit), "nothing has changed since it was found"
-            yield NodeAssignment(each.member.pod, each.node.name, fit)
+            yield NodeAssignment(placed.member.pod, placed.node.name, fit)
 
     def room(self, members: Sequence[Member], node: NodeState) -> Steps[int]:
         """Return how many members of a kind fit on a node as it is, or a larger number."""
@@ -152,9 +154,9 @@ class Placements:
         """Return the members that are on some nodes, or may have devices which these see."""
         names = {node.name for node in nodes}
         return _bits(
-            each
-            for each, _ in self._stack
-            if each.node.name in names or (each.claims and self._pools_of_several_nodes)
+            placed
+            for placed, _ in self._stack
+            if placed.node.name in names or (placed.claims and self._pools_of_several_nodes)
         )
 
     def _placed(self, depth: int, member: Member, node: NodeState) -> _Placed:
@@ -171,14 +173,15 @@ class Placements:
         """Return the allocations with one more member on its node; None if there are none."""
         name = placed.node.name
         given = dict(self._given)
-        if not self._depends_on_others(name):
-            # The allocations on other nodes stay; whether they can be used here is decided.
-            if not self._are_usable([placed], given):
-                return None
-            return given if (yield from self._solve([name], given)) else None
-        nodes = [node for node, on_node in self._on.items() if on_node and node != name]
-        linked = [node for node in nodes if self._depends_on_others(node)]
-        return given if (yield from self._solve([*linked, name], given)) else None
+        owners = {self._owners[used.claim.key].node.name for used in placed.foreign}
+        if any(self._depends_on_others(node) for node in (name, *owners)):
+            nodes = [node for node, on_node in self._on.items() if on_node and node != name]
+            linked = [node for node in nodes if self._depends_on_others(node)]
+            return given if (yield from self._solve([*linked, name], given)) else None
+        # The allocations on other nodes stay; whether they can be used here is decided.
+        if not self._are_usable([placed], given):
+            return None
+        return given if (yield from self._solve([name], given)) else None
 
     def _solve(self, nodes: Sequence[str], given: Given) -> Steps[bool]:
         """Allocate the claims of all members on some nodes; put the allocations into `given`."""
@@ -225,9 +228,9 @@ class Placements:
         usages = {name: self._usages(name, given) for name in changed}
         counted = {
             name: {
-                each.uid: usage
-                for each in self._on[name]
-                if (usage := each.node.usages.get(each.uid))
+                other.uid: usage
+                for other in self._on[name]
+                if (usage := other.node.usages.get(other.uid))
             }
             for name in changed
         }
@@ -245,7 +248,7 @@ class Placements:
     def _usages(self, name: str, given: Given) -> Mapping[str, PodUsage] | None:
         """Return what the members on a node use of it; None if their devices need too much."""
         on_node = self._on[name]
-        if not self._state.features.node_allocatable_resources:
+        if not self._features.node_allocatable_resources:
             return {placed.uid: placed.member.demand.requirements.usage for placed in on_node}
         counted = {placed.uid: placed.node.usages.get(placed.uid) for placed in on_node}
         usages: dict[str, PodUsage] = {}
@@ -253,7 +256,8 @@ class Placements:
             for uid in counted:
                 self._state.nodes.remove_pod(uid)
             for placed in on_node:
-                fit = self._fit(placed, given)
+                lacks_room = self._lacks_room(placed.member.demand, placed.node)
+                fit = None if lacks_room else self._fit(placed, given)
                 if not isinstance(fit, NodeFit):
                     return None
                 usages[placed.uid] = fit.usage
@@ -266,6 +270,10 @@ class Placements:
                 if usage is not None:
                     self._state.nodes.add_pod(uid, name, usage)
         return usages
+
+    def _lacks_room(self, demand: PodDemand, node: NodeState) -> bool:
+        is_delegated = demand.extended.__contains__
+        return bool(node_fit.reasons_against(node, demand.requirements, is_delegated))
 
     def _fit(self, placed: _Placed, given: Given) -> NodeFit | Reasons:
         """Return what a member gets on its node. Raises SearchFailed."""
@@ -308,7 +316,10 @@ class Placements:
         claims = self._claims_on(name) if pools else []
         if not claims:
             return False
-        problem = self._allocator.problem(claims, name)
+        try:
+            problem = self._allocator.problem(claims, name)
+        except AllocationError:
+            return False
         inventory = problem.inventory
         linked = inventory.where(
             lambda device: inventory.node_pools[device.pool_index].pool.id in pools

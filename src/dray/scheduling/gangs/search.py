@@ -36,7 +36,7 @@ class _Level:
         self.is_left_out = False
 
 
-class Search:
+class MemberSearch:
     """One search for nodes of all members but `spare` of them, in the order of the members."""
 
     def __init__(
@@ -87,7 +87,9 @@ class Search:
 
     def _are_too_many(self, members: Sequence[Member]) -> Steps[bool]:
         """Return whether more members of a kind than may be left out have no room."""
-        if self._depends_on_order or len(members) < 2:
+        # Where devices use node resources, the room depends on the devices of those before.
+        is_fixed = not self._state.features.node_allocatable_resources
+        if self._depends_on_order or not is_fixed or len(members) < 2:
             return False
         to_place = len(members) - self._spare + sum(level.is_left_out for level in self._levels)
         for node in members[0].nodes:

@@ -16,7 +16,7 @@ Domain = tuple[str | None, ...]
 def keys_of(group: PodGroup) -> Sequence[str]:
     """Return the labels whose values the nodes of all pods of a group have in common."""
     constraints = group.spec.scheduling_constraints
-    return [each.key for each in constraints.topology] if constraints else []
+    return [constraint.key for constraint in constraints.topology] if constraints else []
 
 
 def domain_of(node: NodeState, keys: Sequence[str]) -> Domain:

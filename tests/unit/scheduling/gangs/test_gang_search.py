@@ -227,3 +227,29 @@ def test_devices_that_use_too_much_of_the_node_are_passed_over() -> None:
     assert sorted(outcome(found)[1] for found in decisions) == [["one/b"], ["one/c"]]
     [found] = state.nodes
     assert found.requested["cpu"] == 4000
+
+
+def test_members_use_no_more_of_the_node_than_they_have_to() -> None:
+    # The first pod takes the device that uses most, and the second one needs what that leaves.
+    features = gates.with_gates(SEARCHING, {"DRANodeAllocatableResources": True})
+    host = node("one", cpu="4")
+    host["status"]["declaredFeatures"] = ["DRANodeAllocatableResources"]
+    bodies = [device_class(), host, gpu_slice("one", 0, using_cpu("a", "3"), using_cpu("b", "1"))]
+    state = build(*bodies, group("pg", 2), claim("x"), features=features)
+    first = member("a", claim_name="x", requests={"cpu": "500m"})
+    decisions = decide(state, pods(first, member("b", requests={"cpu": "2"})), now=NOW)
+    assert [outcome(found) for found in decisions] == [("one", ["one/b"]), ("one", [])]
+
+
+def test_a_shared_claim_gets_a_device_that_every_node_of_the_gang_sees() -> None:
+    bodies = [device_class(), node("one", cpu="1"), node("two", cpu="1")]
+    pool = {"name": "network", "generation": 1, "resourceSliceCount": 1}
+    network = gpu_slice("network", 1, pool=pool)
+    del network["spec"]["nodeName"]
+    network["spec"]["allNodes"] = True
+    bodies += [gpu_slice("one", 1), gpu_slice("two", 1), network]
+    state = build(*bodies, group("pg", 2), claim("x"), features=SEARCHING)
+    waiting = pods(*(member(name, claim_name="x", requests={"cpu": "1"}) for name in ("a", "b")))
+    decisions = decide(state, waiting, now=NOW)
+    assert [outcome(found)[1] for found in decisions] == [["network/gpu-0"]] * 2
+    assert {outcome(found)[0] for found in decisions} == {"one", "two"}
