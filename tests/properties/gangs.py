@@ -65,6 +65,8 @@ def draw(dice: random.Random) -> Problem:
         if len(things) + len(added) > 8:
             break
         things += added
+    if dice.random() < 0.3:
+        cpu, things = _equal_nodes(dice)
     # One of a card at most, which leaves nothing or the other half.
     held = {
         thing.card or thing.name: thing.name
@@ -87,6 +89,21 @@ def draw(dice: random.Random) -> Problem:
         pods,
         dice.randint(max(1, len(pods) - 2), len(pods)),
     )
+
+
+def _equal_nodes(dice: random.Random) -> tuple[dict[str, int], list[Thing]]:
+    amount, cards = dice.randint(2, 4), dice.choice((1, 1, 2))
+    nodes = dice.choice((2, 4)) // cards
+    first = [thing for number in range(cards) for thing in _card(dice, "node-0", number)][:4]
+    cpu = {f"node-{number}": amount for number in range(nodes)}
+    things = [
+        thing._replace(
+            pool=name, name=f"{name}-{thing.name}", card=thing.card and f"{name}-{thing.card}"
+        )
+        for name in cpu
+        for thing in first
+    ]
+    return cpu, things[:8]
 
 
 def _kind(dice: random.Random) -> tuple[int, list[list[Asked]], list[str]]:

@@ -16,6 +16,7 @@ from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import DemandResolver
 from dray.scheduling.gangs import members, topology
 from dray.scheduling.gangs.effort import Effort
+from dray.scheduling.gangs.equal_nodes import EqualNodes
 from dray.scheduling.gangs.members import Member, Members
 from dray.scheduling.gangs.placements import Placements
 from dray.scheduling.gangs.search import MemberSearch
@@ -98,6 +99,7 @@ class GangSearch:
         placements = Placements(self._state, self._devices, self._allocator)
         is_found = False
         ordered = yield from self._hardest_first(listed)
+        equal_nodes = EqualNodes(listed, self._devices, self._allocator)
         try:
             for _ in ordered if found.depend_on_order else ordered[:1]:
                 search = MemberSearch(
@@ -106,6 +108,7 @@ class GangSearch:
                     ordered,
                     len(ordered) - needed,
                     self._effort,
+                    equal_nodes,
                     depends_on_order=found.depend_on_order,
                 )
                 is_found = yield from search.run()

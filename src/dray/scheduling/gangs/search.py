@@ -2,15 +2,16 @@
 
 A member that fits nowhere names the members that are in its way; the search goes back to the latest
 of them and leaves the others as they are. Members of a kind are placed in the order of their nodes,
-since any other order of them ends the same.
+since any other order of them ends the same, and one of several equal nodes is tried for a member.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import takewhile
 
 from dray.scheduling.gangs.effort import Effort
+from dray.scheduling.gangs.equal_nodes import EqualNodes
 from dray.scheduling.gangs.members import Member
 from dray.scheduling.gangs.placements import Placements
 from dray.scheduling.nodes.node_fit import NodeState
@@ -24,7 +25,15 @@ class _Level:
     Bits may be set needlessly, never left out.
     """
 
-    __slots__ = ("conflicts", "is_left_out", "is_placed", "member", "next_node", "to_count")
+    __slots__ = (
+        "conflicts",
+        "is_left_out",
+        "is_placed",
+        "member",
+        "next_node",
+        "to_count",
+        "tried",
+    )
 
     def __init__(self, member: Member) -> None:
         self.member = member
@@ -32,6 +41,8 @@ class _Level:
         self.next_node = 0
         self.to_count: Sequence[Member] = ()
         """The members of this kind, if this is the first and they are not counted yet."""
+        self.tried: set[Hashable] = set()
+        """The keys of nodes without members that were tried."""
         self.is_placed = False
         self.is_left_out = False
 
@@ -46,12 +57,18 @@ class MemberSearch:
         members: Sequence[Member],
         spare: int,
         effort: Effort,
+        equal_nodes: EqualNodes,
         *,
         depends_on_order: bool,
     ) -> None:
         self._state, self._placements, self._members = state, placements, members
         self._spare, self._effort = spare, effort
         self._depends_on_order = depends_on_order
+        # Where devices use node resources, the room depends on the devices of those before.
+        uses_node = state.features.node_allocatable_resources
+        self._are_rooms_fixed = not depends_on_order and not uses_node
+        self._has_equal_nodes = self._are_rooms_fixed and placements.are_independent
+        self._equal_nodes = equal_nodes
         self._levels: list[_Level] = []
         self.furthest = 0
         """The position of the latest member that found no node."""
@@ -87,9 +104,7 @@ class MemberSearch:
 
     def _are_too_many(self, members: Sequence[Member]) -> Steps[bool]:
         """Return whether more members of a kind than may be left out have no room."""
-        # Where devices use node resources, the room depends on the devices of those before.
-        is_fixed = not self._state.features.node_allocatable_resources
-        if self._depends_on_order or not is_fixed or len(members) < 2:
+        if not self._are_rooms_fixed or len(members) < 2:
             return False
         to_place = len(members) - self._spare + sum(level.is_left_out for level in self._levels)
         for node in members[0].nodes:
@@ -113,6 +128,8 @@ class MemberSearch:
         while level.next_node < len(nodes):
             node = nodes[level.next_node]
             level.next_node += 1
+            if self._is_tried(level, node):
+                continue
             self._effort.spend()
             yield None
             refusal = self._refusal_by_pods(level.member, node)
@@ -123,6 +140,15 @@ class MemberSearch:
                 return True
             level.conflicts |= refusal
         return self._leave_out(level)
+
+    def _is_tried(self, level: _Level, node: NodeState) -> bool:
+        """Return whether an equal node was tried, and note that this one is."""
+        if not self._has_equal_nodes or not self._placements.is_fresh(node):
+            return False
+        key = self._equal_nodes.key(node)
+        is_tried = key in level.tried
+        level.tried.add(key)
+        return is_tried
 
     def _leave_out(self, level: _Level) -> bool:
         """Leave the member without a node, the last choice that there is for it."""
