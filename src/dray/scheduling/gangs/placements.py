@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.allocator.model.rejections import AllocationError, SearchTimeout
+from dray.allocator.model.rejections import SearchTimeout
 from dray.allocator.placement import Allocator, Fit
-from dray.api.ids import ClaimKey, PoolId
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.scheduling.claims import device_fit, pod_demand
 from dray.scheduling.claims.assignments import NodeAssignment, NodeFit
@@ -21,6 +21,7 @@ from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.extended_resources import ExtendedClaim
 from dray.scheduling.claims.pod_demand import PodDemand
 from dray.scheduling.gangs.effort import SearchEnded
+from dray.scheduling.gangs.linked_nodes import LinkedNodes
 from dray.scheduling.gangs.members import Member
 from dray.scheduling.nodes import node_fit
 from dray.scheduling.nodes.node_fit import NodeState, Reasons
@@ -73,12 +74,12 @@ class Placements:
         self._owners: dict[ClaimKey, _Placed] = {}
         """The member for which each claim is allocated."""
         self._given: Given = {}
-        self._pools_of_several_nodes = _pools_of_several_nodes(state)
+        self._linked = LinkedNodes(state.inventory, allocator)
 
     @property
     def are_independent(self) -> bool:
         """Return whether the devices of each node are its own."""
-        return not self._pools_of_several_nodes
+        return not self._linked.exist
 
     def is_fresh(self, node: NodeState) -> bool:
         """Return whether no member is on a node."""
@@ -156,7 +157,7 @@ class Placements:
         return _bits(
             placed
             for placed, _ in self._stack
-            if placed.node.name in names or (placed.claims and self._pools_of_several_nodes)
+            if placed.node.name in names or (placed.claims and self._linked.exist)
         )
 
     def _placed(self, depth: int, member: Member, node: NodeState) -> _Placed:
@@ -174,9 +175,9 @@ class Placements:
         name = placed.node.name
         given = dict(self._given)
         owners = {self._owners[used.claim.key].node.name for used in placed.foreign}
-        if any(self._depends_on_others(node) for node in (name, *owners)):
+        if any(self._is_linked(node) for node in (name, *owners)):
             nodes = [node for node, on_node in self._on.items() if on_node and node != name]
-            linked = [node for node in nodes if self._depends_on_others(node)]
+            linked = [node for node in nodes if self._is_linked(node)]
             return given if (yield from self._solve([*linked, name], given)) else None
         # The allocations on other nodes stay; whether they can be used here is decided.
         if not self._are_usable([placed], given):
@@ -198,7 +199,7 @@ class Placements:
             given[node] = dict(zip(keys, outcome.allocations, strict=True))
             if self._usages(node, given) is None:
                 continue
-            if not others and not self._pools_of_several_nodes:
+            if not others and not self._linked.exist:
                 return True
             if (yield from self._solve_beside(given[node], others, given)):
                 return True
@@ -295,6 +296,9 @@ class Placements:
     def _allocation(self, key: ClaimKey, given: Given) -> AllocationResult:
         return next(found[key] for found in given.values() if key in found)
 
+    def _is_linked(self, name: str) -> bool:
+        return self._linked.has(name, self._claims_on(name))
+
     def _claims_on(self, name: str) -> list[ResourceClaim]:
         return [claim for placed in self._on.get(name, ()) for claim in placed.claims]
 
@@ -310,32 +314,6 @@ class Placements:
             for used in placed.foreign
         )
 
-    def _depends_on_others(self, name: str) -> bool:
-        """Return whether the members on a node may get devices that other nodes see too."""
-        pools = self._pools_of_several_nodes
-        claims = self._claims_on(name) if pools else []
-        if not claims:
-            return False
-        try:
-            problem = self._allocator.problem(claims, name)
-        except AllocationError:
-            return False
-        inventory = problem.inventory
-        linked = inventory.where(
-            lambda device: inventory.node_pools[device.pool_index].pool.id in pools
-        )
-        return any(alternative.eligible & linked for alternative in problem.alternatives())
-
 
 def _bits(members: Iterable[_Placed]) -> int:
     return sum(1 << placed.depth for placed in members)
-
-
-def _pools_of_several_nodes(state: SchedulingState) -> frozenset[PoolId]:
-    """Return the pools with devices, or counters, that do not belong to one node alone."""
-    found = set()
-    for pool_id, entry in state.inventory.pools().items():
-        names = {resource_slice.spec.node_name for resource_slice in entry.slices.values()}
-        if len(names) > 1 or not all(names):
-            found.add(pool_id)
-    return frozenset(found)
