@@ -243,13 +243,33 @@ def test_members_use_no_more_of_the_node_than_they_have_to() -> None:
 
 def test_a_shared_claim_gets_a_device_that_every_node_of_the_gang_sees() -> None:
     bodies = [device_class(), node("one", cpu="1"), node("two", cpu="1")]
-    pool = {"name": "network", "generation": 1, "resourceSliceCount": 1}
-    network = gpu_slice("network", 1, pool=pool)
+    # Behind the devices of the nodes, so that these are tried first.
+    pool = {"name": "zone", "generation": 1, "resourceSliceCount": 1}
+    network = gpu_slice("zone", 1, pool=pool)
     del network["spec"]["nodeName"]
     network["spec"]["allNodes"] = True
     bodies += [gpu_slice("one", 1), gpu_slice("two", 1), network]
     state = build(*bodies, group("pg", 2), claim("x"), features=SEARCHING)
     waiting = pods(*(member(name, claim_name="x", requests={"cpu": "1"}) for name in ("a", "b")))
     decisions = decide(state, waiting, now=NOW)
-    assert [outcome(found)[1] for found in decisions] == [["network/gpu-0"]] * 2
+    assert [outcome(found)[1] for found in decisions] == [["zone/gpu-0"]] * 2
     assert {outcome(found)[0] for found in decisions} == {"one", "two"}
+
+
+def on(*names: str) -> JsonObject:
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [*names]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def test_all_members_in_the_way_are_moved_if_the_latest_cannot_be() -> None:
+    # The last pod finds both of its nodes taken. The pod before it cannot make room, since its
+    # other node has the only place for the first one; the second pod can.
+    nodes = {"a": ["n4"], "b": ["n1", "n2"], "c": ["n3", "n4"], "d": ["n1", "n3"]}
+    bodies = [device_class(), group("pg", 4), *map(claim, nodes)]
+    for name in ("n1", "n2", "n3", "n4"):
+        bodies += [node(name), gpu_slice(name, 1)]
+    state = build(*bodies, features=SEARCHING)
+    members = [member(name, claim_name=name, affinity=on(*of)) for name, of in nodes.items()]
+    decisions = decide(state, pods(*members), now=NOW)
+    assert [outcome(found)[0] for found in decisions] == ["n4", "n2", "n3", "n1"]
