@@ -40,11 +40,12 @@ class Asked(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A pod of the gang: its CPU and the names of its claims."""
+    """A pod of the gang: its CPU, the names of its claims, and its only nodes if it names some."""
 
     name: str
     cpu: int
     claims: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
 
 
 class Problem(NamedTuple):
@@ -80,7 +81,8 @@ def draw(dice: random.Random) -> Problem:
         amount, requests, shared = dice.choice(kinds)
         own = {f"pod-{number}-{place}": asked for place, asked in enumerate(requests)}
         claims |= own
-        pods.append(Wanted(f"pod-{number}", amount, (*own, *shared)))
+        nodes = dice.sample(sorted(cpu), dice.randint(1, len(cpu))) if dice.random() < 0.3 else ()
+        pods.append(Wanted(f"pod-{number}", amount, (*own, *shared), tuple(nodes)))
     return Problem(
         cpu,
         things,
@@ -159,11 +161,19 @@ def bodies(problem: Problem, gang: str = "pg") -> Iterator[JsonObject]:
 
 def pods(problem: Problem, gang: str = "pg") -> Iterator[JsonObject]:
     for wanted in problem.pods:
-        body = member(wanted.name, gang, requests={"cpu": str(wanted.cpu)})
+        only = {"affinity": on_nodes(*wanted.nodes)} if wanted.nodes else {}
+        body = member(wanted.name, gang, requests={"cpu": str(wanted.cpu)}, **only)
         body["spec"]["resourceClaims"] = [
             {"name": name, "resourceClaimName": name} for name in wanted.claims
         ]
         yield body
+
+
+def on_nodes(*names: str) -> JsonObject:
+    """Return the affinity of a pod that runs on these nodes only."""
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [*names]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 def _slices(problem: Problem, pool: str) -> Iterator[JsonObject]:
@@ -240,7 +250,7 @@ def fits(problem: Problem) -> bool:
             after
             for before in situations
             for place, name in enumerate(problem.cpu)
-            if before.cpu[place] >= wanted.cpu
+            if before.cpu[place] >= wanted.cpu and name in (wanted.nodes or problem.cpu)
             for after in _placed(problem, before, wanted, place, name)
         }
     return any(situation.placed >= problem.minimum for situation in situations)

@@ -49,11 +49,11 @@ def check(
     cpu = dict(problem.cpu)
     wanted = {each.name: each for each in problem.pods}
     for assignment in placed:
-        cpu[assignment.node] -= wanted[assignment.pod.metadata.name].cpu
+        pod = wanted[assignment.pod.metadata.name]
+        cpu[assignment.node] -= pod.cpu
+        assert assignment.node in (pod.nodes or cpu)
         given = assignment.fit.allocations()
-        assert {claim.metadata.name for claim, _ in given} == {
-            *wanted[assignment.pod.metadata.name].claims
-        }
+        assert {claim.metadata.name for claim, _ in given} == {*pod.claims}
         for claim, allocation in given:
             before = claims[claim.key].status
             assert before.allocation in (None, allocation), "all pods see the same devices"

@@ -13,6 +13,7 @@ from dray.scheduling.decision import Decider, Decision, decide
 from dray.scheduling.gangs import effort
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.unschedulable import Unschedulable
+from tests.properties.gangs import on_nodes
 from tests.unit.scheduler.test_podgroups import GROUPS, group, member
 from tests.unit.scheduler.world import DRIVER, claim, device_class, gpu, gpu_slice, node
 from tests.unit.scheduling.objects import NOW, build, outcome, pods
@@ -256,12 +257,6 @@ def test_a_shared_claim_gets_a_device_that_every_node_of_the_gang_sees() -> None
     assert {outcome(found)[0] for found in decisions} == {"one", "two"}
 
 
-def on(*names: str) -> JsonObject:
-    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [*names]}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-
-
 def test_all_members_in_the_way_are_moved_if_the_latest_cannot_be() -> None:
     # The last pod finds both of its nodes taken. The pod before it cannot make room, since its
     # other node has the only place for the first one; the second pod can.
@@ -270,6 +265,6 @@ def test_all_members_in_the_way_are_moved_if_the_latest_cannot_be() -> None:
     for name in ("n1", "n2", "n3", "n4"):
         bodies += [node(name), gpu_slice(name, 1)]
     state = build(*bodies, features=SEARCHING)
-    members = [member(name, claim_name=name, affinity=on(*of)) for name, of in nodes.items()]
+    members = [member(name, claim_name=name, affinity=on_nodes(*of)) for name, of in nodes.items()]
     decisions = decide(state, pods(*members), now=NOW)
     assert [outcome(found)[0] for found in decisions] == ["n4", "n2", "n3", "n1"]
