@@ -232,8 +232,10 @@ class Search:
 
     def _allowed(self, request_index: int, alternative: NodeAlternative) -> int:
         """Return the devices to try, without those that failed for a request that is alike."""
+        if request_index not in self._alike:
+            return _ANY
         explored = self._explored.get(request_index - 1)
-        if request_index not in self._alike or explored is None:
+        if explored is None:
             return _ANY
         former = self._requests[request_index - 1].alternatives
         is_same = former.index(self._chosen[request_index - 1]) == self._requests[
@@ -280,7 +282,8 @@ class Search:
             if self._take(frame.mark, slot, device, applying) is not None:
                 continue
             frame.pick = Pick(alternative, device)
-            self._explored[position.request_index] = _Explored(explored, frame.depth)
+            if self._alike:
+                self._explored[position.request_index] = _Explored(explored, frame.depth)
             explored |= device.bit
             if self._looks_ahead and self._blocks_later_requests(frame, position, later):
                 self._trail.unwind(frame.mark)
