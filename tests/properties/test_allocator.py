@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
 import hypothesis
+import msgspec
 import pytest
 from hypothesis import strategies as st
 
@@ -186,3 +188,78 @@ _STATEFUL = [
         for name in ("usage", "capacity", "counters", "compatibility_groups", "constraints")
     ),
 ]
+
+
+@some
+@hypothesis.given(seeds)
+def test_alternatives_are_all_ways_in_which_claims_fit(seed: int) -> None:
+    problem = problems.draw(random.Random(seed))
+    asked = clusters.allocator_on(clusters.cluster_of(problem))
+    try:
+        first = asked.allocate_on(problem.claims, problems.NODE)
+        ways = list(itertools.islice(asked.alternatives_on(problem.claims, problems.NODE), 2000))
+    except AllocationError:
+        return
+    hypothesis.assume(len(ways) < 2000)
+    if isinstance(first, placement.NoFit):
+        assert ways == []
+        return
+    assert ways[0] == first
+    used = [_devices_used(way) for way in ways]
+    content = _contents(problem)
+    for way in ways[:20]:
+        given = clusters.allocated(problem.claims, way)
+        keys = [item.key for item in given]
+        found = verifier.find_violations(
+            problem.slices, given, problem.features, just_allocated=keys
+        )
+        assert all(was_mixed_before(violation, problem) for violation in found)
+    for device in used[0]:
+        # If the claims fit while another claim has this device, there is a way without it.
+        alone = problem._replace(taken=[*problem.taken, device])
+        result = clusters.result_of(clusters.cluster_of(alone), problem.claims, problems.NODE)
+        if isinstance(result, list) and list(content.values()).count(content[device]) == 1:
+            assert any(device not in devices for devices in used)
+
+
+def _devices_used(way: placement.Fit) -> set[tuple[str, str, str]]:
+    return {
+        (result.driver, result.pool, result.device)
+        for allocation in way.allocations
+        for result in allocation.devices.results
+        if not result.admin_access
+    }
+
+
+def _contents(problem: problems.Problem) -> dict[tuple[str, str, str], Any]:
+    """What devices are but for their names."""
+    return {
+        (found.spec.driver, found.spec.pool.name, device.name): (
+            found.metadata.name,
+            msgspec.structs.replace(device, name=""),
+        )
+        for found in problem.slices
+        for device in found.spec.devices
+    }
+
+
+@some
+@hypothesis.given(seeds, st.integers(min_value=2, max_value=4))
+def test_equal_claims_of_several_pods_get_the_same_devices(seed: int, copies: int) -> None:
+    """Leaving out swaps of equal claims changes no answer."""
+    problem = problems.draw(random.Random(seed))
+    claims = [claim for claim in problem.claims for _ in range(copies)]
+    answers = []
+    for of_several_pods in (False, True):
+        asked = placement.Allocator(
+            clusters.cluster_of(problem),
+            new_share_id=lambda: clusters.SHARE_ID,
+            of_several_pods=of_several_pods,
+        )
+        try:
+            result = asked.allocate_on(claims, problems.NODE)
+        except AllocationError as failure:
+            answers.append(failure.text(claims))
+        else:
+            answers.append(clusters.described(result, claims))
+    assert answers[0] == answers[1]

@@ -8,7 +8,8 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from dray.allocator.inventory.cluster_inventory import EVERY_NODE, ClusterInventory, NodeEntry
@@ -59,8 +60,11 @@ class _CachedResult(NamedTuple):
 class _SignatureCache:
     """Everything cached for one signature."""
 
-    def __init__(self, claims: Sequence[ResolvedClaim], cluster: ClusterInventory) -> None:
+    def __init__(
+        self, signature: Signature, claims: Sequence[ResolvedClaim], cluster: ClusterInventory
+    ) -> None:
         self.claims = claims
+        self.alike = _alike(signature, claims)
         self.selectors = _selectors_of(claims)
         self.skips_full_nodes = _needs_free_device(claims)
         """Whether a node without a free device cannot serve the claims, nor raise an error."""
@@ -83,7 +87,11 @@ class _SignatureCache:
 
 
 class Allocator:
-    """Finds devices for claims in one cluster; does not record what it finds."""
+    """Finds devices for claims in one cluster; does not record what it finds.
+
+    With `of_several_pods`, many claims may have equal specs, and the search makes use of that.
+    Answers are the same; the reason why there is no fit may be another one.
+    """
 
     def __init__(
         self,
@@ -92,11 +100,13 @@ class Allocator:
         new_share_id: Callable[[], str],
         order: Order | None = None,
         should_stop: Callable[[], bool] | None = None,
+        of_several_pods: bool = False,
     ) -> None:
         self._cluster = cluster
         self._new_share_id = new_share_id
         self._order = order
         self._should_stop = should_stop
+        self._of_several_pods = of_several_pods
         self._epoch = cluster.epoch
         self._caches: dict[Signature, _SignatureCache] = {}
         self._problem_count = 0
@@ -120,6 +130,27 @@ class Allocator:
         cache.results[entry.index] = _CachedResult(inventory, inventory.version, result)
         self._result_count += 1
         return result
+
+    def alternatives_on(self, claims: Sequence[ResourceClaim], node: str) -> Iterator[Fit]:
+        """Yield the ways in which the claims fit on a node, first that of `allocate_on`.
+
+        Ways that differ only by equal devices are one. Devices that are taken after one of them
+        have to be released before the next. Raises AllocationError as `allocate_on`.
+        """
+        cache = self._cache(claims)
+        entry = self._cluster.nodes[node]
+        inventory = self._cluster.inventory(entry)
+        # A problem of its own: between two solutions, its constraints know the devices of one.
+        problem = node_problem.build(inventory, cache.claims, self._cluster.selectors)
+        search = Search(problem, order=self._order, should_stop=self._should_stop)
+        seen: set[Hashable] = set()
+        for solution in search.solutions():
+            fit = Fit(node, results.build(problem, solution, self._new_share_id))
+            key = tuple(map(_devices_of, fit.allocations))
+            if key not in seen:
+                seen.add(key)
+                yield fit
+                self._cluster.inventory(entry)
 
     def first_fit(self, claims: Sequence[ResourceClaim], start: int = 0) -> FitResult:
         """Return the first fit, beginning with the `start`-th node and then from the first one.
@@ -179,7 +210,8 @@ class Allocator:
 
     def _search(self, cache: _SignatureCache, entry: NodeEntry, inventory: NodeInventory) -> Search:
         problem = self._problem(cache, entry, inventory)
-        return Search(problem, order=self._order, should_stop=self._should_stop)
+        alike = cache.alike if self._of_several_pods else ()
+        return Search(problem, order=self._order, should_stop=self._should_stop, alike=alike)
 
     def _fit(self, search: Search) -> Fit | None:
         solution = search.run()
@@ -198,14 +230,14 @@ class Allocator:
         key = requests.signature(claims)
         cache = self._caches.get(key)
         if cache is None:
-            cache = self._caches[key] = self._new_cache(claims)
+            cache = self._caches[key] = self._new_cache(key, claims)
         return cache
 
-    def _new_cache(self, claims: Sequence[ResourceClaim]) -> _SignatureCache:
+    def _new_cache(self, signature: Signature, claims: Sequence[ResourceClaim]) -> _SignatureCache:
         cluster = self._cluster
         parsed = [requests.parse_claim(claim.spec.devices) for claim in claims]
         resolved = resolution.resolve(parsed, cluster.classes, cluster.selectors, cluster.features)
-        return _SignatureCache(resolved, cluster)
+        return _SignatureCache(signature, resolved, cluster)
 
     def _problem(
         self, cache: _SignatureCache, entry: NodeEntry, inventory: NodeInventory
@@ -230,6 +262,15 @@ class Allocator:
         self._result_count = 0
 
 
+def _devices_of(allocation: AllocationResult) -> Hashable:
+    """Return a key that is equal for allocations of the same devices, whatever the request."""
+    taken = Counter(
+        (result.device_id, result.admin_access, frozenset(result.consumed_capacity.items()))
+        for result in allocation.devices.results
+    )
+    return frozenset(taken.items())
+
+
 def _no_fit(search: Search) -> NoFit:
     problem = search.problem
     failure = None
@@ -238,6 +279,17 @@ def _no_fit(search: Search) -> NoFit:
     # A proof names what is missing; the search only knows where its deepest attempt ended.
     reason = infeasibility.find_infeasibility(problem) or search.rejection or rejections.NoDevices()
     return NoFit(reason, failure)
+
+
+def _alike(signature: Signature, claims: Sequence[ResolvedClaim]) -> frozenset[int]:
+    """Return the only requests of claims that have the same spec as the claim before."""
+    found: set[int] = set()
+    requests = 0
+    for number, claim in enumerate(claims):
+        if number and len(claim.requests) == 1 and signature[number] == signature[number - 1]:
+            found.add(requests)
+        requests += len(claim.requests)
+    return frozenset(found)
 
 
 def _selectors_of(claims: Sequence[ResolvedClaim]) -> list[SelectorSequence]:

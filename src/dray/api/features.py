@@ -48,6 +48,7 @@ class Features(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     resource_health_status_message: bool
 
     exclusive_devices: bool
+    gang_search: bool
     partition_request: bool
     preemption: bool
 
@@ -148,6 +149,7 @@ GATES: Mapping[str, Gate] = {
         Gate("ResourceHealthStatus", (_alpha(31), _beta(36, _ON)), (_DRA,)),
         Gate("ResourceHealthStatusMessage", (_beta(36, _ON),), ("ResourceHealthStatus",)),
         Gate("DrayExclusiveDevices", (_ga(0, _UNLOCKED),), (_DRA,)),
+        Gate("DrayGangSearch", (_alpha(0),), (_DRA,)),
         Gate("DrayPartitionRequest", (_ga(0, _UNLOCKED),), (_DRA,)),
         Gate("DrayPreemption", (_alpha(0),), (_DRA,)),
     )

@@ -10,7 +10,7 @@ import time
 from typing import TypeVar
 
 from dray.allocator.model.rejections import SearchTimeout
-from dray.scheduling.steps import DeviceSearch, SearchOutcome, Steps
+from dray.scheduling.steps import Alternatives, DeviceSearch, SearchOutcome, Steps
 
 TURN_SECONDS = 0.005
 """The time to work before other tasks of the loop run."""
@@ -94,7 +94,7 @@ class StepRunner:
         await asyncio.sleep(0)
         self._turn_began = time.perf_counter()
 
-    async def _run_in_thread(self, search: DeviceSearch) -> SearchOutcome:
+    async def _run_in_thread(self, search: DeviceSearch | Alternatives) -> SearchOutcome:
         # The search starts again: it cannot be moved between threads in the middle, and what it
         # has done so far took no longer than a turn.
         self._deadline.set(NODE_SECONDS if self._limits_nodes else float("inf"))

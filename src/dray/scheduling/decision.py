@@ -19,6 +19,7 @@ from dray.scheduling import podgroups, policies, steps
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
+from dray.scheduling.gangs.gang_search import GangSearch
 from dray.scheduling.node_choice import NodeChooser, NoNode
 from dray.scheduling.podgroups import Gang, GangPlacement, GangPlacer
 from dray.scheduling.preemption.preemptor import Preemption
@@ -80,7 +81,12 @@ class Decider:
         devices = DeviceMatcher(state.inventory, state.classes, features, allocator)
         self._demands = DemandResolver(state.inventory, state.claims, state.classes, features)
         self._chooser = NodeChooser(state, devices, chosen)
-        self._gangs = GangPlacer(state, self._chooser, self._demands)
+        search = None
+        if features.gang_search:
+            search = GangSearch(
+                state, self._chooser, self._demands, devices, chosen.order, should_stop
+            )
+        self._gangs = GangPlacer(state, self._chooser, self._demands, search)
         self._preemption = Preemption(state, devices) if features.preemption else None
 
     def decide(self, pods: Sequence[Pod], now: datetime.datetime) -> list[Decision]:

@@ -39,8 +39,6 @@ class _Attempt(NamedTuple):
 
     ranking: Ranking
     demand: PodDemand
-    avoided: frozenset[str] = frozenset()
-    """The nodes that are kept for other pods."""
     skips_errors: bool = False
     """Whether nodes on which the search for devices fails are passed over."""
 
@@ -55,14 +53,12 @@ class NodeChooser:
         self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()
         self._versions = -1, -1
 
-    def choose(
-        self, demand: PodDemand, avoided: frozenset[str] = frozenset()
-    ) -> Steps[NodeAssignment | NoNode]:
-        """Return the best node, or why no node fits. `avoided` are kept for other pods."""
+    def choose(self, demand: PodDemand) -> Steps[NodeAssignment | NoNode]:
+        """Return the best node, or why no node fits."""
         ranking = self._ranking(demand)
         yield from ranking.update()
         try:
-            attempt = yield from self._attempt(_Attempt(ranking, demand, avoided))
+            attempt = yield from self._attempt(_Attempt(ranking, demand))
             if scoring.have_alternatives(demand.claims):
                 assignment = yield from self._best_alternatives(attempt)
             else:
@@ -89,6 +85,33 @@ class NodeChooser:
                 yield None
         except device_fit.SearchFailed:
             return
+
+    def possible_nodes(
+        self, demand: PodDemand, *, beside_any_pods: bool, with_any_devices: bool
+    ) -> Steps[list[NodeState]]:
+        """Return all nodes that fit, the best first.
+
+        With `beside_any_pods`, affinity to other pods does not matter; with `with_any_devices`,
+        neither do the devices that the pod would get first.
+        """
+        affinity = None if beside_any_pods else self._affinity(demand)
+        ranking = self._new_ranking(demand, self._named(demand), affinity)
+        yield from ranking.update()
+        found: list[NodeState] = []
+        try:
+            attempt = yield from self._attempt(_Attempt(ranking, demand))
+            while (state := ranking.take()) is not None:
+                if with_any_devices:
+                    fits = self._devices.are_usable(demand, state)
+                else:
+                    fits = isinstance((yield from self._fit_on(attempt, state)), NodeFit)
+                if fits:
+                    found.append(state)
+                yield None
+        except device_fit.SearchFailed:
+            # As in `all_fits`: an error ends the search, and what fits until then fits.
+            return found
+        return found
 
     def placement_key(self, demand: PodDemand) -> Hashable:
         """Return a key that is equal for pods that fit on the same nodes."""
@@ -146,8 +169,7 @@ class NodeChooser:
             named = self._existing(demand.requirements.names)
             ranking = self._new_ranking(demand, named, self._affinity(demand))
             yield from ranking.update()
-        candidates = ranking.candidates(nodes)
-        return [state for state in candidates if state.name not in attempt.avoided]
+        return ranking.candidates(nodes)
 
     def _has_more_fits_than_sampled(self, attempt: _Attempt) -> Steps[bool]:
         """Return whether kube-scheduler could find enough nodes before it has seen all."""
@@ -159,8 +181,7 @@ class NodeChooser:
             return False
         fits = 0
         for state in candidates:
-            if state.name not in attempt.avoided:
-                fits += isinstance((yield from self._fit_on(attempt, state)), NodeFit)
+            fits += isinstance((yield from self._fit_on(attempt, state)), NodeFit)
             if fits > enough:
                 return True
             yield None
@@ -182,9 +203,7 @@ class NodeChooser:
         skipped: list[NodeState] = []
         try:
             while (state := ranking.best()) is not None:
-                fit = None
-                if state.name not in attempt.avoided:
-                    fit = yield from self._fit_on(attempt, state)
+                fit = yield from self._fit_on(attempt, state)
                 if isinstance(fit, NodeFit):
                     return NodeAssignment(attempt.demand.pod, state.name, fit)
                 if fit is None:
@@ -206,8 +225,6 @@ class NodeChooser:
         try:
             while len(fits) < enough and (state := ranking.take()) is not None:
                 taken.append(state)
-                if state.name in attempt.avoided:
-                    continue
                 fit = yield from self._fit_on(attempt, state)
                 if isinstance(fit, NodeFit):
                     fits.append((state, fit))

@@ -1,7 +1,8 @@
 """PodGroups: pods that are placed together or not at all, and claims that they share.
 
 Pods are placed one after the other, each counting with those before it. If too few get a node that
-way, other nodes are tried for the earlier ones, and the pod that found none goes first.
+way, other nodes are tried for the earlier ones, and the pod that found none goes first. With the
+feature gate DrayGangSearch, all nodes and devices are tried instead (`gangs`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import datetime
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.types.dra import AllocationResult
 from dray.api.types.pods import Pod
@@ -17,6 +20,9 @@ from dray.api.types.workloads import PodGroup
 from dray.scheduling import pod_index, wake_events
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
+from dray.scheduling.gangs import topology
+from dray.scheduling.gangs.effort import SearchEnded
+from dray.scheduling.gangs.gang_search import GangSearch
 from dray.scheduling.node_choice import NodeChooser, NoNode
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.steps import SearchOutcome, Step, Steps
@@ -87,9 +93,14 @@ class GangPlacer:
     """Places whole gangs."""
 
     def __init__(
-        self, state: SchedulingState, chooser: NodeChooser, demands: DemandResolver
+        self,
+        state: SchedulingState,
+        chooser: NodeChooser,
+        demands: DemandResolver,
+        search: GangSearch | None,
     ) -> None:
         self._state, self._chooser, self._demands = state, chooser, demands
+        self._search = search
 
     def place(
         self, gang: Gang, now: datetime.datetime, should_stop: ShouldStop
@@ -100,7 +111,10 @@ class GangPlacer:
         """
         attempt = _Attempt(self._state, self._chooser, self._demands, now)
         try:
-            result = yield from self._place(gang, attempt, should_stop)
+            if self._search is None:
+                result = yield from self._place(gang, attempt, should_stop)
+            else:
+                result = yield from self._find(gang, attempt, self._search, should_stop)
         except BaseException:
             # Also when the caller abandons the steps: nothing of the gang may stay reserved.
             attempt.release_all()
@@ -117,10 +131,44 @@ class GangPlacer:
         attempt.release_all()
         if not (yield from self._backtrack(gang, attempt, should_stop)):
             return result
-        placed = {assignment.pod.metadata.uid for assignment in attempt.assignments}
-        others = [pod for pod in gang.waiting if pod.metadata.uid not in placed]
+        return (yield from self._with_others(gang, attempt))
+
+    def _with_others(self, gang: Gang, attempt: _Attempt) -> Steps[GangPlacement]:
+        """Return the placement with nodes for more pods than are needed, where they fit."""
+        placed = attempt.placed()
+        others = [pod for pod in gang.waiting if pod.metadata.key not in placed]
         unplaced = yield from attempt.place_greedily(others)
         return GangPlacement(attempt.assignments, unplaced)
+
+    def _find(
+        self, gang: Gang, attempt: _Attempt, search: GangSearch, should_stop: ShouldStop
+    ) -> Steps[GangPlacement | Unschedulable]:
+        """Place the pods one after the other, or else as the complete search finds it."""
+        keys = topology.keys_of(gang.group)
+        unplaced = yield from attempt.place_greedily(gang.waiting)
+        if len(attempt.assignments) >= gang.needed and not keys:
+            return GangPlacement(attempt.assignments, unplaced)
+        result = _not_enough(gang, len(attempt.assignments), unplaced)
+        if keys:
+            result = _not_together(result, gang, keys)
+        attempt.release_all()
+        placed = [pod for pod in self._state.pods.in_group(gang.key) if self._state.is_placed(pod)]
+        try:
+            placements = yield from search.place(
+                gang.waiting, gang.needed, keys, placed, attempt.now, should_stop
+            )
+        except SearchEnded:
+            ended = f"{result.group_message}; the search was ended after {search.trials} trials"
+            return msgspec.structs.replace(result, group_message=ended)
+        if placements is None:
+            return result
+        for assignment in placements.assignments():
+            attempt.reserve(assignment)
+        if keys:
+            # Others may have a node outside of the domain, which is not for them.
+            left_out = {pod.metadata.key for pod in gang.waiting} - attempt.placed()
+            return GangPlacement(attempt.assignments, dict.fromkeys(left_out, result))
+        return (yield from self._with_others(gang, attempt))
 
     def _backtrack(self, gang: Gang, attempt: _Attempt, should_stop: ShouldStop) -> Steps[bool]:
         """Place as many pods as needed, in any order and on any nodes."""
@@ -148,8 +196,12 @@ class _Attempt:
         demands: DemandResolver,
         now: datetime.datetime,
     ) -> None:
-        self._state, self._chooser, self._demands, self._now = state, chooser, demands, now
+        self._state, self._chooser, self._demands = state, chooser, demands
+        self.now = now
         self.assignments: list[NodeAssignment] = []
+
+    def placed(self) -> set[ObjectKey]:
+        return {assignment.pod.metadata.key for assignment in self.assignments}
 
     def place_greedily(self, pods: Sequence[Pod]) -> Steps[Mapping[ObjectKey, Unschedulable]]:
         """Give every pod the best node that is left. Returns why the others have none."""
@@ -163,7 +215,7 @@ class _Attempt:
             if isinstance(choice, NoNode):
                 unplaced[pod.metadata.key] = choice.result
             else:
-                self._reserve(choice)
+                self.reserve(choice)
         return unplaced
 
     def place_all(self, pods: Sequence[Pod], should_stop: ShouldStop) -> Steps[int | None]:
@@ -175,7 +227,7 @@ class _Attempt:
                 stack.append(self._fits(pods[len(stack)]))
             assignment = yield from _next(stack[-1])
             if assignment is not None:
-                self._reserve(assignment)
+                self.reserve(assignment)
                 continue
             furthest = max(furthest, len(self.assignments))
             stack.pop()
@@ -189,7 +241,7 @@ class _Attempt:
         while self.assignments:
             self._state.release(self.assignments.pop())
 
-    def _reserve(self, assignment: NodeAssignment) -> None:
+    def reserve(self, assignment: NodeAssignment) -> None:
         self._state.reserve(assignment)
         self.assignments.append(assignment)
 
@@ -206,7 +258,7 @@ class _Attempt:
             for assigned in assignment.fit.claims
             if assigned.allocation is not None
         }
-        return self._demands.demand_of(pod, self._state.group_of(pod), self._now, shared)
+        return self._demands.demand_of(pod, self._state.group_of(pod), self.now, shared)
 
 
 _Fits = Generator[Step | NodeAssignment, SearchOutcome | None, None]
@@ -236,4 +288,17 @@ def _not_enough(
         wake_events=frozenset(events),
         claims=next((result.claims for result in unplaced.values() if result.claims), ()),
         is_transient=any(result.is_transient for result in unplaced.values()),
+    )
+
+
+def _not_together(result: Unschedulable, gang: Gang, keys: Sequence[str]) -> Unschedulable:
+    """Return the result for a gang whose pods have to be on nodes with equal labels."""
+    # Also pods for which there is room outside of a domain wait for room inside.
+    events = {wake_events.NODES, wake_events.DEVICES, wake_events.POD_REMOVED}
+    minimum = gang.needed + gang.scheduled
+    return msgspec.structs.replace(
+        result,
+        group_message=f"minCount ({minimum}) cannot be satisfied on nodes with equal labels "
+        + ", ".join(keys),
+        wake_events=result.wake_events | events,
     )

@@ -30,6 +30,7 @@ def test_defaults_of_a_version_satisfy_their_own_needs(version: str) -> None:
         ("1.37", "DRAFractionalCapacityRange", False),
         ("1.37", "GenericWorkload", False),
         ("1.37", "DrayExclusiveDevices", True),
+        ("1.37", "DrayGangSearch", False),
         ("1.37", "DrayPreemption", False),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 from dray.api import features as gates
 from dray.api.types.meta import JsonObject
 from tests.unit.scheduler.world import (
+    DRIVER,
     World,
     claim,
     device_class,
@@ -184,3 +185,15 @@ async def test_members_beyond_the_minimum_come_when_there_is_room(world: World) 
     await world.create(node("two"), gpu_slice("two", 1))
     for name in "abc":
         await world.bound(name)
+
+
+@in_world(features=gates.with_gates(GROUPS, {"DrayGangSearch": True}))
+async def test_pods_that_prefer_two_devices_get_one_where_all_need_one(world: World) -> None:
+    await fleet(world, one=2)
+    counts = [{"name": f"s{count}", "deviceClassName": DRIVER, "count": count} for count in (2, 1)]
+    await world.create(template("gpu", {"name": "gpu", "firstAvailable": counts}), group("pg", 2))
+    for name in "ab":
+        await world.create(member(name, template_name="gpu"))
+    assert {await world.bound("a"), await world.bound("b")} == {"one"}
+    devices = [devices_of(found) for found in await world.all("resourceclaims", "default")]
+    assert sorted(devices) == [["one/gpu-0"], ["one/gpu-1"]]

@@ -9,8 +9,10 @@ device could make upstream return an error, nothing is left out: the error is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, Check, Slot
@@ -55,8 +57,19 @@ class _Frame:
         self.next_positions: Iterator[Position] = iter(())
 
 
+class _Explored(NamedTuple):
+    """The devices that led to no solution for a request, and the depth of its frame."""
+
+    devices: int
+    depth: int
+
+
 class Search:
-    """One attempt to satisfy all claims of a pod on one node."""
+    """One attempt to satisfy all claims of a pod on one node.
+
+    `alike` are requests, by position, that are the only one of a claim with the spec of the claim
+    before: two such claims are not tried with their devices swapped.
+    """
 
     def __init__(
         self,
@@ -64,12 +77,18 @@ class Search:
         *,
         order: Order | None = None,
         should_stop: Callable[[], bool] | None = None,
+        alike: Collection[int] = (),
     ) -> None:
         self.problem = problem
         self._inventory = problem.inventory
         self._requests = problem.requests
         self._checks = check_sequence.CheckSequence(problem)
         self._prunes = not problem.may_fail
+        # Devices of compatibility groups that fit in one order may not fit in the other.
+        is_symmetric = self._prunes and not self._inventory.features.device_compatibility_groups
+        self._alike = alike if is_symmetric else ()
+        self._explored: dict[int, _Explored] = {}
+        """What was tried for the request before one in `_alike`, by its position."""
         self._order = order
         self._should_stop = should_stop
         self._trail = Trail()
@@ -80,6 +99,8 @@ class Search:
         self._equivalence_keys: dict[int, Hashable] = {}
         self._positions = 0
         self._looks_ahead = False
+        self._finds_all = False
+        """Whether solutions are told apart by devices that are interchangeable for these claims."""
         self._usable: Mapping[NodeAlternative, int] = {}
         """Devices that can be part of a solution, where these are fewer than the eligible ones."""
         self._furthest = -1
@@ -93,7 +114,27 @@ class Search:
         """
         single = self.problem.single_alternative
         try:
-            return self._run() if single is None else self._pick_for(single)
+            return self._run(self._enter(0)) if single is None else self._pick_for(single)
+        finally:
+            self._trail.unwind(0)
+
+    def solutions(self) -> Iterator[Solution]:
+        """Yield every solution in the order of the search, first that of `run`.
+
+        Devices that are equal for all claims stand for each other. The holders of devices have to
+        be the same whenever the next solution is asked for. Raises AllocationError as `run`.
+        """
+        self._finds_all = True
+        # Claims that are alike here need not be for those who use them.
+        self._alike = ()
+        try:
+            solution = self._run(self._enter(0))
+            while solution is not None:
+                yield solution
+                # Every decision is a part of this solution: another one of any may give the next.
+                for frame in self._frames:
+                    frame.conflicts = (1 << frame.depth) - 1
+                solution = self._run(self._advance())
         finally:
             self._trail.unwind(0)
 
@@ -114,9 +155,8 @@ class Search:
         if self._should_stop is not None and self._should_stop():
             raise rejections.SearchTimeout("filter operation aborted: context deadline exceeded")
 
-    def _run(self) -> Solution | None:
+    def _run(self, position: Position | None) -> Solution | None:
         frames = self._frames
-        position: Position | None = self._enter(0)
         while position is not None:
             if position.request_index == len(self._requests):
                 picks = [frame.pick for frame in frames if frame.pick]
@@ -167,6 +207,8 @@ class Search:
         frame = _Frame(len(self._frames), self._trail.mark())
         if position.alternative is None:
             self._choices[position.request_index] = frame.depth
+            if position.request_index in self._alike:
+                frame.conflicts = 1 << self._choices[position.request_index - 1]
             frame.next_positions = self._alternatives(position.request_index)
         elif position.alternative.all_mode_devices is not None:
             frame.next_positions = self._all_mode_devices(frame, position, position.alternative)
@@ -184,7 +226,22 @@ class Search:
         self._chosen[request_index] = alternative
         if alternative.count == 0 and alternative.all_mode_devices is None:
             return self._enter(request_index + 1)
-        return Position(request_index, alternative)
+        return Position(
+            request_index, alternative, allowed=self._allowed(request_index, alternative)
+        )
+
+    def _allowed(self, request_index: int, alternative: NodeAlternative) -> int:
+        """Return the devices to try, without those that failed for a request that is alike."""
+        if request_index not in self._alike:
+            return _ANY
+        explored = self._explored.get(request_index - 1)
+        if explored is None:
+            return _ANY
+        former = self._requests[request_index - 1].alternatives
+        is_same = former.index(self._chosen[request_index - 1]) == self._requests[
+            request_index
+        ].alternatives.index(alternative)
+        return ~explored.devices if is_same and alternative.count == 1 else _ANY
 
     def _after(self, position: Position, alternative: NodeAlternative, later: int) -> Position:
         if position.ordinal + 1 < alternative.count:
@@ -192,7 +249,11 @@ class Search:
         return self._enter(position.request_index + 1)
 
     def _alternatives(self, request_index: int) -> Iterator[Position]:
-        for alternative in self._requests[request_index].alternatives:
+        first = 0
+        if request_index in self._alike:
+            former = self._requests[request_index - 1].alternatives
+            first = former.index(self._chosen[request_index - 1])
+        for alternative in self._requests[request_index].alternatives[first:]:
             yield self._begin(request_index, alternative)
 
     def _devices(
@@ -209,16 +270,21 @@ class Search:
         if self._prunes:
             candidates = _filtered(applying, slot, candidates, alternative.count - position.ordinal)
         later = candidates
+        explored = 0
         # If one device has not led to a solution, an interchangeable one will not either: swapping
         # the two in that solution would have given one with the first device.
         tried: set[Hashable] = set()
         for device in self._ordered(alternative, candidates):
             later ^= device.bit
             if tried and self._interchange_key(device) in tried:
+                explored |= device.bit
                 continue
             if self._take(frame.mark, slot, device, applying) is not None:
                 continue
             frame.pick = Pick(alternative, device)
+            if self._alike:
+                self._explored[position.request_index] = _Explored(explored, frame.depth)
+            explored |= device.bit
             if self._looks_ahead and self._blocks_later_requests(frame, position, later):
                 self._trail.unwind(frame.mark)
                 frame.pick = None
@@ -320,6 +386,8 @@ class Search:
         # The previous device of the request decides which ones may follow (`Position.allowed`).
         if position.ordinal:
             frame.conflicts |= 1 << (frame.depth - 1)
+        elif position.allowed != _ANY:
+            frame.conflicts |= 1 << self._explored[position.request_index - 1].depth
         if self._requests[position.request_index].is_prioritized:
             frame.conflicts |= 1 << self._choices[position.request_index]
         frame.conflicts |= self._causes(frame, alternative, candidates)
@@ -396,7 +464,10 @@ class Search:
         """
         key = self._equivalence_keys.get(device.index)
         if key is None:
-            key = self._equivalence_keys[device.index] = self.problem.equivalence_key(device)
+            key = self.problem.equivalence_key(device)
+            if self._finds_all:
+                key = key, _content(device)
+            self._equivalence_keys[device.index] = key
         return key, self._checks.state_keys(device)
 
 
@@ -404,6 +475,12 @@ def _filtered(applying: Iterable[Check], slot: Slot, candidates: int, needed: in
     for check in applying:
         candidates = check.filter_candidates(slot, candidates, needed)
     return candidates if candidates.bit_count() >= needed else 0
+
+
+def _content(device: Candidate) -> Hashable:
+    """Return a key that is equal for devices that differ in nothing but their names."""
+    nameless = msgspec.structs.replace(device.device, name="")
+    return device.pool_index, device.resource_slice.metadata.name, msgspec.json.encode(nameless)
 
 
 def _cannot_have_all(alternative: NodeAlternative, device: Candidate) -> rejections.AllocationError:

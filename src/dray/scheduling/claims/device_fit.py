@@ -51,9 +51,7 @@ class DeviceMatcher:
 
     def fit_on(self, demand: PodDemand, state: NodeState) -> Steps[NodeFit | Reasons]:
         """Return what the pod gets on a node, or why it does not fit. Raises SearchFailed."""
-        if demand.allocated and not all(
-            self.is_usable(demand, claim, state) for claim in demand.allocated
-        ):
+        if demand.allocated and not self.are_usable(demand, state):
             return (NOT_AVAILABLE,)
         claims, extended = self.claims_on(demand, state)
         allocations: Sequence[AllocationResult] = ()
@@ -62,7 +60,35 @@ class DeviceMatcher:
             if isinstance(result, NoFit):
                 return (_reason(result, claims),)
             allocations = result.allocations
-        return self._node_fit(demand, state, allocations, extended)
+        return self.fit_with(demand, state, allocations, extended)
+
+    def fit_with(
+        self,
+        demand: PodDemand,
+        state: NodeState,
+        allocations: Sequence[AllocationResult],
+        extended: ExtendedClaim | None,
+    ) -> NodeFit | Reasons:
+        """Return what the pod gets on a node with these allocations of its claims there.
+
+        Raises SearchFailed if the node resources of the devices cannot be determined.
+        """
+        # The allocator answers in the order of the claims it was given; the extended one is last.
+        remaining = iter(allocations)
+        claims = [
+            ClaimAssignment(used.claim, used.consumer, next(remaining))
+            for used in demand.unallocated
+        ]
+        for claim in demand.allocated:
+            unwritten = None if claim.is_written else claim.allocation
+            claims.append(ClaimAssignment(claim.used.claim, claim.used.consumer, unwritten))
+        if extended is not None:
+            consumer = pod_claims.pod_consumer(demand.pod)
+            claims.append(ClaimAssignment(extended.claim, consumer, next(remaining)))
+        fit = NodeFit(tuple(claims), demand.requirements.usage, extended)
+        if self._features.node_allocatable_resources and claims:
+            return self._with_node_resources(demand, state, fit)
+        return fit
 
     def selectors_for(self, demand: PodDemand) -> Sequence[SelectorSequence]:
         """Return the selectors of the devices that the pod needs on any node."""
@@ -102,6 +128,10 @@ class DeviceMatcher:
         claims, _ = self.claims_on(demand, state)
         return self._allocator.problem(claims, state.name) if claims else None
 
+    def are_usable(self, demand: PodDemand, state: NodeState) -> bool:
+        """Return whether the devices of all allocated claims can be used on a node."""
+        return all(self.is_usable(demand, claim, state) for claim in demand.allocated)
+
     def is_usable(self, demand: PodDemand, claim: AllocatedClaim, state: NodeState) -> bool:
         """Return whether the devices of an allocated claim can be used on a node."""
         assert state.node is not None
@@ -135,30 +165,6 @@ class DeviceMatcher:
         if outcome.on_node_only:
             return NoFit(rejections.NoDevices(), outcome)
         raise SearchFailed(outcome.text(claims), is_retriable=False) from outcome
-
-    def _node_fit(
-        self,
-        demand: PodDemand,
-        state: NodeState,
-        allocations: Sequence[AllocationResult],
-        extended: ExtendedClaim | None,
-    ) -> NodeFit | Reasons:
-        # The allocator answers in the order of the claims it was given; the extended one is last.
-        remaining = iter(allocations)
-        claims = [
-            ClaimAssignment(used.claim, used.consumer, next(remaining))
-            for used in demand.unallocated
-        ]
-        for claim in demand.allocated:
-            unwritten = None if claim.is_written else claim.allocation
-            claims.append(ClaimAssignment(claim.used.claim, claim.used.consumer, unwritten))
-        if extended is not None:
-            consumer = pod_claims.pod_consumer(demand.pod)
-            claims.append(ClaimAssignment(extended.claim, consumer, next(remaining)))
-        fit = NodeFit(tuple(claims), demand.requirements.usage, extended)
-        if self._features.node_allocatable_resources and claims:
-            return self._with_node_resources(demand, state, fit)
-        return fit
 
     def _with_node_resources(
         self, demand: PodDemand, state: NodeState, fit: NodeFit

@@ -137,7 +137,7 @@ class DemandResolver:
             if allocation is not None:
                 if _is_at_limit(used):
                     return _wait_for(key, "resourceclaim in use")
-                allocated.append(_allocated(used, allocation))
+                allocated.append(allocated_claim(used, allocation))
             elif self._claims.reserved(key) is not None:
                 message = f"resource claim {key} is in the process of being allocated"
                 return _wait_for(key, message)
@@ -195,7 +195,8 @@ class DemandResolver:
         return f"request {request}: device class {name} does not exist"
 
 
-def _allocated(used: PodClaim, allocation: AllocationResult) -> AllocatedClaim:
+def allocated_claim(used: PodClaim, allocation: AllocationResult) -> AllocatedClaim:
+    """Return the claim with an allocation that is written, or decided."""
     selector = allocation.node_selector
     selects = node_selectors.compile_node_selector(selector) if selector is not None else None
     return AllocatedClaim(used, allocation, selects, used.claim.status.allocation is not None)

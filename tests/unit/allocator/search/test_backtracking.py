@@ -195,3 +195,22 @@ def test_a_device_that_fails_switches_leaving_out_off() -> None:
     assert "on device gpu.example.com/n1/a: CEL runtime error" in allocating.error_text(
         cluster, claim
     )
+
+
+def test_equal_claims_are_not_tried_with_their_devices_swapped() -> None:
+    # Six GPUs that differ are too few for seven claims, in whatever order these take them.
+    gpus = [builders.gpu(f"gpu-{number}", attributes={"ring": str(number)}) for number in range(6)]
+    cluster = builders.cluster_inventory(builders.resource_slice(*gpus))
+    claims = [
+        builders.claim(builders.request(), match=RING, name=f"claim-{number}")
+        for number in range(7)
+    ]
+    problem = allocating.allocator_on(cluster).problem(claims, "n1")
+    counts = []
+    for alike in ((), range(1, 7)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(backtracking, "_POSITIONS_BEFORE_PROOF", 10**9)
+            attempt = Search(problem, alike=alike)
+            assert attempt.run() is None
+        counts.append(attempt._positions)
+    assert counts[1] < counts[0] / 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from dray.api import features
 from dray.api.types.dra import ResourceClaim
@@ -162,3 +163,30 @@ def test_a_gang_is_placed_as_a_whole() -> None:
     assert placing.place(model, pods).fits
     plan = placing.place(model, [submitted("x"), *pods])
     assert [bool(planned.node) for planned in plan.pods] == [True, False, False]
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+def test_a_gang_is_searched_for_where_that_is_switched_on(is_on: bool) -> None:
+    gates = features.parse(f"GenericWorkload=true,DrayGangSearch={str(is_on).lower()}")
+    group = PodGroup(
+        ObjectMeta(name="gang", namespace=builders.NAMESPACE),
+        PodGroupSpec(scheduling_policy=PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(2))),
+    )
+    two_or_one = builders.alternatives(
+        "some", builders.option("two", count=2), builders.option("one")
+    )
+    pods = [
+        SubmittedPod(
+            builders.pod(
+                name,
+                claims={"gpu": f"{name}-claim"},
+                uid=name,
+                schedulingGroup={"podGroupName": "gang"},
+            ),
+            [builders.claim(two_or_one, name=f"{name}-claim")],
+        )
+        for name in ("a", "b")
+    ]
+    objects = [node("n1"), builders.gpu_slice("n1", 2), builders.device_class(), group]
+    model = ClusterModel(ClusterModel().with_objects(objects).objects, gates)
+    assert placing.place(model, pods).fits is is_on

@@ -1,0 +1,1 @@
+"""The complete search for the nodes and devices of a gang."""
