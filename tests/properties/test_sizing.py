@@ -158,6 +158,7 @@ class Case:
 
 
 @rounds.examples(60, long=300)
+@hypothesis.example(2059)  # A machine that only takes a pod of the cluster that waits.
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_no_combination_has_fewer_machines(seed: int) -> None:
     case = Case(seed)
@@ -174,6 +175,7 @@ def test_no_combination_has_fewer_machines(seed: int) -> None:
 
 
 @rounds.examples(60, long=300)
+@hypothesis.example(226969745079976)  # As well.
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_sums_exclude_nothing_that_suffices(seed: int) -> None:
     case = Case(seed)

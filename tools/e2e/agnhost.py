@@ -17,6 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 CONTAINER_PATH = "/agnhost"
+HOSTS = Path("/etc/hosts")
 HEALTHY_SECONDS = 10.0
 """How long the program `liveness` says that it is well."""
 
@@ -42,7 +43,7 @@ def _print_command(arguments: Sequence[str]) -> None:
 
 
 def _print_hosts(_arguments: Sequence[str]) -> None:
-    print(Path("/etc/hosts").read_text("utf-8"))
+    print(HOSTS.read_text("utf-8"))
 
 
 def _print_files(arguments: Sequence[str]) -> None:

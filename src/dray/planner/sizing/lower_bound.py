@@ -70,9 +70,11 @@ class LowerBound:
             for planned in trials.alone(self._cluster, pods)
             if not trials.may_fit_among_others(planned)
         }
-        hosted = [set(self._fitting_on(type_, pods)) for type_ in types]
+        # A machine that takes a pod of the cluster that waits leaves more of the others.
+        placed = [*submission.waiting, *pods]
+        hosted = [set(self._fitting_on(type_, placed)) for type_ in types]
         self.useful = [
-            bool(uids) or any(_has_neighbour_rules(item.pod) for item in pods) for uids in hosted
+            bool(uids) or any(_has_neighbour_rules(item.pod) for item in placed) for uids in hosted
         ]
         """Whether a machine of each type can make a difference."""
         self.newcomers = [

@@ -35,8 +35,16 @@ def test_files_are_printed(tmp_path: Path) -> None:
     assert text == f'content of file "{file}": hello\nmode of file "{file}": -rw-r-----\n'
 
 
-def test_the_names_of_hosts_are_printed() -> None:
-    assert "localhost" in printed("etc-hosts")
+def test_the_names_of_hosts_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A computer need not have /etc/hosts; a pod has.
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n", "utf-8")
+    monkeypatch.setattr(agnhost, "HOSTS", hosts)
+    monkeypatch.setattr(sys, "argv", ["agnhost", "etc-hosts"])
+    agnhost.main()
+    assert capsys.readouterr().out == "127.0.0.1 localhost\n\n"
 
 
 @pytest.mark.parametrize("arguments", [("netexec",), ("mounttest", "--fs_type=/")])
