@@ -44,7 +44,7 @@ class BindFailure(NamedTuple):
 
 
 class Binder:
-    """Writes assignments to the API."""
+    """Writes assignments to the API. `keep` is told which ones are about to be reverted."""
 
     def __init__(
         self,
@@ -54,8 +54,9 @@ class Binder:
         recorder: Recorder,
         features: Features,
         now: Callable[[], datetime.datetime],
+        keep: Callable[[NodeAssignment], None],
     ) -> None:
-        self._client, self._state, self._writes = client, state, writes
+        self._client, self._state, self._writes, self._keep = client, state, writes, keep
         self._recorder, self._now = recorder, now
         self._awaits_conditions = (
             features.device_binding_conditions and features.resource_claim_device_status
@@ -67,6 +68,8 @@ class Binder:
         try:
             await self._write(assignment, written)
         except WriteRejected as rejected:
+            # Before anything of it is free.
+            self._state.apply(functools.partial(self._keep, assignment))
             await self._revert(assignment, written)
             return BindFailure(str(rejected))
         except _Gone as gone:

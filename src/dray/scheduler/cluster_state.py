@@ -168,7 +168,9 @@ class SchedulerState:
                 self._wake_group(new)
         elif self.scheduling.is_pending(new):
             if old is None or _may_fit_elsewhere(old, new):
-                self.queue.add(change.key, new.spec.priority or 0)
+                # What others left for it before a restart is for nobody else.
+                is_nominated = self._features.preemption and bool(new.status.nominated_node_name)
+                self.queue.add(change.key, new.spec.priority or 0, is_early=is_nominated)
             if old is None:
                 self._wake_group(new)
         else:

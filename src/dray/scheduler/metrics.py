@@ -8,8 +8,13 @@ from collections.abc import Iterator
 from dray import telemetry
 from dray.scheduler.cluster_state import SchedulerState
 from dray.scheduler.queue import IN_PROGRESS, QueueEntry
+from dray.scheduling.unschedulable import Unschedulable
 
 WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+VICTIMS = tuple(float(2**power) for power in range(7))
+"""The buckets of kube-scheduler."""
 
 
 class Metrics:
@@ -43,3 +48,35 @@ class Metrics:
     def _lengths(self) -> Iterator[tuple[telemetry.Labels, float]]:
         for state, count in self._queue.lengths().items():
             yield (state,), count
+
+
+class PreemptionMetrics:
+    """The metrics of preemption in a registry; the first two are those of kube-scheduler."""
+
+    def __init__(self, registry: telemetry.Registry) -> None:
+        self._attempts = telemetry.Counter(
+            "scheduler_preemption_attempts_total", "Searches for pods to evict."
+        )
+        self._victims = telemetry.Histogram(
+            "scheduler_preemption_victims", "Victims of a plan of preemption.", buckets=VICTIMS
+        )
+        self.in_vain = telemetry.Counter(
+            "dray_scheduler_preemption_in_vain_total",
+            "Pods that were evicted for a pod that could not be placed afterwards.",
+        )
+        self._plans = telemetry.Histogram(
+            "dray_scheduler_preemption_plan_seconds",
+            "Time to decide about a pod including the search for pods to evict.",
+        )
+        for counter in (self._attempts, self.in_vain):
+            counter.add(amount=0)
+        registry.register(self._attempts, self._victims, self.in_vain, self._plans)
+
+    def attempted(self, result: Unschedulable, seconds: float) -> None:
+        """Count a search for pods to evict and its duration."""
+        if result.preemption_refusal is not None and result.preemption_refusal.message:
+            return
+        self._attempts.add()
+        self._plans.observe(seconds)
+        if result.preemption is not None:
+            self._victims.observe(len(result.preemption.victims))

@@ -32,6 +32,8 @@ MAX_BACKOFF_SECONDS = 1.0
 COST_FACTOR = 20
 """Attempts of one waiting group may use a twentieth of the time, so that others get theirs."""
 MAX_COST_SECONDS = 60.0
+_EARLY = 1 << 62
+"""More pods than ever arrive."""
 _TAKEN = frozenset({wake_events.DEVICES, wake_events.POD_REMOVED})
 """The events for which pods wait that want what others have."""
 
@@ -95,6 +97,7 @@ class Queue:
         self._groups: dict[Hashable, WaitingGroup] = {}
         self._by_event: dict[WakeEvent, dict[WaitingGroup, None]] = {}
         self._arrivals = itertools.count()
+        self._early_arrivals = itertools.count(-_EARLY)
         self._arrival = asyncio.Event()
         self._woken: set[WakeEvent] = set()
         """The events since the last pod was popped."""
@@ -118,11 +121,15 @@ class Queue:
             counts[entry.state] += 1
         return counts
 
-    def add(self, key: ObjectKey, priority: int) -> None:
-        """Add a pod; one that waits already is tried again."""
+    def add(self, key: ObjectKey, priority: int, *, is_early: bool = False) -> None:
+        """Add a pod; one that waits already is tried again.
+
+        One that `is_early` goes before all others of its priority.
+        """
         entry = self._entries.get(key)
         if entry is None:
-            entry = QueueEntry(key, priority, next(self._arrivals), self._clock())
+            arrival = next(self._early_arrivals if is_early else self._arrivals)
+            entry = QueueEntry(key, priority, arrival, self._clock())
             self._entries[key] = entry
             self._make_ready(entry)
         elif entry.state == WAITING:

@@ -32,7 +32,8 @@ from dray.scheduler.claims.claim_writes import ClaimWrites
 from dray.scheduler.cluster_state import SchedulerState
 from dray.scheduler.eviction import Evictor
 from dray.scheduler.explanation_cache import Why
-from dray.scheduler.metrics import Metrics
+from dray.scheduler.metrics import Metrics, PreemptionMetrics
+from dray.scheduler.preemptions import Preemptions
 from dray.scheduler.queue import COST_FACTOR, QueueEntry
 from dray.scheduler.status_reporting import Reporter
 from dray.scheduler.step_runner import Countdown, Deadline, StepRunner
@@ -120,8 +121,20 @@ class Scheduler:
         self._decider = Decider(state.scheduling, policy=policy, should_stop=deadline)
         self._runner = StepRunner(deadline, limits_nodes=features.scheduler_filter_timeout)
         self._writes = ClaimWrites(client, features, state.claim, self._wrote, now)
-        self._binder = Binder(client, state, self._writes, recorder, features, now)
-        self._evictor = Evictor(client, recorder, name, now)
+        self._preemptions: Preemptions | None = None
+        nominations = self._decider.nominations
+        if nominations is not None:
+            self._preemptions = Preemptions(
+                nominations,
+                state,
+                self._decider,
+                self._runner,
+                Evictor(client, recorder, name, now),
+                PreemptionMetrics(registry),
+                now,
+                lambda job: self._tasks.create_task(job),
+            )
+        self._binder = Binder(client, state, self._writes, recorder, features, now, self._keep)
         why = explainer(state.scheduling.inventory) if explainer else None
         self._reporter = Reporter(client, state, recorder, self._writes, now, why)
         self._metrics = Metrics(registry, state)
@@ -137,6 +150,8 @@ class Scheduler:
                 self._tasks.create_task(self._recorder.run())
                 self._tasks.create_task(self._reporter.run())
                 self._tasks.create_task(self._refresh())
+                if self._preemptions is not None:
+                    self._tasks.create_task(self._preemptions.run())
                 await self._work()
         finally:
             self._queue.close()
@@ -189,16 +204,20 @@ class Scheduler:
         self._leave_deleted_claims(pod)
         started = time.perf_counter()
         decision = await self._runner.run(self._decider.place_pod(pod, self._now()))
-        self._wake_after_nominations()
         if isinstance(decision, NodeAssignment):
+            self._settle_preemptions()
             self._start_binding(entry, decision)
             return
-        if decision.preemption is not None:
-            self._tasks.create_task(self._evictor.carry_out(decision.preemption, pod))
+        key = decision.placement_key
+        if self._preemptions is not None:
+            self._preemptions.refused(pod, decision, time.perf_counter() - started)
+            # What is kept for it makes a difference between it and pods that are alike.
+            key = None if self._preemptions.is_nominated(pod) else key
+        self._settle_preemptions()
         for claim in decision.stale_claims:
             self._tasks.create_task(self._writes.delete(claim))
         self._free_unusable_claim(pod, decision)
-        key, cost = decision.placement_key, 0.0
+        cost = 0.0
         if key is not None:
             cost = time.perf_counter() - started
         self._reject(entry, pod.metadata.uid if key is None else key, decision, cost)
@@ -219,7 +238,7 @@ class Scheduler:
             for member in filter(None, taken):
                 self._queue.retry(member)
             raise
-        self._wake_after_nominations()
+        self._settle_preemptions()
         if isinstance(placement, Unschedulable):
             for member in entries.values():
                 self._reject(member, placement.placement_key, placement)
@@ -231,11 +250,14 @@ class Scheduler:
             self._reject(entries[key], key, unplaced)
         self._report_group(gang)
 
-    def _wake_after_nominations(self) -> None:
-        """Try pods again that lost what was kept for them, and those that it was kept from."""
-        if self._decider.take_dropped_nominations():
-            self._queue.wake(wake_events.DEVICES)
-            self._queue.wake(wake_events.POD_REMOVED)
+    def _settle_preemptions(self) -> None:
+        if self._preemptions is not None:
+            self._preemptions.settle()
+
+    def _keep(self, assignment: NodeAssignment) -> None:
+        """Keep for a pod what others made free for it, although it cannot be bound now."""
+        if self._preemptions is not None:
+            self._preemptions.keep(assignment)
 
     def _report_group(self, gang: Gang, message: str = "") -> None:
         report = podgroup_status.report(self._client, gang.group, self._now(), message)
@@ -302,14 +324,19 @@ class Scheduler:
             failure = BindFailure(f"{type(error).__name__}: {error}")
         if failure is None:
             self._metrics.bound(entry)
-            self._state.apply(functools.partial(self._queue.finish, entry))
+            self._state.apply(functools.partial(self._finish, entry))
         else:
             self._state.apply(functools.partial(self._give_up, entry, failure))
+
+    def _finish(self, entry: QueueEntry) -> None:
+        self._queue.finish(entry)
+        if self._preemptions is not None:
+            self._preemptions.forget(entry.key)
 
     def _give_up(self, entry: QueueEntry, failure: BindFailure) -> None:
         """Queue the pod again. What was reserved for it is free for others."""
         if failure.is_gone:
-            self._queue.finish(entry)
+            self._finish(entry)
         else:
             log.info("pod %s: %s", entry.key, failure.message)
             self._reject(entry, entry.key, _failure(failure.message))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -22,6 +22,8 @@ from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
 from dray.scheduling.gangs.gang_search import GangSearch
 from dray.scheduling.node_choice import NodeChooser, NoNode
 from dray.scheduling.podgroups import Gang, GangPlacement, GangPlacer
+from dray.scheduling.preemption.leaving import Leaving
+from dray.scheduling.preemption.nominations import Nominations
 from dray.scheduling.preemption.preemptor import Preemption
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.steps import Steps
@@ -160,12 +162,35 @@ class Decider:
                 return choice
             return (yield from self._unschedulable(demand, choice))
 
+    def next_victim(
+        self, pod: Pod, now: datetime.datetime, evicted: Collection[str]
+    ) -> Steps[Pod | None]:
+        """Return a pod to evict for one with a plan, as the state is now; None without one.
+
+        `evicted` are the uids of pods that are leaving, although the state may not show it yet.
+        """
+        assert self._preemption is not None
+        with self._counting_nominations([pod]):
+            nominations = self._preemption.nominations
+            if not nominations.node_of(pod.metadata.key):
+                return None
+            demand = self._demands.demand_of(pod, self._state.group_of(pod), now)
+            if isinstance(demand, Unschedulable):
+                nominations.drop(pod.metadata.key)
+                return None
+            return (yield from self._preemption.next_victim(demand, evicted))
+
     def take_dropped_nominations(self) -> Sequence[ObjectKey]:
         """Return the pods for which nothing is kept any more since the last call.
 
         They have to be tried again, and so have pods that wait for what was kept.
         """
         return self._preemption.nominations.take_dropped() if self._preemption else ()
+
+    @property
+    def nominations(self) -> Nominations | None:
+        """Return what is kept for pods that others make room for; None without preemption."""
+        return self._preemption.nominations if self._preemption else None
 
     def _unschedulable(self, demand: PodDemand, choice: NoNode) -> Steps[Unschedulable]:
         result = msgspec.structs.replace(
@@ -175,7 +200,7 @@ class Decider:
         if self._preemption is None or result.error:
             return result
         pod, nominations = demand.pod, self._preemption.nominations
-        refusal = self._preemption.refusal(pod)
+        refusal = yield from self._preemption.refusal(demand)
         if refusal is not None:
             return msgspec.structs.replace(result, preemption_refusal=refusal)
         planned = yield from self._preemption.plan(demand, choice.ranking)
@@ -183,7 +208,7 @@ class Decider:
             nominations.drop(pod.metadata.key)
             return msgspec.structs.replace(result, preemption_refusal=planned)
         nominations.displace(pod, planned.plan.node, planned.fit)
-        nominations.add(pod, planned.plan.node, planned.fit)
+        nominations.add(pod, planned.plan.node, planned.fit, Leaving(planned.plan.victims))
         return msgspec.structs.replace(result, preemption=planned.plan)
 
     def _counting_nominations(self, pods: Sequence[Pod]) -> contextlib.AbstractContextManager[None]:

@@ -62,6 +62,15 @@ async def test_important_pods_come_first_then_earlier_ones(waiting: Queue) -> No
 
 
 @with_queue
+async def test_early_ones_come_before_others_of_their_priority(waiting: Queue) -> None:
+    waiting.add(key("a"), 0)
+    waiting.add(key("b"), 5)
+    for name in ("c", "d"):
+        waiting.add(key(name), 0, is_early=True)
+    assert [await next_one(waiting) for _ in range(5)] == ["b", "c", "d", "a", ""]
+
+
+@with_queue
 async def test_only_an_event_that_could_help_wakes(waiting: Queue) -> None:
     await refuse(waiting, "a")
     await asyncio.sleep(LONG_SECONDS)

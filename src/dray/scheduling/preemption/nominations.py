@@ -17,9 +17,11 @@ from dray.api.ids import ClaimKey, DeviceId, ObjectKey
 from dray.api.types.dra import AllocationResult
 from dray.api.types.pods import Pod
 from dray.scheduling.claims.assignments import NodeFit
+from dray.scheduling.preemption.leaving import Leaving
 from dray.scheduling.preemption.priorities import priority_of
 from dray.scheduling.state import SchedulingState
 
+NOTHING = Leaving()
 _MARK = "(nominated)"
 """Tells what is kept for a pod from what it has."""
 
@@ -29,6 +31,7 @@ class _Nomination(NamedTuple):
     priority: int
     uid: str
     fit: NodeFit
+    leaving: Leaving
 
     def allocations(self) -> Iterator[tuple[ClaimKey, AllocationResult]]:
         """Yield the devices to keep, with keys that no claims have."""
@@ -47,12 +50,24 @@ class Nominations:
         """In the order of the plans: each counts with those before it."""
         self._counted: dict[ObjectKey, _Nomination] = {}
         self._dropped: list[ObjectKey] = []
+        self._known: dict[ObjectKey, str] = {}
 
-    def add(self, pod: Pod, node: str, fit: NodeFit) -> None:
-        """Keep for a pod what it gets on a node."""
-        self._nominated.pop(pod.metadata.key, None)
-        nomination = _Nomination(node, priority_of(pod), pod.metadata.uid, fit)
-        self._nominated[pod.metadata.key] = nomination
+    def add(self, pod: Pod, node: str, fit: NodeFit, leaving: Leaving = NOTHING) -> None:
+        """Keep for a pod what it gets on a node without what is leaving."""
+        key, uid = pod.metadata.key, pod.metadata.uid
+        self._nominated.pop(key, None)
+        self._nominated[key] = _Nomination(node, priority_of(pod), uid, fit, leaving)
+        if len(self._known) > 2 * len(self._state.pods):
+            self._known = {other: kept.uid for other, kept in self._nominated.items()}
+        self._known[key] = uid
+
+    def revise(self, key: ObjectKey, fit: NodeFit, leaving: Leaving) -> None:
+        """Keep something else for a pod on its node, or with less that is leaving."""
+        self._nominated[key] = self._nominated[key]._replace(fit=fit, leaving=leaving)
+
+    def is_known(self, pod: Pod) -> bool:
+        """Return whether something was kept for the pod before, as far as that is remembered."""
+        return self._known.get(pod.metadata.key) == pod.metadata.uid
 
     def remove(self, key: ObjectKey) -> None:
         """Stop keeping anything for a pod, because it got it; nothing happens without anything."""
@@ -63,6 +78,11 @@ class Nominations:
         if self._nominated.pop(key, None) is not None:
             self._dropped.append(key)
 
+    def drop_invalid(self) -> None:
+        """Drop what is kept for pods that do not wait any more, and on nodes that are gone."""
+        for key in [key for key in self._nominated if not self._is_valid(key)]:
+            self.drop(key)
+
     def take_dropped(self) -> Sequence[ObjectKey]:
         """Return the pods for which nothing is kept any more since the last call."""
         dropped, self._dropped = self._dropped, []
@@ -72,11 +92,14 @@ class Nominations:
         """Return the node that is kept for a pod; empty without one."""
         return self._nominated[key].node if key in self._nominated else ""
 
+    def leaving_for(self, key: ObjectKey) -> Leaving:
+        """Return what has to leave, or has left, for a pod."""
+        return self._nominated[key].leaving if key in self._nominated else NOTHING
+
     @contextlib.contextmanager
     def counted_for(self, pods: Sequence[Pod]) -> Iterator[None]:
         """Count with what is kept for others, while pods are decided."""
-        for key in [key for key in self._nominated if not self._is_valid(key)]:
-            self.drop(key)
+        self.drop_invalid()
         deciding = {pod.metadata.key for pod in pods}
         lowest = min(map(priority_of, pods), default=0)
         self._counted = {
@@ -128,6 +151,7 @@ class Nominations:
         return (
             pod is not None
             and pod.metadata.uid == nomination.uid
+            and priority_of(pod) == nomination.priority
             and self._state.is_pending(pod)
             and self._state.nodes.get(nomination.node) is not None
         )

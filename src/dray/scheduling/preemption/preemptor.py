@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from dray.api.ids import ObjectKey
@@ -15,9 +15,9 @@ from dray.scheduling.claims.pod_demand import PodDemand
 from dray.scheduling.nodes import node_fit, pod_affinity
 from dray.scheduling.nodes.node_fit import NodeState, ReasonKind, Reasons
 from dray.scheduling.nodes.scoring import Ranking
+from dray.scheduling.preemption import leaving
 from dray.scheduling.preemption.candidates import CandidateNode, CandidateReader
 from dray.scheduling.preemption.nominations import Nominations
-from dray.scheduling.preemption.priorities import priority_of
 from dray.scheduling.preemption.simulation import RemovalSimulation
 from dray.scheduling.preemption.victim_search import FoundVictims, VictimSearch
 from dray.scheduling.preemption.victims import Victim, Victims
@@ -26,6 +26,7 @@ from dray.scheduling.steps import Steps
 from dray.scheduling.unschedulable import NodeRefusal, PreemptionPlan, PreemptionRefusal
 
 NEVER = "Never"
+VICTIMS_LEAVE = "not eligible due to a terminating pod on the nominated node."
 _STEP = 32
 """Nodes to read before the caller may pause."""
 _RESOLVABLE_BY_TRIAL = frozenset(
@@ -52,19 +53,91 @@ class Preemption:
         self._victims = Victims(state)
         self.nominations = Nominations(state)
 
-    def refusal(self, pod: Pod) -> PreemptionRefusal | None:
-        """Return why no pod may be evicted for this one, as kube-scheduler; None if one may."""
+    def refusal(self, demand: PodDemand) -> Steps[PreemptionRefusal | None]:
+        """Return why no pod may be evicted for this one, as kube-scheduler; None if one may.
+
+        While victims of an earlier attempt are there, evicting more would be in vain.
+        kube-scheduler asks only whether pods are being deleted on the nominated node, and finds
+        none between its decision and the moment when the deletions show.
+        """
+        pod = demand.pod
         if pod.spec.preemption_policy == NEVER:
             return PreemptionRefusal("not eligible due to preemptionPolicy=Never.")
-        node = self.nominations.node_of(pod.metadata.key)
-        # Victims of an earlier attempt are still leaving: evicting more would be in vain.
-        if any(
-            other.metadata.deletion_timestamp is not None and priority_of(other) < priority_of(pod)
-            for other in self._state.pods.on_node(node)
-        ):
-            message = "not eligible due to a terminating pod on the nominated node."
-            return PreemptionRefusal(message)
+        waiting_for = self.nominations.leaving_for(pod.metadata.key)
+        if leaving.are_there(waiting_for, self._state) or (yield from self._restore(demand)):
+            return PreemptionRefusal(VICTIMS_LEAVE)
         return None
+
+    def _restore(self, demand: PodDemand) -> Steps[bool]:
+        """Nominate the node that an earlier scheduler has nominated, if that still helps."""
+        pod = demand.pod
+        node = self._state.nodes.get(pod.status.nominated_node_name)
+        if node is None or self.nominations.is_known(pod):
+            return False
+        found = leaving.on_node(node.name, pod, self._state)
+        if not (found.pods or found.claims):
+            return False
+        simulation = self._simulation(demand)
+        try:
+            simulation.set(found.pods)
+            simulation.release(found.claims)
+            fit = yield from self._fit_on(demand, node)
+        finally:
+            simulation.set(())
+        if fit is not None:
+            self.nominations.add(pod, node.name, fit, found)
+        return fit is not None
+
+    def next_victim(self, demand: PodDemand, evicted: Collection[str]) -> Steps[Pod | None]:
+        """Return a pod that still has to be evicted for a nominated one; None if none has to.
+
+        `evicted` are the uids of pods that are leaving, although the state may not show it yet.
+        Victims that can be spared by now are left out of the nomination; it is dropped if the pod
+        does not fit any more without all of them.
+        """
+        key, nominations = demand.pod.metadata.key, self.nominations
+        node = self._state.nodes.get(nominations.node_of(key))
+        if node is None:
+            return None
+        simulation = self._simulation(demand)
+        with nominations.before(key):
+            try:
+                simulation.set(nominations.leaving_for(key).pods)
+                fit = yield from self._fit_on(demand, node)
+                if fit is None:
+                    nominations.drop(key)
+                    return None
+                while True:
+                    found = nominations.leaving_for(key)
+                    nominations.revise(key, fit, found)
+                    victim = self._to_evict(found.pods, evicted)
+                    if victim is None:
+                        return None
+                    uid = victim.metadata.uid
+                    others = [other for other in found.pods if other.metadata.uid != uid]
+                    simulation.set(others)
+                    fit = yield from self._fit_on(demand, node)
+                    if fit is None:
+                        return victim
+                    nominations.revise(key, fit, found._replace(pods=others))
+            finally:
+                simulation.set(())
+
+    def _to_evict(self, victims: Iterable[Pod], evicted: Collection[str]) -> Pod | None:
+        for victim in victims:
+            known = self._state.pods.get(victim.metadata.key)
+            if (
+                known is not None
+                and known.metadata.uid == victim.metadata.uid
+                and known.metadata.uid not in evicted
+                and known.metadata.deletion_timestamp is None
+            ):
+                return known
+        return None
+
+    def _simulation(self, demand: PodDemand) -> RemovalSimulation:
+        kept = frozenset(claim.used.claim.key for claim in demand.allocated)
+        return RemovalSimulation(self._state, kept)
 
     def nominated_fit(self, demand: PodDemand) -> Steps[NodeAssignment | None]:
         """Return what a pod gets on its nominated node; None if it does not fit or has none."""
@@ -81,8 +154,7 @@ class Preemption:
         self._victims.refresh()
         candidates, refused = yield from self._candidates(demand, ranking)
         allowed = [budget.allowed for budget in self._victims.budgets]
-        kept = frozenset(claim.used.claim.key for claim in demand.allocated)
-        simulation = RemovalSimulation(self._state, kept)
+        simulation = self._simulation(demand)
 
         def fits(node: NodeState, victims: Sequence[Pod]) -> Steps[NodeFit | None]:
             simulation.set(victims)

@@ -35,6 +35,20 @@ class RemovalSimulation:
         for uid, pod in target.items():
             if uid not in self._removed:
                 self._remove(pod)
+        if not target:
+            self._restore_claims(list(self._released))
+
+    def release(self, claims: Iterable[ClaimKey]) -> None:
+        """Release the devices of claims, until no pod is removed any more."""
+        for key in claims:
+            if key not in self._kept:
+                self._release(key)
+
+    def _release(self, key: ClaimKey) -> None:
+        claim = self._state.claims.get(key)
+        if claim is not None and claim.status.allocation is not None:
+            self._released[key] = claim.status.allocation
+            self._state.inventory.release(key)
 
     def _remove(self, pod: Pod) -> None:
         uid, node = pod.metadata.uid, self._state.nodes.get(pod.spec.node_name)
@@ -49,8 +63,12 @@ class RemovalSimulation:
             # A shared claim frees its devices only with the last of its consumers.
             consumers = claim.status.reserved_for
             if consumers and all(consumer.uid in self._removed for consumer in consumers):
-                self._released[key] = claim.status.allocation
-                self._state.inventory.release(key)
+                self._release(key)
+
+    def _restore_claims(self, keys: Iterable[ClaimKey]) -> None:
+        for key in keys:
+            if key in self._released:
+                self._state.inventory.record_allocation(key, self._released.pop(key))
 
     def _restore(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -59,6 +77,4 @@ class RemovalSimulation:
         if uid in self._usages:
             node, usage = self._usages.pop(uid)
             node.add(uid, usage)
-        for key in pod_claims.used_claims(pod):
-            if key in self._released:
-                self._state.inventory.record_allocation(key, self._released.pop(key))
+        self._restore_claims(pod_claims.used_claims(pod))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dray.api.ids import ObjectKey
 from dray.api.types.meta import JsonObject
+from dray.scheduling import steps
 from dray.scheduling.decision import Decider, Decision
+from dray.scheduling.preemption.preemptor import VICTIMS_LEAVE
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.unschedulable import Unschedulable
 from tests.unit.scheduler.world import claim, exactly, gpu, gpu_slice, node, pod
-from tests.unit.scheduling.objects import NOW, build, outcome, pods
+from tests.unit.scheduling.objects import NOW, build, convert, outcome, pods
 from tests.unit.scheduling.preemption.test_preemptor import (
     PREEMPTING,
     fleet,
     holding,
+    leaving,
     running,
     user,
 )
@@ -144,3 +147,111 @@ def test_devices_of_the_network_are_kept_on_all_nodes() -> None:
     remove(state, "a")
     assert outcome(decided(decider, pod("lower", "y", priority=5))) == "devices"
     assert outcome(decided(decider, urgent())) == ("one", ["network/gpu-0"])
+
+
+def at(node_name: str, bodies: list[JsonObject]) -> list[JsonObject]:
+    """Let the first object, a claim, be usable on one node only, as the allocator writes it."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node_name]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    bodies[0]["status"]["allocation"]["nodeSelector"] = terms
+    return bodies
+
+
+def leaves(decision: Decision) -> bool:
+    """Whether the pod waits for victims of an earlier attempt."""
+    refusal = decision.preemption_refusal if isinstance(decision, Unschedulable) else None
+    return refusal is not None and refusal.message == VICTIMS_LEAVE
+
+
+def test_nobody_else_is_evicted_until_the_devices_of_victims_are_released() -> None:
+    others = [*running("a", "one", 1, "gpu-0"), *running("b", "one", 2, "gpu-1")]
+    state, decider = nominated(*fleet(one=2), *others)
+    assert leaves(decided(decider, urgent()))
+    state.drop_pod(ObjectKey("default", "a"))
+    assert leaves(decided(decider, urgent()))
+    remove(state, "a")
+    assert outcome(decided(decider, urgent())) == ("one", ["one/gpu-0"])
+
+
+def nominated_before(*bodies: JsonObject) -> tuple[SchedulingState, Decider]:
+    """A state in which an earlier scheduler has nominated node one, and cheaper victims exist."""
+    cheap = running("cheap", "two", 0, "gpu-0")
+    state = build(*fleet(one=1, two=1), *cheap, *bodies, claim("x"), features=PREEMPTING)
+    return state, Decider(state)
+
+
+def urgent_of_before() -> JsonObject:
+    return {**urgent(), "status": {"nominatedNodeName": "one"}}
+
+
+def test_after_a_restart_a_pod_waits_for_victims_that_are_leaving() -> None:
+    leaving_pod = leaving(running("a", "one", 1, "gpu-0"))
+    state, decider = nominated_before(*leaving_pod)
+    assert leaves(decided(decider, urgent_of_before()))
+    remove(state, "a")
+    lower = claim("y")
+    state.put(convert(lower))
+    assert outcome(decided(decider, pod("equal", "y", priority=10))) == "devices"
+    assert outcome(decided(decider, urgent_of_before())) == ("one", ["one/gpu-0"])
+
+
+def test_after_a_restart_a_pod_waits_for_claims_that_victims_left_behind() -> None:
+    state, decider = nominated_before(at("one", running("a", "one", 1, "gpu-0"))[0])
+    assert leaves(decided(decider, urgent_of_before()))
+    assert leaves(decided(decider, urgent_of_before()))
+    remove(state, "a")
+    assert outcome(decided(decider, urgent_of_before())) == ("one", ["one/gpu-0"])
+
+
+def test_after_a_restart_a_node_that_does_not_help_any_more_is_forgotten() -> None:
+    _, decider = nominated_before(*running("a", "one", 10, "gpu-0"))
+    assert plan_of(decided(decider, urgent_of_before())) == ["cheap"]
+
+
+def victims(decider: Decider, *evicted: str) -> list[str]:
+    """The names of the victims that are evicted one after the other."""
+    [pod_] = pods(urgent())
+    gone = {f"pod {name}" for name in evicted}
+    found: list[str] = []
+    while victim := steps.run(decider.next_victim(pod_, NOW, gone), lambda: False):
+        found.append(victim.metadata.name)
+        gone.add(victim.metadata.uid)
+    return found
+
+
+def two_victims() -> tuple[SchedulingState, Decider]:
+    bodies = [*running("a", "one", 1, "gpu-0"), *running("b", "one", 1, "gpu-1")]
+    return nominated(*fleet(one=3), *bodies, *running("c", "one", 10, "gpu-2"), count=2)
+
+
+def test_victims_are_evicted_one_after_the_other() -> None:
+    state, decider = two_victims()
+    assert victims(decider) == ["a", "b"]
+    assert victims(decider, "a") == ["b"]
+    state.put(convert(leaving(running("b", "one", 1, "gpu-1"))[1]))
+    assert victims(decider) == ["a"]
+
+
+def test_a_victim_is_spared_if_enough_is_free_by_now() -> None:
+    state, decider = two_victims()
+    remove(state, "c")
+    assert victims(decider) == ["b"]
+    remove(state, "b")
+    assert outcome(decided(decider, urgent())) == ("one", ["one/gpu-1", "one/gpu-2"])
+
+
+def test_no_victim_is_evicted_once_it_does_not_help() -> None:
+    state, decider = two_victims()
+    state.drop_node("one")
+    assert victims(decider) == []
+    assert decider.take_dropped_nominations() == [URGENT]
+    state, decider = two_victims()
+    state.put(convert(gpu_slice("one", 1)))
+    assert victims(decider) == []
+    assert decider.take_dropped_nominations() == [URGENT]
+
+
+def test_no_victim_is_evicted_for_a_pod_of_another_priority() -> None:
+    state, decider = two_victims()
+    state.put(convert({**urgent(), "spec": {**urgent()["spec"], "priority": 0}}))
+    assert victims(decider) == []
