@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import click
 
 from dray.api import features
+from dray.api.features import Features
 from dray.api.formats import gotime
 from dray.apiserver import standalone
 from dray.apiserver.access.server_keys import KeyFiles, ServerKeys
@@ -44,6 +45,7 @@ from dray.store import compaction
 QUICKSTART = "quickstart"
 PUBLICATION_SECONDS = 5.0
 """The longest wait for the devices of a fleet; a large one goes on in the background."""
+PREEMPTION_GATES = ("DrayPreemption", "DrayGangSearch")
 RUNTIME_ADVICE = "Without --runtime the first that works is taken; none simulates pods."
 
 
@@ -56,6 +58,7 @@ class UpOptions(NamedTuple):
     listen: str
     data: str
     feature_gates: str
+    preemption: bool
     history_seconds: float
     runtime: str
     allow_host_access: bool
@@ -88,6 +91,12 @@ class UpOptions(NamedTuple):
 @click.option("--listen", default=apiserver.DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT")
 @click.option("--data", default=up_instance.DEFAULT_DATA, show_default=True, metavar="DIR")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
+@click.option(
+    "--preemption",
+    is_flag=True,
+    help="Evict less important pods where that gives a pod its devices, and search for gangs "
+    f"({' and '.join(PREEMPTION_GATES)}).",
+)
 @click.option(
     "--history",
     "history_seconds",
@@ -158,7 +167,7 @@ def _plan(given: UpOptions, address: tuple[str, int]) -> ClusterPlan:
     has_local_node = not given.fleet and given.runtime != simulated.NAME and nvml.is_here()
     return ClusterPlan(
         Settings(
-            features=features.parse(given.feature_gates),
+            features=_features(given),
             mounts_tokens=True,
             audit_log=given.audit_log,
             event_seconds=given.event_ttl,
@@ -175,6 +184,20 @@ def _plan(given: UpOptions, address: tuple[str, int]) -> ClusterPlan:
         keeps_pods=given.keep_pods,
         identity=foreground.identity() if given.store.is_shared else "",
     )
+
+
+def _features(given: UpOptions) -> Features:
+    if not given.preemption:
+        return features.parse(given.feature_gates)
+    preempting = features.with_gates(features.DEFAULT, dict.fromkeys(PREEMPTION_GATES, True))
+    chosen = features.parse(given.feature_gates, preempting)
+    for gate in PREEMPTION_GATES:
+        if not features.is_enabled(chosen, gate):
+            raise WrongUsage(
+                f"--preemption switches {gate} on, and --feature-gates {given.feature_gates} "
+                "switches it off: leave out one of them"
+            )
+    return chosen
 
 
 def _register(

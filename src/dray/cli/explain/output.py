@@ -19,6 +19,8 @@ from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.pod import pod_fix_text, pod_progress_text
 from dray.explain.pod.obstacles import BehindOthers
 from dray.explain.pod.pod_explanation import PodExplanation
+from dray.explain.preemption import preemption_text
+from dray.explain.preemption.pod_preemption import PodPreemption
 from dray.explain.text import explanation_text, phrases
 
 _COMMAND = re.compile(r"(^ +|: )(dray [^`]*)$")
@@ -32,6 +34,8 @@ class Explained(NamedTuple):
     pod: PodExplanation | None
     claims: Explanation | None
     """The explanation of claims without a pod."""
+    preemption: PodPreemption | None = None
+    """The effect of preemption, where the cluster is known to have it or it is under way."""
 
     @property
     def explanation(self) -> Explanation | None:
@@ -54,11 +58,13 @@ class Explained(NamedTuple):
         """Return a value that is equal for pods that wait for the same reason."""
         if self.pod is None:
             return self.target.title
-        return tuple(
+        findings = [
             pod_progress_text.sentence(item)
             for item in self.pod.progress.findings
             if not isinstance(item, BehindOthers)
-        )
+        ]
+        evicting = preemption_text.lines(self.preemption) if self.preemption is not None else ()
+        return (*findings, *evicting)
 
 
 class ExplainedGroup(NamedTuple):
@@ -103,16 +109,20 @@ class Printer:
 
     def _lines(self, explained: Explained) -> Iterator[str]:
         if explained.pod is not None:
-            yield from self._pod_lines(explained.pod)
+            yield from self._pod_lines(explained.pod, explained.preemption)
         elif explained.claims is None:
             yield f"{explained.target.title}: cannot be explained with these rights"
         else:
             text = explanation_text.text(explained.claims, bars=self._bars)
             yield from map(self._styled, text.splitlines())
 
-    def _pod_lines(self, explained: PodExplanation) -> Iterator[str]:
+    def _pod_lines(
+        self, explained: PodExplanation, preemption: PodPreemption | None
+    ) -> Iterator[str]:
         stages = pod_progress_text.lines(explained.progress, pod_fix_text.fixes(explained))
         yield from map(self._styled, stages)
+        if preemption is not None:
+            yield from (f"  {line}" for line in preemption_text.lines(preemption))
         yield from pod_fix_text.device_lines(explained, bars=self._bars)
 
     def _styled(self, line: str) -> str:
@@ -167,7 +177,9 @@ def document(groups: Sequence[ExplainedGroup]) -> Any:
 
 
 def _document(explained: Explained) -> dict[str, Any]:
-    about = {"about": explained.target.title}
+    about: dict[str, Any] = {"about": explained.target.title}
+    if explained.preemption is not None:
+        about["preemption"] = preemption_text.as_json(explained.preemption)
     if explained.pod is not None:
         return {**about, **pod_fix_text.document(explained.pod)}
     return {**about, **(explanation_text.as_json(explained.claims) if explained.claims else {})}

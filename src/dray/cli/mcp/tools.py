@@ -16,7 +16,7 @@ from msgspec import Meta
 from dray.cli.command_errors import WrongUsage
 from dray.cli.doctor import command as doctor_command
 from dray.cli.explain import output, targets
-from dray.cli.explain.command import ExplainRun
+from dray.cli.explain.explain_run import ExplainRun
 from dray.cli.inputs import cluster_objects, published_devices
 from dray.cli.insight import cel as cel_command
 from dray.cli.insight import history as history_command

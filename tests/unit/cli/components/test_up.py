@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -257,3 +258,34 @@ def test_down_stops_the_containers_that_an_agent_has_left(tmp_path: Path) -> Non
     ended = run("down", "--data", str(tmp_path))
     assert ended.stdout == f"dray is not up on {tmp_path}; 1 container stopped.\n"
     assert attempt.exit() is not None
+
+
+@pytest.mark.parametrize("gates", ["DrayPreemption=false", "DrayGangSearch=false,AllBeta=true"])
+def test_preemption_is_not_switched_on_and_off_at_once(gates: str, tmp_path: Path) -> None:
+    result = run("up", "--data", str(tmp_path), "--preemption", "--feature-gates", gates)
+    assert result.exit_code == 2
+    assert f"on, and --feature-gates {gates} switches it off" in result.stderr
+
+
+def test_preemption_evicts_for_more_important_pods(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "kubeconfig")
+    important = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "important"},
+        "value": 1000,
+    }
+    device = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 8}}
+    node: dict[str, Any] = {**TEMPLATE, "metadata": {"name": "node"}}
+    node["spec"] = {"spec": {"devices": {"requests": [device]}}}
+    source = [{"name": "gpu", "resourceClaimTemplateName": "node"}]
+    whole = {**POD, "spec": {**POD["spec"], "resourceClaims": source}}
+    urgent = {**whole, "metadata": {"name": "urgent"}}
+    urgent["spec"] = {**whole["spec"], "priorityClassName": "important"}
+    with up(tmp_path, "--fleet", "h100", "--nodes", "1", "--preemption"):
+        cluster.dray("create", "-f", "-", input=as_list([node, important, whole]))
+        cluster.dray("wait", "pod/user", "--for=condition=Ready", "--timeout=60s")
+        cluster.dray("create", "-f", "-", input=as_list([urgent]))
+        ready = cluster.dray("wait", "pod/urgent", "--for=condition=Ready", "--timeout=60s")
+        assert ready.exit_code == 0, ready.output
+        assert cluster.dray("get", "pods", "-o", "name").stdout == "pod/urgent\n"

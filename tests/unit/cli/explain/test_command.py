@@ -235,6 +235,19 @@ def test_those_who_see_one_namespace_are_told_how_that_limits_the_answer(
     assert "does not fit" not in told.stdout
 
 
+def test_those_who_see_one_namespace_are_not_told_whom_preemption_evicts(
+    filled: Cluster, tmp_path: Path
+) -> None:
+    everything: JsonObject = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}
+    few = restricted(filled, tmp_path, everything)
+    listed = few.dray("explain", "pod/large", "-n", TEAM, "--if-preempted")
+    assert listed.exit_code == 1
+    assert "DeviceClass objects cannot be read" in listed.stderr
+    gates = ("--feature-gates", "DrayPreemption=true")
+    assert "preemption" in filled.dray("explain", "pod/large", "-n", TEAM, *gates).stdout
+    assert "preemption" not in few.dray("explain", "pod/large", "-n", TEAM, *gates).stdout
+
+
 def test_a_pod_that_may_not_be_read_is_not_called_missing(filled: Cluster, tmp_path: Path) -> None:
     few: JsonObject = {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]}
     told = restricted(filled, tmp_path, few).dray("explain", "pod/large", "-n", TEAM)
