@@ -17,11 +17,16 @@ from dray.cli.session import progress
 if TYPE_CHECKING:
     from dray.bench.apiserver import ServerMeasurement
 
+_COUNT = click.IntRange(min=1)
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
 
 @click.command("apiserver")
-@click.option("--pairs", type=int, help="Claims and pods, each, created over HTTPS.")
-@click.option("--watchers", type=int, help="Watchers of one change.")
-@click.option("--inside-pairs", type=int, help="Claims and pods, each, created without a socket.")
+@click.option("--pairs", type=_COUNT, help="Claims and pods, each, created over HTTPS.")
+@click.option("--watchers", type=_COUNT, help="Watchers of one change.")
+@click.option(
+    "--inside-pairs", type=_COUNT, help="Claims and pods, each, created without a socket."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def apiserver(
     pairs: int | None, watchers: int | None, inside_pairs: int | None, as_json: bool
@@ -55,7 +60,9 @@ def _show(measurement: ServerMeasurement) -> None:
 
 
 @click.command("cel")
-@click.option("--devices", default=10_000, show_default=True, help="How many distinct devices.")
+@click.option(
+    "--devices", type=_COUNT, default=10_000, show_default=True, help="How many distinct devices."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def cel(devices: int, as_json: bool) -> None:
     """A two-clause selector on distinct devices: generated code, results cached per shape,
@@ -157,9 +164,9 @@ def allocate(
 
 
 @click.command("churn")
-@click.option("--nodes", default=500, show_default=True)
-@click.option("--steps", default=3000, show_default=True)
-@click.option("--signatures", default=500, show_default=True, help="Different claims.")
+@click.option("--nodes", type=_COUNT, default=500, show_default=True)
+@click.option("--steps", type=_COUNT, default=3000, show_default=True)
+@click.option("--signatures", type=_COUNT, default=500, show_default=True, help="Different claims.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def churn(nodes: int, steps: int, signatures: int, as_json: bool) -> None:
     """A fleet that is 90 % full: each step ends one claim and places another, every tenth
@@ -179,10 +186,16 @@ def _parsed(path: Path, problem: str, parse: Callable[[bytes], Any]) -> Any:
 
 
 @click.command("cluster")
-@click.option("--nodes", default=200, show_default=True, help="Simulated nodes, 8 GPUs each.")
-@click.option("--pods", default=1000, show_default=True, help="Pods with a template.")
-@click.option("--hopeless", default=1000, show_default=True, help="Pods that fit on no node.")
-@click.option("--quiet", default=10.0, show_default=True, help="Idle seconds to measure.")
+@click.option(
+    "--nodes", type=_COUNT, default=200, show_default=True, help="Simulated nodes, 8 GPUs each."
+)
+@click.option("--pods", type=_COUNT, default=1000, show_default=True, help="Pods with a template.")
+@click.option(
+    "--hopeless", type=_COUNT, default=1000, show_default=True, help="Pods that fit on no node."
+)
+@click.option(
+    "--quiet", type=_POSITIVE, default=10.0, show_default=True, help="Idle seconds to measure."
+)
 @click.option("--policy", type=click.Choice(POLICIES), help="The policy of the scheduler.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def cluster(
@@ -204,8 +217,8 @@ def _say(what: str) -> None:
 
 
 @click.command("explain", cls=DrayCommand)
-@click.option("--nodes", default=5000, show_default=True, help="With eight GPUs each.")
-@click.option("--runs", default=5, show_default=True, help="Runs of each case.")
+@click.option("--nodes", type=_COUNT, default=5000, show_default=True, help="With eight GPUs each.")
+@click.option("--runs", type=_COUNT, default=5, show_default=True, help="Runs of each case.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def explain(nodes: int, runs: int, as_json: bool) -> None:
     """Time `dray explain` for claims that fit on no node, on simulated nodes."""
@@ -216,10 +229,18 @@ def explain(nodes: int, runs: int, as_json: bool) -> None:
 
 
 @click.command("exporter", cls=DrayCommand)
-@click.option("--nodes", default=5000, show_default=True, help="With eight GPUs each.")
-@click.option("--pods", default=10_000, show_default=True, help="With one GPU each.")
-@click.option("--changes", default=10.0, show_default=True, help="Pods that end or start a second.")
-@click.option("--seconds", default=60.0, show_default=True, help="The time to measure.")
+@click.option("--nodes", type=_COUNT, default=5000, show_default=True, help="With eight GPUs each.")
+@click.option("--pods", type=_COUNT, default=10_000, show_default=True, help="With one GPU each.")
+@click.option(
+    "--changes",
+    type=_POSITIVE,
+    default=10.0,
+    show_default=True,
+    help="Pods that end or start a second.",
+)
+@click.option(
+    "--seconds", type=_POSITIVE, default=60.0, show_default=True, help="The time to measure."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def exporter(nodes: int, pods: int, changes: float, seconds: float, as_json: bool) -> None:
     """Memory and CPU time of `dray exporter` while pods end and start on simulated nodes."""
@@ -230,9 +251,7 @@ def exporter(nodes: int, pods: int, changes: float, seconds: float, as_json: boo
 
 
 @click.command("startup", cls=DrayCommand)
-@click.option(
-    "--runs", type=click.IntRange(min=1), default=10, show_default=True, help="Of each command."
-)
+@click.option("--runs", type=_COUNT, default=10, show_default=True, help="Of each command.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def startup(runs: int, as_json: bool) -> None:
     """Time short commands on a small cluster, with kubectl beside them: the best of several runs.
@@ -246,10 +265,16 @@ def startup(runs: int, as_json: bool) -> None:
 
 @click.command("node", cls=DrayCommand)
 @click.option(
-    "--single", default=21, show_default=True, help="Pods that are created one at a time."
+    "--single",
+    type=_COUNT,
+    default=21,
+    show_default=True,
+    help="Pods that are created one at a time.",
 )
-@click.option("--together", default=100, show_default=True, help="Pods that are created at once.")
-@click.option("--nodes", default=5000, show_default=True, help="Simulated nodes.")
+@click.option(
+    "--together", type=_COUNT, default=100, show_default=True, help="Pods that are created at once."
+)
+@click.option("--nodes", type=_COUNT, default=5000, show_default=True, help="Simulated nodes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def node(single: int, together: int, nodes: int, as_json: bool) -> None:
     """Start pods in sandboxes on one node, and thousands of simulated nodes."""
