@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
 
-from dray.api.http_messages import User
+from dray.api.http_messages import JSON, Request, User
 from dray.apiserver.server import Settings
-from tests import recorded, waiting
+from dray.client import kubeconfig
+from dray.client.kubeconfig import ClusterConnection
+from dray.client.rest import RestTransport
+from tests import kube_apiserver, recorded, waiting
 from tests.unit.apiserver.admission.policies.objects import (
     BINDINGS,
     CONFIG_MAPS,
@@ -47,6 +52,42 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize("case", RECORDED, ids=[case["name"] for case in RECORDED])
 def test_the_answers_are_those_of_kubernetes(case: Any, played: dict[str, Any]) -> None:
     assert played[case["name"]] == case["answers"]
+
+
+@pytest.mark.slow
+def test_a_real_api_server_still_gives_these_answers(tmp_path: Path) -> None:
+    with kube_apiserver.running(tmp_path) as server:
+        config = kubeconfig.load(server.kubeconfig(kube_apiserver.ADMIN))
+        answers = asyncio.run(_play_over_the_network(config))
+    assert len(answers) == len(RECORDED)
+    for case, given in zip(RECORDED, answers, strict=True):
+        assert given == case["answers"], case["name"]
+
+
+async def _play_over_the_network(config: ClusterConnection) -> list[list[Any]]:
+    warnings: list[str] = []
+    async with RestTransport(config, on_warning=warnings.append) as transport:
+
+        async def send(
+            method: str, path: str, body: Any, user: str, content_type: str
+        ) -> tuple[int, str, Any]:
+            headers = {"content-type": content_type, "accept": JSON}
+            if user:
+                headers["impersonate-user"] = user
+            address, _, query = path.partition("?")
+            content = b"" if body is None else msgspec.json.encode(body)
+            request = Request(method, address, tuple(parse_qsl(query)), headers, content)
+            warnings.clear()
+            response = await transport.send(request)
+            header = ", ".join(f"299 - {_quoted(text)}" for text in warnings)
+            return response.status, header, msgspec.json.decode(response.body)
+
+        return await policy_cases.play(send, RECORDED)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 async def enforce(api: Api, made: dict[str, Any], *actions: str) -> None:
