@@ -58,6 +58,8 @@ class CompiledExpression:
     program: Program | None
     error: str = ""
     """In the words of apiserver's cel.Error; empty for a program."""
+    is_internal: bool = False
+    """Whether apiserver calls it an internal error: a part that is constant cannot be computed."""
     type: Type = types.DYN
     variables: tuple[str, ...] = ()
     """The names of the environment's variables, in the order in which the program takes them."""
@@ -103,7 +105,8 @@ def compile_expression(
     try:
         compiled = Program(checked, scope)
     except InstantiationFailed as failure:
-        return CompiledExpression(text, None, f"program instantiation failed: {failure}")
+        error = f"program instantiation failed: {failure}"
+        return CompiledExpression(text, None, error, is_internal=True)
     return CompiledExpression(text, compiled, type=found, variables=tuple(scope.variables))
 
 

@@ -35,7 +35,7 @@ class Measurement(NamedTuple):
 
 def check(text: str, environment: Environment) -> Checked:
     """Parse and check an expression. Raises CompilationFailed."""
-    return checker.check(text, parser.parse(text), environment)
+    return checker.check(text, parser.parse(text, has_bind=environment.has_bind), environment)
 
 
 def _amplifies(checked: Checked) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Final
 
+from dray.api.formats import gojson
 from dray.api.types import core, workloads
 from dray.validation import fields, identifiers, metadata, selector_rules
 from dray.validation.pods import pod_specs
@@ -77,6 +79,7 @@ _SECRET_KEYS = {
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
+_JSON_KEYS = (".dockercfg", ".dockerconfigjson")
 _ACCOUNT_NAME = "kubernetes.io/service-account.name"
 
 
@@ -89,12 +92,26 @@ def secret(value: core.Secret) -> fields.Errors:
     for key in _SECRET_KEYS.get(value.type, ()):
         if key not in value.data:
             yield fields.required(path.key(key))
+        elif key in _JSON_KEYS:
+            yield from _json_object(value.data[key], path.key(key))
     if value.type == "kubernetes.io/basic-auth" and not {"username", "password"} & set(value.data):
         yield fields.required(path.key("username"))
         yield fields.required(path.key("password"))
     is_token = value.type == "kubernetes.io/service-account-token"
     if is_token and not value.metadata.annotations.get(_ACCOUNT_NAME):
         yield fields.required(fields.METADATA.child("annotations").key(_ACCOUNT_NAME))
+
+
+def _json_object(encoded: str, path: fields.Path) -> fields.Errors:
+    """Refuse what is no JSON object, without a word of it: it is secret."""
+    shown = "<secret contents redacted>"
+    try:
+        is_object = isinstance(gojson.decode(base64.b64decode(encoded)), dict | None)
+    except gojson.JsonSyntaxError:
+        yield fields.invalid(path, shown, "it is not JSON")
+        return
+    if not is_object:
+        yield fields.invalid(path, shown, "it is not a JSON object")
 
 
 def secret_update(new: core.Secret, old: core.Secret) -> fields.Errors:

@@ -10,7 +10,7 @@ from typing import Final
 from dray.api.formats import names
 from dray.api.types import admission as api
 from dray.cel import policy
-from dray.cel.policy import Scope
+from dray.cel.policy import CompiledExpression, Scope
 from dray.cel.types import Type
 from dray.validation import fields, lists, metadata, selector_rules
 
@@ -294,8 +294,7 @@ class _PolicyCheck:
         )
         assert self._variables is not None
         self._variables[name] = policy.field_type(compiled.type)
-        if compiled.error:
-            yield fields.invalid(path.child("expression"), variable.expression, compiled.error)
+        yield from _compile_error(path.child("expression"), compiled)
 
     def _validation(self, validation: api.PolicyValidation, path: fields.Path) -> fields.Errors:
         if not validation.expression.strip():
@@ -353,8 +352,7 @@ class _PolicyCheck:
     ) -> fields.Errors:
         scope = self._scope(text, variables, has_authorizer=has_authorizer)
         compiled = policy.compile_expression(text, scope.environment(), result_types)
-        if compiled.error:
-            yield fields.invalid(path, text, compiled.error)
+        yield from _compile_error(path, compiled)
 
     def _scope(
         self, text: str, variables: Mapping[str, Type] | None, *, has_authorizer: bool = True
@@ -362,6 +360,13 @@ class _PolicyCheck:
         return Scope(
             self._spec.param_kind is not None, has_authorizer, text in self.stored, variables
         )
+
+
+def _compile_error(path: fields.Path, compiled: CompiledExpression) -> fields.Errors:
+    if compiled.is_internal:
+        yield fields.internal_error(path, compiled.error)
+    elif compiled.error:
+        yield fields.invalid(path, compiled.text, compiled.error)
 
 
 def _qualified_name(value: str, path: fields.Path) -> fields.Errors:

@@ -8,6 +8,7 @@ are in Kubernetes 1.37.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -106,7 +107,12 @@ def _fill_node(node: JsonObject) -> None:
 
 
 def _fill_secret(secret: JsonObject) -> None:
+    """Also move `stringData`, which is only written, into `data` (core/v1/conversion.go)."""
     zero(secret, type="Opaque")
+    texts = secret.pop("stringData", None) or {}
+    if texts:
+        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+        secret["data"] = {**(secret.get("data") or {}), **encoded}
 
 
 def _fill_quota(quota: JsonObject) -> None:

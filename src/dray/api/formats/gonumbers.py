@@ -26,6 +26,10 @@ def uint64(text: str) -> int:
     return _number(text, "ParseUint", _UNSIGNED, 0, 2**64)
 
 
+def uint16(text: str) -> int:
+    return _number(text, "ParseUint", _UNSIGNED, 0, 2**16)
+
+
 def int64_or_none(text: str) -> int | None:
     """Return the number, or None for a text that is none or has more than 64 bits."""
     try:

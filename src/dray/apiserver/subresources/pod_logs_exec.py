@@ -69,7 +69,7 @@ class PodAccess:
         The agent gets a WebSocket also where the client speaks SPDY.
         """
         self._check_may_create(call)
-        await self.chain.validate(_connection(call))
+        await self.chain.validate(_connection(call, _stream_options(call)))
         place = await self._place(call)
         if not place.node:
             raise errors.bad_request(f"pod {call.info.name} does not have a host assigned")
@@ -94,6 +94,7 @@ class PodAccess:
     async def forward(self, call: Call) -> Response:
         """Handle portforward: SPDY, by itself or in a WebSocket. The agent gets the latter."""
         self._check_may_create(call)
+        await self.chain.validate(_connection(call, _forward_options(call.request)))
         info = call.info
         node = (await reads.stored_object(call, self.store)).document["spec"].get("nodeName", "")
         if not node:
@@ -116,25 +117,36 @@ class PodAccess:
         return ContainerLocation(pod["spec"].get("nodeName", ""), _container(call, pod))
 
 
-def _connection(call: Call) -> AdmissionRequest:
-    """Return the admission request of a connection: its object are the options of the client."""
-    assert call.body_kind is not None
-    options = {
-        "kind": call.body_kind.kind,
-        "apiVersion": call.body_kind.api_version,
-        **{name: True for name in _STREAMS if _is_true(call.request.parameter(name))},
+def _stream_options(call: Call) -> JsonObject:
+    options: JsonObject = {
+        name: True for name in _STREAMS if _is_true(call.request.parameter(name))
     }
     if container := call.request.parameter("container"):
         options["container"] = container
     if call.info.subresource == "exec":
         options["command"] = [value for name, value in call.request.query if name == "command"]
+    return options
+
+
+def _forward_options(request: Request) -> JsonObject:
+    texts = ",".join(value for name, value in request.query if name == "ports")
+    try:
+        return {"ports": [gonumbers.uint16(text) for text in texts.split(",")]} if texts else {}
+    except gonumbers.NumberError as error:
+        raise errors.bad_request(f"cannot convert to []int32: {error}") from error
+
+
+def _connection(call: Call, options: JsonObject) -> AdmissionRequest:
+    """Return the admission request of a connection: its object are the options of the client."""
+    assert call.body_kind is not None
+    kind, version = call.body_kind.kind, call.body_kind.api_version
     return AdmissionRequest(
         operation=admission_chain.CONNECT,
         kind=call.kind,
         user=call.user,
         namespace=call.namespace,
         name=call.info.name,
-        new=options,
+        new={"kind": kind, "apiVersion": version, **options},
         subresource=call.info.subresource,
         verb=call.info.verb,
         version=call.gvk.version,

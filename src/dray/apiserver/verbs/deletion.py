@@ -288,17 +288,10 @@ _OPTIONS = GroupVersionKind("meta.k8s.io", "v1", "DeleteOptions")
 
 def parse_options(request: Request) -> DeleteOptions:
     """Return the DeleteOptions of the body, or of the query without a body."""
-    document: JsonObject = {}
-    if request.body:
-        content_type = request.headers.get("content-type", "")
-        document = bodies.parse(request.body, content_type, "DeleteOptions")
-        document = bodies.checked(document, _OPTIONS, write_options.IGNORE).document
-        document = canonical.without_nulls(_OPTIONS.schema_type, document)
+    document = _options_of_body(request) if request.body else _options_of_query(request)
     preconditions = document.get("preconditions") or {}
-    grace = document.get("gracePeriodSeconds", _query_int(request, "gracePeriodSeconds"))
-    orphan = document.get("orphanDependents", _query_flag(request, "orphanDependents"))
-    propagation = document.get("propagationPolicy") or request.parameter("propagationPolicy")
-    dry_run = document.get("dryRun") or [v for k, v in request.query if k == "dryRun"]
+    grace, orphan = document.get("gracePeriodSeconds"), document.get("orphanDependents")
+    propagation, dry_run = document.get("propagationPolicy") or "", document.get("dryRun") or []
     causes = [*_propagation_causes(propagation, orphan), *write_options.dry_run_causes(dry_run)]
     if causes:
         raise errors.invalid(GroupKind("meta.k8s.io", "DeleteOptions"), "", causes)
@@ -319,6 +312,22 @@ def parse_options(request: Request) -> DeleteOptions:
         dry_run=bool(dry_run),
         given={key: value for key, value in given.items() if value not in (None, "", [], {})},
     )
+
+
+def _options_of_body(request: Request) -> JsonObject:
+    content_type = request.headers.get("content-type", "")
+    document = bodies.parse(request.body, content_type, "DeleteOptions")
+    document = bodies.checked(document, _OPTIONS, write_options.IGNORE).document
+    return canonical.without_nulls(_OPTIONS.schema_type, document)
+
+
+def _options_of_query(request: Request) -> JsonObject:
+    return {
+        "gracePeriodSeconds": _query_int(request, "gracePeriodSeconds"),
+        "orphanDependents": _query_flag(request, "orphanDependents"),
+        "propagationPolicy": request.parameter("propagationPolicy"),
+        "dryRun": [value for name, value in request.query if name == "dryRun"],
+    }
 
 
 def _propagation_causes(propagation: str, orphan: bool | None) -> list[errors.Cause]:

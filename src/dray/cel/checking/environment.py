@@ -76,6 +76,8 @@ class Environment:
     objects: Mapping[str, Mapping[str, Type]]
     type_names: Mapping[str, TypeName]
     extents: Mapping[str, Extent]
+    has_bind: bool
+    """Whether `cel.bind` is a macro."""
 
     def overload(self, function: str, id: str) -> Overload:
         return next(
@@ -180,6 +182,7 @@ def device_environment(
         objects={DEVICE.name: fields},
         type_names=_type_names(fields),
         extents={"device": _DEVICE_EXTENT},
+        has_bind=True,
     )
 
 
@@ -294,6 +297,7 @@ def policy_environment(
         objects=fields,
         type_names=names,
         extents={},
+        has_bind=False,
     )
 
 

@@ -75,11 +75,14 @@ class _Operator(NamedTuple):
     position: int
 
 
-def parse(text: str) -> Node:
-    """Parse `text` and expand its macros. Raises CompilationFailed."""
+def parse(text: str, *, has_bind: bool = True) -> Node:
+    """Parse `text` and expand its macros. Raises CompilationFailed.
+
+    Without `has_bind`, `cel.bind` is a call as any other: admission policies do not have it.
+    """
     _check_text(text)
     tokens, issues = lexer.tokenize(text)
-    parser = _Parser(tokens, issues)
+    parser = _Parser(tokens, issues, has_bind=has_bind)
     try:
         tree = traversal.run(parser.start())
     except (_TooDeep, TooManyNodes) as problem:
@@ -109,9 +112,10 @@ def _failure(text: str, message: str) -> CompilationFailed:
 class _Parser:
     """One run over the tokens. The depths count cel-go's grammar rules that are being read."""
 
-    def __init__(self, tokens: list[Token], issues: list[Issue]) -> None:
+    def __init__(self, tokens: list[Token], issues: list[Issue], *, has_bind: bool) -> None:
         self._tokens = tokens
         self._issues = issues
+        self._has_bind = has_bind
         self._index = 0
         self._token = tokens[0]
         self._nodes = Factory()
@@ -432,6 +436,8 @@ class _Parser:
     def _call_or_macro(
         self, position: int, function: str, target: Node | None, arguments: list[Node]
     ) -> Node:
+        if function == "bind" and not self._has_bind:
+            return self._nodes.call(position, function, *arguments, target=target)
         try:
             expanded = macros.expand(self._nodes, position, function, target, arguments)
         except macros.MacroError as problem:
