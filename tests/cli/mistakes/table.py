@@ -228,7 +228,7 @@ FURTHER = (
                            'quantity("40G")) >= 0` in selector 0'),
             explain_fixes=True),
     Mistake("bare-quantity", "a quantity without quotation marks", "invalid-selector",
-            Answer("mismatched input 'Gi'", '.memory.compareTo(quantity("40Gi")) >= 0'),
+            Answer("extraneous input 'Gi'", '.memory.compareTo(quantity("40Gi")) >= 0'),
             explain=Answer("request gpu: selector 0 does not compile",
                            'memory.compareTo(quantity("40Gi")) >= 0` in selector 0'),
             explain_fixes=True),

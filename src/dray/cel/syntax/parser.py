@@ -2,20 +2,22 @@
 
 Every nested expression is a step (see `traversal`), so that the depth cel-go allows does not depend
 on how much of Python's stack the caller has used. Reserved names, invalid literals and misused
-macros are recorded and parsing continues. It ends at the first syntax error: cel-go's generated
-parser guesses how to go on and reports more, which are usually caused by the first.
+macros are recorded and parsing continues, also behind one token too many or one that is missing. It
+ends at any other syntax error: cel-go's generated parser guesses how to go on and reports more,
+which are usually caused by the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from dray.cel.issues import CompilationFailed, Issue
-from dray.cel.syntax import lexer, literals, macros, traversal
+from dray.cel.syntax import lexer, literals, macros, syntax_errors, traversal
 from dray.cel.syntax.factory import Factory, TooManyNodes
 from dray.cel.syntax.lexer import Token
 from dray.cel.syntax.nodes import Constant, FieldEntry, MapEntry, Node
+from dray.cel.syntax.syntax_errors import EXPRESSION_START, FIELD_NAMES, SyntaxFailure
 from dray.cel.syntax.traversal import Step
 
 MAX_CODE_POINTS = 100_000
@@ -46,23 +48,9 @@ _OPERATORS = {
 _SIGNS = {"!": "!_", "-": "-_"}
 _NUMBERS = frozenset({lexer.INT, lexer.DOUBLE})
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
-_FIELD_NAMES = (lexer.IDENTIFIER, lexer.ESCAPED_IDENTIFIER)
-# In the order of ANTLR's token types, which is the order of its messages.
-_EXPRESSION_START = (
-    *("[", "{", "(", ".", "-", "!", "true", "false", "null"),
-    *(lexer.DOUBLE, lexer.INT, lexer.UINT, lexer.STRING, lexer.BYTES, lexer.IDENTIFIER),
-)
-
-
-class _SyntaxError(Exception):
-    """The current token cannot follow the ones before it."""
-
-    def __init__(self, token: Token, expected: Iterable[str]) -> None:
-        super().__init__(token, expected)
-        names = [_token_name(kind) for kind in expected]
-        listed = names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
-        message = f"Syntax error: mismatched input {_quoted(token.text)} expecting {listed}"
-        self.issue = Issue(token.position, message)
+_FIELDS_START = ("}", ",", "?", *FIELD_NAMES)
+_BEHIND_OPERAND = frozenset({*_OPERATORS, ".", "[", "?"})
+"""What may follow any operand; what encloses it allows more."""
 
 
 class _TooDeep(Exception):
@@ -82,13 +70,13 @@ def parse(text: str, *, has_bind: bool = True) -> Node:
     """
     _check_text(text)
     tokens, issues = lexer.tokenize(text)
-    parser = _Parser(tokens, issues, has_bind=has_bind)
+    parser = _Parser(text, tokens, issues, has_bind=has_bind)
     try:
         tree = traversal.run(parser.start())
     except (_TooDeep, TooManyNodes) as problem:
         raise _failure(text, str(problem)) from None
-    except _SyntaxError as error:
-        raise CompilationFailed(text, [*issues, error.issue]) from None
+    except SyntaxFailure as error:
+        raise CompilationFailed(text, [*issues, *error.issues]) from None
     if issues:
         raise CompilationFailed(text, issues)
     return tree
@@ -112,12 +100,17 @@ def _failure(text: str, message: str) -> CompilationFailed:
 class _Parser:
     """One run over the tokens. The depths count cel-go's grammar rules that are being read."""
 
-    def __init__(self, tokens: list[Token], issues: list[Issue], *, has_bind: bool) -> None:
+    def __init__(
+        self, text: str, tokens: list[Token], issues: list[Issue], *, has_bind: bool
+    ) -> None:
+        self._text = text
         self._tokens = tokens
         self._issues = issues
         self._has_bind = has_bind
         self._index = 0
         self._token = tokens[0]
+        # What may follow the expressions that are being read; the innermost comes last.
+        self._closers: list[frozenset[str]] = [frozenset({lexer.END})]
         self._nodes = Factory()
         self._expression_depth = 0
         self._relation_depth = 0
@@ -127,16 +120,16 @@ class _Parser:
 
     def start(self) -> Step[Node]:
         tree: Node = yield self._expression()
-        if self._token.kind != lexer.END:
-            self._refuse(lexer.END)
+        self._expect(lexer.END)
         if self._height(tree) > MAX_DEPTH:
             raise _TooDeep("max recursion depth exceeded")
         return tree
 
     def _advance(self) -> Token:
         token = self._token
-        self._index += 1
-        self._token = self._tokens[self._index]
+        if token.kind != lexer.END:
+            self._index += 1
+            self._token = self._tokens[self._index]
         return token
 
     def _accept(self, kind: str) -> bool:
@@ -145,13 +138,47 @@ class _Parser:
         self._advance()
         return True
 
-    def _expect(self, kind: str) -> Token:
-        if self._token.kind != kind:
-            self._refuse(kind)
-        return self._advance()
+    def _expect(self, kind: str, behind: Collection[str] = ()) -> Token:
+        """Take a token of one kind; where it is missing, `behind` would fit behind it."""
+        if self._token.kind == kind or self._drops_token({kind}):
+            return self._advance()
+        if self._token.kind not in behind:
+            raise SyntaxFailure(syntax_errors.mismatched(self._token, (kind,)))
+        self._issues.append(syntax_errors.missing(kind, self._token))
+        return Token(kind, "", self._token.position)
 
-    def _refuse(self, *expected: str) -> NoReturn:
-        raise _SyntaxError(self._token, expected)
+    def _expect_last(self, kind: str) -> None:
+        """Take the token that ends a list or a map; a comma may stand before it."""
+        if self._token.kind not in (kind, ",") and not self._drops_token({kind, ","}):
+            raise SyntaxFailure(syntax_errors.mismatched(self._token, (kind, ",")))
+        self._accept(",")
+        self._expect(kind, self._behind_operand())
+
+    def _drops_token(self, expected: Collection[str]) -> bool:
+        """Leave out a token behind which one of those stands that are expected."""
+        if self._token.kind == lexer.END or self._tokens[self._index + 1].kind not in expected:
+            return False
+        self._issues.append(syntax_errors.extraneous(self._token, expected))
+        self._advance()
+        return True
+
+    def _behind_operand(self) -> frozenset[str]:
+        return _BEHIND_OPERAND | self._closers[-1]
+
+    def _within(self, *closers: str) -> Step[Node]:
+        """Parse an expression behind which one of these stands."""
+        self._closers.append(frozenset(closers))
+        tree: Node = yield self._expression()
+        self._closers.pop()
+        return tree
+
+    def _begin(self, *others: str) -> None:
+        """Find that an expression begins here, or something else that may stand instead."""
+        if self._token.kind in EXPRESSION_START or self._token.kind in others:
+            return
+        expected = EXPRESSION_START.union(others)
+        if not self._drops_token(expected):
+            raise SyntaxFailure(syntax_errors.mismatched(self._token, expected))
 
     def _note(self, position: int, problem: object) -> Node:
         """Record an error; returns a node in place of the expression."""
@@ -182,8 +209,10 @@ class _Parser:
         tree: Node = yield self._operation()
         if self._token.kind == "?":
             position = self._advance().position
+            self._closers.append(frozenset({":"}))
             when_true = yield self._operation()
-            self._expect(":")
+            self._closers.pop()
+            self._expect(":", EXPRESSION_START)
             when_false = yield self._expression()
             tree = self._operator_call(position, "_?_:_", tree, when_true, when_false)
         self._expression_depth -= 1
@@ -262,8 +291,10 @@ class _Parser:
             return (yield from self._member())
         position = self._token.position
         signs = 0
-        while self._accept(sign):
+        while self._token.kind == sign:
+            last = self._advance()
             signs += 1
+        self._check_behind_sign(last)
         # The sign belongs to the literal, because -9223372036854775808 has no positive form.
         if sign == "-" and signs == 1 and self._token.kind in _NUMBERS:
             return (yield from self._postfix(self._value(position, literals.number, "-")))
@@ -271,6 +302,23 @@ class _Parser:
         if signs % 2 == 0:
             return operand
         return self._raised(self._nodes.call(position, _SIGNS[sign], operand), (operand,))
+
+    def _check_behind_sign(self, sign: Token) -> None:
+        """Refuse what is no operand. `!-x` and `-!x` are not in cel-go's grammar, either."""
+        token = self._token
+        if token.kind in ("-", "!"):
+            first, token = (
+                (token, self._tokens[self._index + 1]) if sign.kind == "!" else (sign, token)
+            )
+            raise SyntaxFailure(syntax_errors.no_alternative(self._text, first, token))
+        if token.kind in EXPRESSION_START:
+            return
+        if sign.kind == "!":
+            raise SyntaxFailure(syntax_errors.extraneous(token, EXPRESSION_START))
+        raise SyntaxFailure(
+            syntax_errors.no_alternative(self._text, sign, token),
+            syntax_errors.mismatched(token, EXPRESSION_START),
+        )
 
     def _member(self) -> Step[Node]:
         operand = yield from self._primary()
@@ -288,15 +336,19 @@ class _Parser:
 
     def _index_access(self, operand: Node) -> Step[Node]:
         position = self._advance().position
+        self._begin("?")
         function = "_[?_]" if self._accept("?") else "_[_]"
-        index = yield self._expression()
-        self._expect("]")
+        index = yield self._within("]")
+        self._expect("]", self._behind_operand())
         return self._operator_call(position, function, operand, index)
 
     def _selection(self, operand: Node) -> Step[Node]:
-        position = self._advance().position
+        dot = self._advance()
         optional = self._accept("?")
-        token = self._expect_field()
+        token = self._expect_field() if optional else self._selected(dot)
+        if token is None:
+            return operand
+        position = dot.position
         if optional:
             field = self._nodes.literal(token.position, _field_name(token))
             return self._operator_call(position, "_?._", operand, field)
@@ -308,29 +360,48 @@ class _Parser:
         node = self._nodes.select(position, operand, _field_name(token))
         return self._raised(node, (operand,), by=1)
 
+    def _selected(self, dot: Token) -> Token | None:
+        """Take the name behind a dot; without one, skip to what may follow the operand."""
+        if self._token.kind in FIELD_NAMES:
+            return self._advance()
+        issue = syntax_errors.no_alternative(self._text, dot, self._token)
+        behind = self._behind_operand() - {".", "["}
+        while self._token.kind not in behind and self._token.kind != lexer.END:
+            self._advance()
+        if self._token.kind == lexer.END:
+            raise SyntaxFailure(issue)
+        self._issues.append(issue)
+        return None
+
     def _expect_field(self) -> Token:
-        if self._token.kind not in _FIELD_NAMES:
-            self._refuse(*_FIELD_NAMES)
+        if self._token.kind not in FIELD_NAMES and not self._drops_token(FIELD_NAMES):
+            # cel-go's visitor complains about the gap as well.
+            raise SyntaxFailure(
+                syntax_errors.mismatched(self._token, FIELD_NAMES),
+                Issue(self._token.position, "unsupported ident kind"),
+            )
         return self._advance()
 
     def _arguments(self) -> Step[list[Node]]:
         arguments: list[Node] = []
+        self._begin(")")
         if self._accept(")"):
             return arguments
-        arguments.append((yield self._expression()))
+        arguments.append((yield self._within(",", ")")))
         while self._accept(","):
-            arguments.append((yield self._expression()))
-        self._expect(")")
+            arguments.append((yield self._within(",", ")")))
+        self._expect(")", self._behind_operand())
         return arguments
 
     def _primary(self) -> Step[Node]:
+        self._begin()
         kind = self._token.kind
         if kind == lexer.IDENTIFIER or kind == ".":
             return (yield from self._name())
         if kind == "(":
             self._advance()
-            tree: Node = yield self._expression()
-            self._expect(")")
+            tree: Node = yield self._within(")")
+            self._expect(")", self._behind_operand())
             return tree
         if kind == "[":
             return (yield from self._list())
@@ -346,7 +417,7 @@ class _Parser:
             self._advance()
             return self._nodes.literal(token.position, _CONSTANTS[token.kind])
         if token.kind not in (lexer.STRING, lexer.BYTES):
-            self._refuse(*_EXPRESSION_START)
+            raise SyntaxFailure(syntax_errors.mismatched(token, EXPRESSION_START))
         return self._value(token.position, literals.text_or_bytes)
 
     def _value(self, position: int, read: Callable[[str, str], Constant], sign: str = "") -> Node:
@@ -360,7 +431,10 @@ class _Parser:
         """Parse a variable, a function call or, if `{` follows, a message."""
         start = self._token.position
         dot = "." if self._accept(".") else ""
-        name = self._expect(lexer.IDENTIFIER)
+        if self._token.kind != lexer.IDENTIFIER:
+            first = self._tokens[self._index - 1]
+            raise SyntaxFailure(syntax_errors.no_alternative(self._text, first, self._token))
+        name = self._advance()
         if self._token.kind == "(":
             opening = self._advance().position
             arguments = yield from self._arguments()
@@ -391,15 +465,17 @@ class _Parser:
     def _message(self, type_name: str) -> Step[Node]:
         position = self._advance().position
         fields: list[FieldEntry] = []
-        while self._token.kind != "}":
+        if self._token.kind not in _FIELDS_START and not self._drops_token(_FIELDS_START):
+            raise SyntaxFailure(syntax_errors.mismatched(self._token, _FIELDS_START))
+        while self._token.kind not in ("}", ","):
             optional = self._accept("?")
             field = self._expect_field()
-            colon = self._expect(":").position
-            value = yield self._expression()
+            colon = self._expect(":", EXPRESSION_START).position
+            value = yield self._within(",", "}")
             fields.append(self._nodes.field(colon, _field_name(field), value, optional))
-            if not self._accept(","):
+            if not self._continues("}"):
                 break
-        self._expect("}")
+        self._expect_last("}")
         node = self._nodes.struct(position, type_name, *fields)
         return self._raised(node, tuple(field.value for field in fields))
 
@@ -407,31 +483,40 @@ class _Parser:
         position = self._advance().position
         elements: list[Node] = []
         optional: set[int] = set()
-        while self._token.kind != "]":
+        self._begin("]", ",", "?")
+        while self._token.kind not in ("]", ","):
             if self._accept("?"):
                 optional.add(len(elements))
-            elements.append((yield self._expression()))
-            if not self._accept(","):
+            elements.append((yield self._within(",", "]")))
+            if not self._continues("]"):
                 break
-        self._expect("]")
+        self._expect_last("]")
         node = self._nodes.list(position, *elements, optional=frozenset(optional))
         return self._raised(node, node.elements)
 
     def _map(self) -> Step[Node]:
         position = self._advance().position
         entries: list[MapEntry] = []
-        while self._token.kind != "}":
+        self._begin("}", ",", "?")
+        while self._token.kind not in ("}", ","):
             optional = self._accept("?")
-            key = yield self._expression()
-            colon = self._expect(":").position
-            value = yield self._expression()
+            key = yield self._within(":")
+            colon = self._expect(":", EXPRESSION_START).position
+            value = yield self._within(",", "}")
             entries.append(self._nodes.entry(colon, key, value, optional))
-            if not self._accept(","):
+            if not self._continues("}"):
                 break
-        self._expect("}")
+        self._expect_last("}")
         node = self._nodes.map(position, *entries)
         parts = (part for entry in entries for part in (entry.key, entry.value))
         return self._raised(node, tuple(parts))
+
+    def _continues(self, end: str) -> bool:
+        """Take a comma behind which another element begins; the last comma is left."""
+        following = self._tokens[self._index + 1].kind if self._token.kind == "," else end
+        if following not in EXPRESSION_START and following != "?" and following not in FIELD_NAMES:
+            return False
+        return self._accept(",")
 
     def _call_or_macro(
         self, position: int, function: str, target: Node | None, arguments: list[Node]
@@ -449,13 +534,3 @@ class _Parser:
 
 def _field_name(token: Token) -> str:
     return token.text[1:-1] if token.kind == lexer.ESCAPED_IDENTIFIER else token.text
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
-    return f"'{escaped}'"
-
-
-def _token_name(kind: str) -> str:
-    """Return the name of a token class, or its text in quotes if it has only one."""
-    return kind if kind[0].isupper() or kind == lexer.END else f"'{kind}'"

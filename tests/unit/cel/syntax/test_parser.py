@@ -123,40 +123,78 @@ EXPRESSION = (
 )
 
 
+FIELD = "{IDENTIFIER, ESC_IDENTIFIER}"
+
+
 @pytest.mark.parametrize(
     ("text", "position", "message"),
     [
         ("1 +", 3, f"mismatched input '<EOF>' expecting {EXPRESSION}"),
-        ("'a' 'b'", 4, "mismatched input ''b'' expecting <EOF>"),
+        ("'a' 'b'", 4, "extraneous input ''b'' expecting <EOF>"),
         ("'a'()", 3, "mismatched input '(' expecting <EOF>"),
         ("in + 1", 0, f"mismatched input 'in' expecting {EXPRESSION}"),
-        ("a.in == 1", 2, "mismatched input 'in' expecting {IDENTIFIER, ESC_IDENTIFIER}"),
-        ("(a", 2, "mismatched input '<EOF>' expecting ')'"),
+        ("in 1", 0, f"extraneous input 'in' expecting {EXPRESSION}"),
+        ("(a", 2, "missing ')' at '<EOF>'"),
+        ("((a", 3, "mismatched input '<EOF>' expecting ')'"),
+        ("[(a]", 3, "missing ')' at ']'"),
+        ("f(a b)", 4, "extraneous input 'b' expecting ')'"),
+        ("a[1", 3, "missing ']' at '<EOF>'"),
+        ("[1", 2, "mismatched input '<EOF>' expecting {']', ','}"),
+        ("[1, )", 4, "mismatched input ')' expecting ']'"),
+        ("[1, b c]", 6, "extraneous input 'c' expecting {']', ','}"),
+        ("{1 2}", 3, "missing ':' at '2'"),
         ("a ? b", 5, "mismatched input '<EOF>' expecting ':'"),
-        ("1 '''\n'''", 2, "mismatched input ''''\\n'''' expecting <EOF>"),
+        ("a ? b c", 6, "missing ':' at 'c'"),
+        ("a. == 1", 3, "no viable alternative at input '. =='"),
+        ("a.(b)", 2, "no viable alternative at input '.('"),
+        ("..a", 1, "no viable alternative at input '..'"),
+        ("!-a", 2, "no viable alternative at input '-a'"),
+        ("!", 1, f"extraneous input '<EOF>' expecting {EXPRESSION}"),
+        ("1 '''\n'''", 2, "extraneous input ''''\\n'''' expecting <EOF>"),
     ],
 )
-def test_the_first_syntax_error_is_reported(text: str, position: int, message: str) -> None:
+def test_a_syntax_error_is_worded_as_by_antlr(text: str, position: int, message: str) -> None:
     assert problems(text) == [(position, f"Syntax error: {message}")]
 
 
 @pytest.mark.parametrize(
-    ("text", "position"),
+    ("text", "messages"),
     [
-        *(("(((", 3), ("[1, )", 4), ("{1 2}", 3), ("a.(b)", 2), ("f(,)", 2), ("a[", 2)),
-        *(("- - +", 4), ("!", 1), (" ".join(["a ? )"] * 100), 4)),
+        ("a.in == 1", [(2, "no viable alternative at input '.in'"), (5, "extraneous input '=='")]),
+        ("a ? : b", [(4, "extraneous input ':'"), (7, "mismatched input '<EOF>' expecting ':'")]),
+        ("- - +", [(4, "no viable alternative at input '- +'"), (4, "mismatched input '+'")]),
+        ("a.?1", [(3, f"mismatched input '1' expecting {FIELD}")]),
     ],
 )
-def test_parsing_ends_at_the_first_syntax_error(text: str, position: int) -> None:
+def test_parsing_goes_on_behind_what_can_be_mended(
+    text: str, messages: list[tuple[int, str]]
+) -> None:
+    found = [each for each in problems(text) if each[1].startswith("Syntax error: ")]
+    assert len(found) == len(messages)
+    for (where, said), (position, message) in zip(found, messages, strict=True):
+        assert where == position
+        assert said.startswith(f"Syntax error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [("(((", 3), ("f(+", 2), ("a[", 2), (" ".join(["a ? ) )"] * 100), 4)],
+)
+def test_parsing_ends_at_another_syntax_error(text: str, position: int) -> None:
     ((where, message),) = problems(text)
     assert where == position
     assert message.startswith("Syntax error: mismatched input ")
 
 
+@pytest.mark.parametrize("text", ["[,]", "{,}", "[1,]", "{1: 2,}", "T{,}", "T{a: 1,}"])
+def test_a_comma_may_end_a_list(text: str) -> None:
+    assert parser.parse(text)
+
+
 def test_a_syntax_error_comes_after_the_characters_that_are_no_token() -> None:
     assert problems("a = 1") == [
         (2, "Syntax error: token recognition error at: '= '"),
-        (4, "Syntax error: mismatched input '1' expecting <EOF>"),
+        (4, "Syntax error: extraneous input '1' expecting <EOF>"),
     ]
 
 
