@@ -104,6 +104,13 @@ def _fill_node(node: JsonObject) -> None:
     if status.get("capacity") is not None and status.get("allocatable") is None:
         status["allocatable"] = dict(status["capacity"])
     round_resources(status, "capacity", "allocatable")
+    spec = node.get("spec") or {}
+    # The first range has two names (core/v1/conversion.go).
+    if first := spec.get("podCIDR"):
+        ranges = spec.get("podCIDRs") or []
+        spec["podCIDRs"] = ranges if first in ranges[:1] else [first]
+    elif ranges := spec.get("podCIDRs"):
+        spec["podCIDR"] = ranges[0]
 
 
 def _fill_secret(secret: JsonObject) -> None:
@@ -247,6 +254,7 @@ def _fill_stateful_set(stateful_set: JsonObject) -> None:
         absent(strategy["rollingUpdate"], partition=0, maxUnavailable=1)
     pod_defaults.fill_template(child(spec, "template"))
     for claim in items(spec, "volumeClaimTemplates"):
+        zero(claim, apiVersion="v1", kind="PersistentVolumeClaim")
         _fill_volume_claim(claim)
 
 

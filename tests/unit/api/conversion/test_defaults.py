@@ -319,6 +319,15 @@ def test_small_kinds() -> None:
         "status": {"phase": "Active"},
     }
     assert filled("v1", "Secret")["type"] == "Opaque"
+    secret = filled("v1", "Secret", stringData={"a": "ü"}, data={"a": "eA==", "b": "eA=="})
+    assert secret["data"] == {"a": "w7w=", "b": "eA=="}
+    assert "stringData" not in secret
+    for spec in ({"podCIDR": "10.0.0.0/24"}, {"podCIDRs": ["10.0.0.0/24"]}):
+        ranges = filled("v1", "Node", spec=spec)["spec"]
+        assert ranges == {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}
+    claims = {"volumeClaimTemplates": [{"metadata": {"name": "v"}}]}
+    (claim,) = filled("apps/v1", "StatefulSet", spec=claims)["spec"]["volumeClaimTemplates"]
+    assert (claim["apiVersion"], claim["kind"]) == ("v1", "PersistentVolumeClaim")
     node = filled("v1", "Node", status={"capacity": {"cpu": "8"}})
     assert node["status"]["allocatable"] == {"cpu": "8"}
     group = filled("scheduling.k8s.io/v1beta1", "PodGroup", spec={})
