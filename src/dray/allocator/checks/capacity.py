@@ -20,6 +20,7 @@ from dray.api.ids import DeviceId
 from dray.api.types.dra import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
 
 _MAXIMUM_INT64 = 2**63 - 1
+_REMEMBERED_LIMIT = 1 << 12
 _SMALLEST = quantity.parse("1n")
 _NOT_REPRESENTABLE = "capacity request cannot be represented in the device's range arithmetic"
 
@@ -65,6 +66,46 @@ def demand(
             raise CapacityError(f'capacity "{name}": capacity value is negative')
         amounts[name] = Amount(taken, quantity.parse(capacity.value).nano)
     return amounts
+
+
+class RememberedDemands:
+    """The demands of one request, computed once for each map of capacities.
+
+    Interned slices share their maps (`inventory.interning`), so a fleet has few.
+    """
+
+    __slots__ = ("_fractional", "_remembered", "_requested")
+
+    def __init__(self, requested: Mapping[str, str] | None, *, fractional: bool) -> None:
+        self._requested = requested
+        self._fractional = fractional
+        self._remembered: dict[int, tuple[object, Demand | CapacityError | None]] = {}
+        """By the identity of the map, which is kept with the demand, so that it stays its own."""
+
+    def on(self, capacities: Mapping[str, DeviceCapacity]) -> Demand | None:
+        """Return what the request takes, or None if a device with these capacities is too small.
+
+        Raises CapacityError as `demand`.
+        """
+        remembered = self._remembered.get(id(capacities))
+        if remembered is None:
+            if len(self._remembered) >= _REMEMBERED_LIMIT:
+                self._remembered.clear()
+            remembered = capacities, self._compute(capacities)
+            self._remembered[id(capacities)] = remembered
+        _, found = remembered
+        if isinstance(found, CapacityError):
+            raise found.with_traceback(None)
+        return found
+
+    def _compute(self, capacities: Mapping[str, DeviceCapacity]) -> Demand | CapacityError | None:
+        try:
+            amounts = demand(self._requested, capacities, fractional=self._fractional)
+        except CapacityError as error:
+            return error
+        if amounts is None or exceeds(amounts, capacities, fractional=self._fractional):
+            return None
+        return amounts
 
 
 def consumed(requested: Quantity | None, capacity: DeviceCapacity, *, fractional: bool) -> Quantity:

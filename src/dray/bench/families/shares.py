@@ -59,7 +59,7 @@ def _capacity(draw: Draw) -> Object:
 
 
 class _Profile(NamedTuple):
-    """The part of a device with eight memory slices that a partition takes, and its possible starts."""
+    """The part of a device with eight memory slices that a partition takes, and where from."""
 
     slices: int
     cores: int
