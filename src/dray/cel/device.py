@@ -204,6 +204,14 @@ class _Compiled:
     def estimated_cost(self) -> int:
         return self._program.estimated_cost if self._program else UNKNOWN_COST
 
+    @property
+    def reads(self) -> frozenset[Path]:
+        """The paths the expression reads, as (attributes, DOMAIN, ID).
+
+        A short one means all below it.
+        """
+        return frozenset(map(_significant, self.program.reads))
+
     def _evaluate(self, device: DeviceView) -> Any:
         if self._code is None:
             self._code = self.program.evaluate
@@ -223,14 +231,6 @@ class Selector(_Compiled):
     @property
     def code_form(self) -> str:
         return self.program.code_form
-
-    @property
-    def reads(self) -> frozenset[Path]:
-        """The paths the expression reads, as (attributes, DOMAIN, ID).
-
-        A short one means all below it.
-        """
-        return frozenset(map(_significant, self.program.reads))
 
     @functools.cached_property
     def shape(self) -> Callable[[DeviceView], Hashable]:

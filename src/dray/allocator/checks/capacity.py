@@ -34,6 +34,8 @@ class Amount(NamedTuple):
 
     taken: Quantity
     total: int
+    nano: int
+    """What is taken, in nano units."""
 
 
 Demand = Mapping[str, Amount]
@@ -64,7 +66,7 @@ def demand(
             raise CapacityError(f'capacity "{name}": {error}') from None
         if taken.sign() < 0:
             raise CapacityError(f'capacity "{name}": capacity value is negative')
-        amounts[name] = Amount(taken, quantity.parse(capacity.value).nano)
+        amounts[name] = Amount(taken, quantity.parse(capacity.value).nano, taken.nano)
     return amounts
 
 
@@ -242,7 +244,7 @@ def exceeds(
     for name, amount in amounts.items():
         policy = capacities[name].request_policy
         taken = amount.taken
-        if taken.nano > amount.total or violates_policy(taken, policy, fractional=fractional):
+        if amount.nano > amount.total or violates_policy(taken, policy, fractional=fractional):
             return name
     return None
 
@@ -263,7 +265,7 @@ def rejection(
     if name is None:
         return None
     amount = amounts[name]
-    if amount.taken.nano > amount.total:
+    if amount.nano > amount.total:
         return _insufficient(device, name, amount, amount.total)
     return rejections.CapacityAgainstPolicy(device, name, str(amount.taken))
 
@@ -320,7 +322,7 @@ class Capacity(Check):
             trail.push(self._restore, device.index, picked)
             before = picked or _NOTHING
             self._picked[device.index] = {
-                name: before.get(name, 0) + amount.taken.nano for name, amount in demand.items()
+                name: before.get(name, 0) + amount.nano for name, amount in demand.items()
             }
         return None
 
@@ -347,7 +349,7 @@ class Capacity(Check):
         consumed = holders.capacity if holders else _NOTHING
         picked = self._picked.get(device.index, _NOTHING)
         for name, amount in demand.items():
-            if amount.taken.nano + consumed.get(name, 0) + picked.get(name, 0) > amount.total:
+            if amount.nano + consumed.get(name, 0) + picked.get(name, 0) > amount.total:
                 return name
         return None
 

@@ -59,11 +59,11 @@ def capacity_demands(
 
 def excluded_devices(alternative: Alternative, inventory: NodeInventory) -> int:
     """Return the devices that feature gates, the node or taints exclude."""
-    demands = 0
-    for device in inventory.members(inventory.possibly_excluded):
-        if next(_exclusions(alternative, inventory, device), None) is not None:
-            demands |= device.bit
-    return demands
+    excluded = 0
+    for example, devices in inventory.excludable_devices():
+        if next(_exclusions(alternative, inventory, example), None) is not None:
+            excluded |= devices
+    return excluded
 
 
 def failure(

@@ -106,6 +106,7 @@ class NodeProblem:
     """All claims of a pod on one node."""
 
     __slots__ = (
+        "_by_parsed",
         "_find_may_fail",
         "_may_fail",
         "claims",
@@ -128,6 +129,7 @@ class NodeProblem:
         self.constraints: constraints.Constraints | None = None
         self.single_alternative = _single_alternative(requests)
         """The only alternative of the only request, if it needs one device; else None."""
+        self._by_parsed: dict[Alternative, NodeAlternative] | None = None
         self._may_fail: bool | None = None
         self._find_may_fail = find_may_fail
 
@@ -143,10 +145,9 @@ class NodeProblem:
             yield from request.alternatives
 
     def demand(self, parsed: Alternative, device: Candidate) -> capacity.Demand:
-        for alternative in self.alternatives():
-            if alternative.parsed is parsed:
-                return alternative.demand(device)
-        raise LookupError(parsed.name)
+        if self._by_parsed is None:
+            self._by_parsed = {found.parsed: found for found in self.alternatives()}
+        return self._by_parsed[parsed].demand(device)
 
     def equivalence_key(self, device: Candidate) -> Hashable:
         """Return a key that is equal for devices that no request and no check can tell apart.

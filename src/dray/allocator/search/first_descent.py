@@ -8,7 +8,7 @@ and neither stack nor reasons for dead ends are needed. Where one does not, the 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dray.allocator.model.candidates import Candidate, Check, Slot
 from dray.allocator.model.trail import Trail
@@ -129,16 +129,38 @@ class _Descent:
         filters = not (alternative.failing or alternative.parsed.derived)
         for slot in alternative.slots:
             check_sequence.raise_if_out_of_time(self._should_stop)
-            if filters:
-                needed = alternative.count - slot.ordinal
+            needed = alternative.count - slot.ordinal
+            if not filters:
+                devices = self._ordered(alternative, candidates)
+            elif needed > 1:
                 candidates = check_sequence.filtered(checks, slot, candidates, needed)
-            for device in self._ordered(alternative, candidates):
+                devices = self._ordered(alternative, candidates)
+            else:
+                devices = self._ordered_and_filtered(alternative, candidates, slot, checks)
+            for device in devices:
                 candidates ^= device.bit
                 if self._take(slot, alternative, device, checks):
                     break
             else:
                 return False
         return True
+
+    def _ordered_and_filtered(
+        self, alternative: NodeAlternative, candidates: int, slot: Slot, checks: Sequence[Check]
+    ) -> Iterator[Candidate]:
+        """Yield candidates for the last slot of an alternative: the first few may be enough."""
+        if self._order is not None:
+            candidates = check_sequence.filtered(checks, slot, candidates, 1)
+            yield from self._ordered(alternative, candidates)
+            return
+        candidates = checks[0].filter_candidates(slot, candidates, 1)
+        size = 1
+        while candidates:
+            lowest = (1 << (candidates & -candidates).bit_length() + size) - 1
+            chunk = check_sequence.filtered(checks[1:], slot, candidates & lowest, 1)
+            yield from self._problem.inventory.members(chunk)
+            candidates &= ~lowest
+            size *= 4
 
     def _take_exactly(
         self, alternative: NodeAlternative, needed: Sequence[Candidate], checks: Iterable[Check]

@@ -71,9 +71,9 @@ def make(name: str, seed: int, scale: Scale = DRAWN) -> Object:
     if name not in NAMES:
         raise UnknownFamily(name)
     size = Draw(f"{name} {seed} size", name, (), 1)
-    nodes = [_node(number, size) for number in range(scale.nodes or size.randint(40, 120))]
+    nodes = [_node(number, size) for number in range(scale.nodes or size.randint(80, 320))]
     # From a fleet that is nearly empty at the end to one where many claims fit nowhere.
-    claims = scale.claims or size.choice((1, 2, 3, 5)) * len(nodes)
+    claims = scale.claims or size.choice((1, 2, 4, 8)) * len(nodes)
     parts = _parts(name, seed, nodes, claims)
     specs: list[tuple[Object, Object | None]] = [*parts.held]
     specs += [(spec, None) for spec in parts.wanted]

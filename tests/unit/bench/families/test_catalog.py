@@ -188,7 +188,7 @@ def test_some_mixed_claims_are_for_devices_of_two_families() -> None:
 def test_the_size_can_be_given_and_is_drawn_otherwise() -> None:
     small = catalog.make("taints", 3, Scale(nodes=5, claims=9))
     assert (len(small["nodes"]), len(small["claims"])) == (5, 9)
-    assert 40 <= len(catalog.make("taints", 3)["nodes"]) <= 120
+    assert 80 <= len(catalog.make("taints", 3)["nodes"]) <= 320
 
 
 @pytest.mark.parametrize(
