@@ -33,9 +33,8 @@ check: $(VENV)/.dev  ## format, lint, types, layers and the quick tests
 	$(RUN)/lint-imports
 	$(RUN)/pytest -n auto --dist loadgroup -q -m "not slow and not hardware" tests/unit tests/test_architecture.py
 
-bench: $(VENV)/.dev  ## the benchmarks that need no scenario file
-	$(RUN)/dray bench cel
-	$(RUN)/dray bench churn
+bench: $(VENV)/.dev  ## all benchmarks, compared with the last recorded run; takes a quarter of an hour
+	$(RUN)/python -m tools.bench $(BENCH_ARGS)
 
 fuzz: $(VENV)/.dev  ## random requests and CEL, five minutes each; FUZZ_SECONDS=n for another length
 	$(RUN)/python -m tests.security.fuzz_cel --seconds $(or $(FUZZ_SECONDS),300)
@@ -50,6 +49,7 @@ generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, proto
 	$(RUN)/python -m tools.make_lint_rules
 	$(RUN)/python -m tools.make_dashboard
 	$(RUN)/python -m tools.make_conformance
+	$(RUN)/python -m tools.make_performance
 	$(RUN)/python -m tools.make_policy_chart
 	$(RUN)/python -m tools.make_picture
 

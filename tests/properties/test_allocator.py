@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from typing import Any
 
 import hypothesis
@@ -15,7 +16,7 @@ from dray.allocator import placement, verifier
 from dray.allocator.model import candidates
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.model.trail import Trail
-from dray.allocator.search import backtracking, check_sequence
+from dray.allocator.search import backtracking, check_sequence, first_descent, results
 from tests import rounds
 from tests.properties import clusters, problems
 
@@ -118,6 +119,37 @@ def test_a_search_leaves_no_trace(seed: int) -> None:
     except AllocationError:
         again = None
     assert again == first
+
+
+@many
+@hypothesis.given(seeds)
+def test_a_descent_finds_what_the_search_finds(seed: int) -> None:
+    problem = problems.draw(random.Random(seed))
+    cluster = clusters.cluster_of(problem)
+    try:
+        on_node = clusters.allocator_on(cluster).problem(problem.claims, problems.NODE)
+    except AllocationError:
+        return
+    state = _snapshot(on_node.constraints)
+    found, searched = (
+        _outcome(lambda: first_descent.descend(on_node, None, None)),
+        _outcome(backtracking.Search(on_node).run),
+    )
+    assert _snapshot(on_node.constraints) == state
+    if found is first_descent.Outcome.IMPOSSIBLE:
+        assert searched is None
+    elif found is not first_descent.Outcome.UNDECIDED:
+        assert found == searched
+
+
+def _outcome(search: Callable[[], Any]) -> Any:
+    try:
+        solution = search()
+    except AllocationError as failure:
+        return failure.detail
+    if not isinstance(solution, results.Solution):
+        return solution
+    return list(solution.picks), list(solution.chosen)
 
 
 @some

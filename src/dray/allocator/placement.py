@@ -21,9 +21,10 @@ from dray.allocator.model.requests import Signature
 from dray.allocator.problem import node_problem, resolution
 from dray.allocator.problem.node_problem import NodeProblem
 from dray.allocator.problem.resolution import ResolvedClaim, ResolvedRequest
-from dray.allocator.search import infeasibility, results
+from dray.allocator.search import first_descent, infeasibility, results
 from dray.allocator.search.backtracking import Search
 from dray.allocator.search.device_order import Order
+from dray.allocator.search.first_descent import Outcome
 from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE, AllocationResult, ResourceClaim
 
 _SIGNATURES_LIMIT = 4096
@@ -55,6 +56,13 @@ class _CachedResult(NamedTuple):
     inventory: NodeInventory
     version: int
     result: FitResult
+
+
+class _Refusal(NamedTuple):
+    """A problem that has no solution, and the search that has shown it, if one was necessary."""
+
+    problem: NodeProblem
+    search: Search | None
 
 
 class _SignatureCache:
@@ -123,8 +131,8 @@ class Allocator:
         cached = cache.results.get(entry.index)
         if cached and cached.inventory is inventory and cached.version == inventory.version:
             return cached.result
-        search = self._search(cache, entry, inventory)
-        result = self._fit(search) or _no_fit(search)
+        outcome = self._attempt(cache, self._problem(cache, entry, inventory))
+        result = outcome if isinstance(outcome, Fit) else self._no_fit(cache, outcome)
         if self._result_count >= _RESULTS_LIMIT:
             self._drop_results()
         cache.results[entry.index] = _CachedResult(inventory, inventory.version, result)
@@ -173,7 +181,7 @@ class Allocator:
 
     def _first_fit(self, cache: _SignatureCache, nodes: int) -> Fit | None:
         cluster = self._cluster
-        search: Search | None = None
+        refusal: _Refusal | None = None
         while nodes:
             bit = nodes & -nodes
             entry = cluster.by_index[bit.bit_length() - 1]
@@ -183,16 +191,16 @@ class Allocator:
             if cache.skips_full_nodes and not inventory.everything & ~inventory.taken:
                 cluster.nodes_with_free_devices ^= bit
             else:
-                search = self._search(cache, entry, inventory)
-                fit = self._fit(search)
-                if fit is not None:
-                    return fit
+                outcome = self._attempt(cache, self._problem(cache, entry, inventory))
+                if isinstance(outcome, Fit):
+                    return outcome
+                refusal = outcome
             nodes ^= bit
             # Not searched again until a change relaxes the node: a Deployment of a thousand pods
             # that do not fit searches every node once.
             cache.candidate_nodes ^= bit
-        if search is not None:
-            cache.last_rejection = _no_fit(search)
+        if refusal is not None:
+            cache.last_rejection = self._no_fit(cache, refusal)
         return None
 
     def selectors_of(self, claims: Sequence[ResourceClaim]) -> Sequence[SelectorSequence]:
@@ -208,18 +216,34 @@ class Allocator:
         entry = self._cluster.nodes[node]
         return self._problem(self._cache(claims), entry, self._cluster.inventory(entry))
 
-    def _search(self, cache: _SignatureCache, entry: NodeEntry, inventory: NodeInventory) -> Search:
-        problem = self._problem(cache, entry, inventory)
+    def _attempt(self, cache: _SignatureCache, problem: NodeProblem) -> Fit | _Refusal:
+        found = first_descent.descend(problem, self._order, self._should_stop)
+        search: Search | None = None
+        if found is Outcome.UNDECIDED:
+            search = self._search(cache, problem)
+            found = search.run() or Outcome.IMPOSSIBLE
+        if isinstance(found, Outcome):
+            return _Refusal(problem, search)
+        allocations = results.build(problem, found, self._new_share_id)
+        return Fit(problem.inventory.node.metadata.name, allocations)
+
+    def _no_fit(self, cache: _SignatureCache, refusal: _Refusal) -> NoFit:
+        problem, search = refusal
+        failure = None
+        if any(pool.invalid_reason for pool in problem.inventory.pools):
+            detail = "invalid resource pools were encountered"
+            failure = AllocationError(detail, on_node_only=True)
+        # A proof names what is missing; the search only knows where its deepest attempt ended.
+        reason: Rejection | None = infeasibility.find_infeasibility(problem)
+        if reason is None and search is None:
+            search = self._search(cache, problem)
+            search.run()
+        reason = reason or (search and search.rejection) or rejections.NoDevices()
+        return NoFit(reason, failure)
+
+    def _search(self, cache: _SignatureCache, problem: NodeProblem) -> Search:
         alike = cache.alike if self._of_several_pods else ()
         return Search(problem, order=self._order, should_stop=self._should_stop, alike=alike)
-
-    def _fit(self, search: Search) -> Fit | None:
-        solution = search.run()
-        if solution is None:
-            return None
-        problem = search.problem
-        allocations = results.build(problem, solution, self._new_share_id)
-        return Fit(problem.inventory.node.metadata.name, allocations)
 
     def _cache(self, claims: Sequence[ResourceClaim]) -> _SignatureCache:
         if self._epoch != self._cluster.epoch or len(self._caches) >= _SIGNATURES_LIMIT:
@@ -269,16 +293,6 @@ def _devices_of(allocation: AllocationResult) -> Hashable:
         for result in allocation.devices.results
     )
     return frozenset(taken.items())
-
-
-def _no_fit(search: Search) -> NoFit:
-    problem = search.problem
-    failure = None
-    if any(pool.invalid_reason for pool in problem.inventory.pools):
-        failure = AllocationError("invalid resource pools were encountered", on_node_only=True)
-    # A proof names what is missing; the search only knows where its deepest attempt ended.
-    reason = infeasibility.find_infeasibility(problem) or search.rejection or rejections.NoDevices()
-    return NoFit(reason, failure)
 
 
 def _alike(signature: Signature, claims: Sequence[ResolvedClaim]) -> frozenset[int]:

@@ -127,13 +127,14 @@ class DeviceView:
             driver=self._driver,
             allowMultipleAllocations=bool(self._device.allow_multiple_allocations),
         )
+        driver = self._driver
         for name, attribute in self._device.attributes.items():
             try:
-                fields[self._path("attributes", name)] = _attribute_value(attribute)
+                fields[_path(driver, "attributes", name)] = _attribute_value(attribute)
             except ValueError as problem:
                 raise EvaluationError(f"attribute {name}: {problem}") from None
         for name, capacity in self._device.capacity.items():
-            fields[self._path("capacity", name)] = quantity.parse(capacity.value)
+            fields[_path(driver, "capacity", name)] = quantity.parse(capacity.value)
         return fields
 
     def _find_tokens(self) -> dict[str, Hashable]:
@@ -142,14 +143,17 @@ class DeviceView:
         tokens = _Tokens({key: fields[key] for key in fields.keys() - set(_NAMED)})
         for name, attribute in self._device.attributes.items():
             if attribute.string_value is None and attribute.int_value is None:
-                tokens[self._path("attributes", name)] = attribute, attribute.bool_value
+                tokens[_path(self._driver, "attributes", name)] = attribute, attribute.bool_value
         for name, capacity in self._device.capacity.items():
-            tokens[self._path("capacity", name)] = capacity.value
+            tokens[_path(self._driver, "capacity", name)] = capacity.value
         return tokens
 
-    def _path(self, field: str, name: str) -> str:
-        domain, slash, id = name.partition("/")
-        return operations.shortcut(field, *((domain, id) if slash else (self._driver, name)))
+
+@functools.lru_cache(maxsize=1 << 12)
+def _path(driver: str, field: str, name: str) -> str:
+    # A cluster has few names, and every evaluation needs those of the whole device.
+    domain, slash, id = name.partition("/")
+    return operations.shortcut(field, *((domain, id) if slash else (driver, name)))
 
 
 def view(driver: str, device: dra.Device) -> DeviceView:
@@ -158,15 +162,16 @@ def view(driver: str, device: dra.Device) -> DeviceView:
 
 def _attribute_value(attribute: dra.DeviceAttribute) -> Any:
     """Return the one value of an attribute. Raises ValueError with upstream's text."""
-    scalars = (attribute.int_value, attribute.bool_value, attribute.string_value)
-    lists = (attribute.int_values, attribute.bool_values, attribute.string_values)
-    if list_value := next((list_ for list_ in lists if list_), None):
-        return list_value
+    if found := attribute.int_values or attribute.bool_values or attribute.string_values:
+        return found
     if attribute.version_values:
         return tuple(map(_version, attribute.version_values))
-    for value in scalars:
-        if value is not None:
-            return value
+    if attribute.int_value is not None:
+        return attribute.int_value
+    if attribute.bool_value is not None:
+        return attribute.bool_value
+    if attribute.string_value is not None:
+        return attribute.string_value
     if attribute.version_value is not None:
         return _version(attribute.version_value)
     raise ValueError("unsupported attribute value")
@@ -199,6 +204,14 @@ class _Compiled:
     def estimated_cost(self) -> int:
         return self._program.estimated_cost if self._program else UNKNOWN_COST
 
+    @property
+    def reads(self) -> frozenset[Path]:
+        """The paths the expression reads, as (attributes, DOMAIN, ID).
+
+        A short one means all below it.
+        """
+        return frozenset(map(_significant, self.program.reads))
+
     def _evaluate(self, device: DeviceView) -> Any:
         if self._code is None:
             self._code = self.program.evaluate
@@ -218,14 +231,6 @@ class Selector(_Compiled):
     @property
     def code_form(self) -> str:
         return self.program.code_form
-
-    @property
-    def reads(self) -> frozenset[Path]:
-        """The paths the expression reads, as (attributes, DOMAIN, ID).
-
-        A short one means all below it.
-        """
-        return frozenset(map(_significant, self.program.reads))
 
     @functools.cached_property
     def shape(self) -> Callable[[DeviceView], Hashable]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.placement import Fit, NoFit
-from dray.allocator.search import backtracking
+from dray.allocator.problem.node_problem import NodeProblem
+from dray.allocator.search import first_descent
 from dray.api.ids import ClaimKey
 from dray.api.types.dra import AllocationResult
 from tests import builders
@@ -20,13 +23,13 @@ class Searches:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.nodes: list[str] = []
-        run = backtracking.Search.run
+        descend = first_descent.descend
 
-        def counted(attempt: backtracking.Search) -> object:
-            self.nodes.append(attempt.problem.inventory.node.metadata.name)
-            return run(attempt)
+        def counted(problem: NodeProblem, *more: Any) -> object:
+            self.nodes.append(problem.inventory.node.metadata.name)
+            return descend(problem, *more)
 
-        monkeypatch.setattr(backtracking.Search, "run", counted)
+        monkeypatch.setattr(first_descent, "descend", counted)
 
 
 @pytest.fixture

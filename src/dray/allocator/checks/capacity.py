@@ -20,6 +20,7 @@ from dray.api.ids import DeviceId
 from dray.api.types.dra import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
 
 _MAXIMUM_INT64 = 2**63 - 1
+_REMEMBERED_LIMIT = 1 << 12
 _SMALLEST = quantity.parse("1n")
 _NOT_REPRESENTABLE = "capacity request cannot be represented in the device's range arithmetic"
 
@@ -33,6 +34,8 @@ class Amount(NamedTuple):
 
     taken: Quantity
     total: int
+    nano: int
+    """What is taken, in nano units."""
 
 
 Demand = Mapping[str, Amount]
@@ -63,8 +66,48 @@ def demand(
             raise CapacityError(f'capacity "{name}": {error}') from None
         if taken.sign() < 0:
             raise CapacityError(f'capacity "{name}": capacity value is negative')
-        amounts[name] = Amount(taken, quantity.parse(capacity.value).nano)
+        amounts[name] = Amount(taken, quantity.parse(capacity.value).nano, taken.nano)
     return amounts
+
+
+class RememberedDemands:
+    """The demands of one request, computed once for each map of capacities.
+
+    Interned slices share their maps (`inventory.interning`), so a fleet has few.
+    """
+
+    __slots__ = ("_fractional", "_remembered", "_requested")
+
+    def __init__(self, requested: Mapping[str, str] | None, *, fractional: bool) -> None:
+        self._requested = requested
+        self._fractional = fractional
+        self._remembered: dict[int, tuple[object, Demand | CapacityError | None]] = {}
+        """By the identity of the map, which is kept with the demand, so that it stays its own."""
+
+    def on(self, capacities: Mapping[str, DeviceCapacity]) -> Demand | None:
+        """Return what the request takes, or None if a device with these capacities is too small.
+
+        Raises CapacityError as `demand`.
+        """
+        remembered = self._remembered.get(id(capacities))
+        if remembered is None:
+            if len(self._remembered) >= _REMEMBERED_LIMIT:
+                self._remembered.clear()
+            remembered = capacities, self._compute(capacities)
+            self._remembered[id(capacities)] = remembered
+        _, found = remembered
+        if isinstance(found, CapacityError):
+            raise found.with_traceback(None)
+        return found
+
+    def _compute(self, capacities: Mapping[str, DeviceCapacity]) -> Demand | CapacityError | None:
+        try:
+            amounts = demand(self._requested, capacities, fractional=self._fractional)
+        except CapacityError as error:
+            return error
+        if amounts is None or exceeds(amounts, capacities, fractional=self._fractional):
+            return None
+        return amounts
 
 
 def consumed(requested: Quantity | None, capacity: DeviceCapacity, *, fractional: bool) -> Quantity:
@@ -201,7 +244,7 @@ def exceeds(
     for name, amount in amounts.items():
         policy = capacities[name].request_policy
         taken = amount.taken
-        if taken.nano > amount.total or violates_policy(taken, policy, fractional=fractional):
+        if amount.nano > amount.total or violates_policy(taken, policy, fractional=fractional):
             return name
     return None
 
@@ -222,7 +265,7 @@ def rejection(
     if name is None:
         return None
     amount = amounts[name]
-    if amount.taken.nano > amount.total:
+    if amount.nano > amount.total:
         return _insufficient(device, name, amount, amount.total)
     return rejections.CapacityAgainstPolicy(device, name, str(amount.taken))
 
@@ -279,7 +322,7 @@ class Capacity(Check):
             trail.push(self._restore, device.index, picked)
             before = picked or _NOTHING
             self._picked[device.index] = {
-                name: before.get(name, 0) + amount.taken.nano for name, amount in demand.items()
+                name: before.get(name, 0) + amount.nano for name, amount in demand.items()
             }
         return None
 
@@ -306,7 +349,7 @@ class Capacity(Check):
         consumed = holders.capacity if holders else _NOTHING
         picked = self._picked.get(device.index, _NOTHING)
         for name, amount in demand.items():
-            if amount.taken.nano + consumed.get(name, 0) + picked.get(name, 0) > amount.total:
+            if amount.nano + consumed.get(name, 0) + picked.get(name, 0) > amount.total:
                 return name
         return None
 

@@ -55,25 +55,13 @@ class CounterConsumers(NamedTuple):
 class PoolCounters:
     """The counters of one pool, for the devices that one node sees."""
 
-    __slots__ = ("_consumers", "_counters", "_total", "guards", "left", "needs")
+    __slots__ = ("_consumers", "_layout", "guards", "left", "needs")
 
     def __init__(self, counter_sets: Mapping[str, CounterSet], devices: Iterable[Device]) -> None:
-        consuming = [device for device in devices if device.consumes_counters]
-        totals = {
-            (name, key): _nano(counter.value)
-            for name, counter_set in counter_sets.items()
-            for key, counter in counter_set.counters.items()
-        }
-        amounts = [_amounts(device) for device in consuming]
-        self._counters = _lay_out(totals, amounts)
-        packed = self._counters.values()
-        self.guards = sum(1 << (counter.shift + counter.width) for counter in packed)
-        self._total = self._packed(totals)
-        self.left = self.guards + self._total
-        self.needs = {
-            device.name: self._packed(amount)
-            for device, amount in zip(consuming, amounts, strict=True)
-        }
+        self._layout = layout = _layout_of(counter_sets, devices)
+        self.guards = layout.guards
+        self.left = layout.guards + layout.total
+        self.needs = layout.needs
         """The packed amounts that devices take, by name."""
         self._consumers: Sequence[CounterConsumers] | None = None
 
@@ -95,7 +83,7 @@ class PoolCounters:
                 CounterConsumers(
                     counter, sum(bit for bit, _ in taking), min(steps for _, steps in taking)
                 )
-                for counter in self._counters.values()
+                for counter in self._layout.counters.values()
                 if (
                     taking := [
                         (bit, counter.read(need)) for bit, need in needs if counter.read(need)
@@ -109,7 +97,7 @@ class PoolCounters:
 
         A counter that is overdrawn is among them whatever is needed, because it rejects everything.
         """
-        for counter in self._counters.values():
+        for counter in self._layout.counters.values():
             guarded = (self.left >> counter.shift) & ((2 << counter.width) - 1)
             steps = counter.read(need) - (guarded - (1 << counter.width))
             if steps > 0:
@@ -117,22 +105,22 @@ class PoolCounters:
 
     def portion(self, need: int) -> float:
         """Return the fraction of each counter that `need` is, summed over the counters."""
-        counters, total = self._counters.values(), self._total
+        counters, total = self._layout.counters.values(), self._layout.total
         return sum(counter.read(need) / (counter.read(total) or 1) for counter in counters)
 
     def portion_used(self, need: int) -> float:
         """Return the fraction that is taken of the counters `need` draws from, summed."""
         return sum(
-            1 - (counter.read(self.left) / (counter.read(self._total) or 1))
-            for counter in self._counters.values()
+            1 - (counter.read(self.left) / (counter.read(self._layout.total) or 1))
+            for counter in self._layout.counters.values()
             if counter.read(need)
         )
 
     def of_set(self, counter_set: str) -> list[tuple[PackedCounter, int]]:
         """Return the counters of a set, which lie side by side, with their totals."""
         return [
-            (counter, counter.read(self._total))
-            for (name, _), counter in self._counters.items()
+            (counter, counter.read(self._layout.total))
+            for (name, _), counter in self._layout.counters.items()
             if name == counter_set
         ]
 
@@ -141,15 +129,67 @@ class PoolCounters:
         after = left - need
         counter = next(
             counter
-            for counter in self._counters.values()
+            for counter in self._layout.counters.values()
             if not after >> (counter.shift + counter.width) & 1
         )
         needed = counter.read(need)
         return counter, needed, counter.read(after) - (1 << counter.width) + needed
 
+
+class _Layout:
+    """The bits of a pool's counters: equal for all pools with the same counters and partitions."""
+
+    __slots__ = ("counters", "guards", "needs", "sources", "total")
+
+    def __init__(self, counter_sets: Mapping[str, CounterSet], consuming: Sequence[Device]) -> None:
+        totals = {
+            (name, key): _nano(counter.value)
+            for name, counter_set in counter_sets.items()
+            for key, counter in counter_set.counters.items()
+        }
+        amounts = [_amounts(device) for device in consuming]
+        self.counters = _lay_out(totals, amounts)
+        self.guards = sum(
+            1 << (counter.shift + counter.width) for counter in self.counters.values()
+        )
+        self.total = self._packed(totals)
+        self.needs = {
+            device.name: self._packed(amount)
+            for device, amount in zip(consuming, amounts, strict=True)
+        }
+        self.sources = [device.consumes_counters for device in consuming]
+        """Kept, so that their identities stay theirs."""
+
     def _packed(self, amounts: Mapping[CounterKey, int]) -> int:
-        packed = self._counters
-        return sum(nano // packed[key].unit << packed[key].shift for key, nano in amounts.items())
+        counters = self.counters
+        return sum(
+            nano // counters[key].unit << counters[key].shift for key, nano in amounts.items()
+        )
+
+
+_LAYOUTS_LIMIT = 1 << 9
+_layouts: dict[Hashable, _Layout] = {}
+
+
+def _layout_of(counter_sets: Mapping[str, CounterSet], devices: Iterable[Device]) -> _Layout:
+    consuming = [device for device in devices if device.consumes_counters]
+    # Interned slices share what their devices consume (`inventory.interning`), so the pools of a
+    # model are recognized without a look inside.
+    key = (
+        tuple([(device.name, id(device.consumes_counters)) for device in consuming]),
+        tuple(
+            [
+                (name, tuple([(key, counter.value) for key, counter in found.counters.items()]))
+                for name, found in counter_sets.items()
+            ]
+        ),
+    )
+    layout = _layouts.get(key)
+    if layout is None:
+        if len(_layouts) >= _LAYOUTS_LIMIT:
+            _layouts.clear()
+        layout = _layouts[key] = _Layout(counter_sets, consuming)
+    return layout
 
 
 def _amounts(device: Device) -> dict[CounterKey, int]:

@@ -7,7 +7,7 @@ integers with one bit per device, so that checks can work on many devices in one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from dray.allocator.checks import compatibility_groups, taints
 from dray.allocator.checks.counters import PoolCounters
@@ -21,6 +21,9 @@ from dray.api.features import Features
 from dray.api.ids import ClaimKey, PoolId
 from dray.api.types.dra import Device, DeviceCapacity, DeviceTaintRule
 from dray.api.types.nodes import Node
+
+_SAME_IN_A_POOL = ((), (shapes.DRIVER,))
+"""The paths, or none, in which all devices of a pool agree."""
 
 _CACHED_KEYS = 64
 """Limit of cached groupings and of cached attributes per node."""
@@ -37,6 +40,7 @@ class NodePool:
         "counters",
         "holders",
         "indexes",
+        "members",
         "pool",
         "present_groups",
         "synced_version",
@@ -50,6 +54,8 @@ class NodePool:
         self.present_groups: Mapping[str, compatibility_groups.Intersection] = {}
         self.indexes: dict[str, int] = {}
         """Indexes in the inventory, by device name."""
+        self.members = 0
+        """The devices that are on the node."""
         self.charged: dict[str, None] = {}
         """The allocated devices whose counters are subtracted."""
         self.synced_version = -1
@@ -64,7 +70,9 @@ class NodePool:
 class NodeInventory:
     __slots__ = (
         "_capacities",
+        "_excludable",
         "_shape_groups",
+        "_unusable",
         "_value_masks",
         "_values",
         "devices",
@@ -79,7 +87,6 @@ class NodeInventory:
         "shareable",
         "shared",
         "taken",
-        "unusable",
         "uses_node_resources",
         "version",
     )
@@ -104,8 +111,7 @@ class NodeInventory:
         """Devices that draw from shared counters."""
         self.possibly_excluded = 0
         """Devices that taints, feature gates or the node may exclude for some request."""
-        self.unusable = 0
-        """Devices on which no CEL expression can be evaluated."""
+        self._unusable: int | None = None
         self.uses_node_resources = False
         """Whether a device takes resources of the node."""
         for number, node_pool in enumerate(self.node_pools):
@@ -120,9 +126,20 @@ class NodeInventory:
         self.version = 0
         """Increases with every change of holders; results are cached with it."""
         self._capacities: list[tuple[Mapping[str, DeviceCapacity], int]] | None = None
+        self._excludable: list[tuple[Candidate, int]] | None = None
         self._shape_groups: dict[Hashable, ShapeGroups] = {}
         self._values: dict[str, list[Value | None]] = {}
         self._value_masks: dict[str, dict[Value, int]] = {}
+
+    @property
+    def unusable(self) -> int:
+        """The devices on which no CEL expression can be evaluated."""
+        if self._unusable is None:
+            self._unusable = 0
+            for candidate in self.devices:
+                if not shapes.is_usable(candidate.device):
+                    self._unusable |= candidate.bit
+        return self._unusable
 
     def where(self, holds: Callable[[Candidate], bool]) -> int:
         """Return the set of devices for which `holds` returns True."""
@@ -147,13 +164,31 @@ class NodeInventory:
         cached = self._shape_groups.get(key)
         if cached is None:
             members: dict[Hashable, int] = {}
-            for candidate, shape in zip(self.devices, read_shapes(self.devices), strict=True):
-                members[shape] = members.get(shape, 0) | candidate.bit
+            if key in _SAME_IN_A_POOL:
+                pools_with_devices = [pool for pool in self.node_pools if pool.members]
+                firsts = [next(self.members(pool.members)) for pool in pools_with_devices]
+                alike = [pool.members for pool in pools_with_devices]
+            else:
+                firsts, alike = self.devices, [candidate.bit for candidate in self.devices]
+            for shape, devices in zip(read_shapes(firsts), alike, strict=True):
+                members[shape] = members.get(shape, 0) | devices
             cached = [(shapes.interned(shape), devices) for shape, devices in members.items()]
             if len(self._shape_groups) >= _CACHED_KEYS:
                 self._shape_groups.clear()
             self._shape_groups[key] = cached
         return cached
+
+    def excludable_devices(self) -> list[tuple[Candidate, int]]:
+        """Return the possibly excluded devices: one of each kind, and all that are like it."""
+        if self._excludable is None:
+            kinds: dict[Hashable, tuple[Candidate, int]] = {}
+            for candidate in self.members(self.possibly_excluded):
+                operations = candidate.resource_slice.spec.skip_node_operations
+                kind = candidate.taints, operations, bool(candidate.device.consumes_counters)
+                example, devices = kinds.get(kind, (candidate, 0))
+                kinds[kind] = example, devices | candidate.bit
+            self._excludable = list(kinds.values())
+        return self._excludable
 
     def capacities(self) -> list[tuple[Mapping[str, DeviceCapacity], int]]:
         """Return the distinct capacity maps, each with the devices that have it."""
@@ -251,11 +286,12 @@ class NodeInventory:
                 self.version += 1
 
     def _sync_pool(self, node_pool: NodePool) -> None:
-        changed = (
-            node_pool.holders.changed_since(node_pool.synced_version)
-            if node_pool.synced_version >= 0
-            else None
-        )
+        changed: Iterable[str] | None
+        if node_pool.synced_version < 0:
+            # Nothing is taken in a new inventory.
+            changed = node_pool.holders.by_device
+        else:
+            changed = node_pool.holders.changed_since(node_pool.synced_version)
         if changed is None:
             # The journal does not reach back far enough: compare every device that is allocated,
             # has its counters subtracted, or is on the node and may have been released.
@@ -291,8 +327,9 @@ class NodeInventory:
         pool = node_pool.pool.id
         applying = taints.rules_for_pool(pool.driver, pool.pool, rules) if rules else ()
         needs = node_pool.counters.needs if node_pool.counters else {}
-        index = len(self.devices)
+        first = index = len(self.devices)
         for resource_slice in node_pool.pool.slices:
+            skips_operations = bool(resource_slice.spec.skip_node_operations)
             for device in resource_slice.spec.devices:
                 node_pool.indexes[device.name] = index
                 all_taints = device.taints
@@ -303,10 +340,17 @@ class NodeInventory:
                     index, 1 << index, number, pool.driver, resource_slice, device, all_taints, need
                 )
                 self.devices.append(candidate)
-                self._classify(candidate)
+                if all_taints or skips_operations:
+                    self.possibly_excluded |= candidate.bit
+                if device.allow_multiple_allocations or device.consumes_counters:
+                    self._classify(candidate)
+                if device.node_allocatable_resources:
+                    self.uses_node_resources = True
                 index += 1
+        node_pool.members = (1 << index) - (1 << first)
 
     def _classify(self, candidate: Candidate) -> None:
+        """Note what several claims may use at once: shares, and partitions."""
         device, bit = candidate.device, candidate.bit
         if device.allow_multiple_allocations and self.features.consumable_capacity:
             candidate.is_shareable = True
@@ -315,9 +359,3 @@ class NodeInventory:
             self.partitions |= bit
             if not self.features.partitionable_devices:
                 self.possibly_excluded |= bit
-        if candidate.taints or candidate.resource_slice.spec.skip_node_operations:
-            self.possibly_excluded |= bit
-        if not shapes.is_usable(device):
-            self.unusable |= bit
-        if device.node_allocatable_resources:
-            self.uses_node_resources = True

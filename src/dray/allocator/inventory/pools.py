@@ -7,7 +7,7 @@ and devices is the order in which the search visits devices.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator.model.rejections import AllocationError
@@ -59,14 +59,13 @@ def pools_of_node(
             continue
         # Pools whose devices need binding conditions come last: such devices may become ready late
         # or never. GatherPools sorts them so.
-        is_last = any(device.binding_conditions for device in devices_of(pool))
+        is_last = any(
+            device.binding_conditions
+            for resource_slice in pool.slices
+            for device in resource_slice.spec.devices
+        )
         (with_binding_conditions if is_last else pools).append(pool)
     return pools + with_binding_conditions
-
-
-def devices_of(pool: PoolOnNode) -> Iterator[Device]:
-    for resource_slice in pool.slices:
-        yield from resource_slice.spec.devices
 
 
 def serves_node(device: Device, node: Node) -> bool:
@@ -274,6 +273,8 @@ def _require_counters(
                 name = consumption.counter_set
                 if name not in counter_sets:
                     raise _Invalid(f"counter set {name} not found")
-                for counter in consumption.counters:
-                    if counter not in counter_sets[name].counters:
-                        raise _Invalid(f"counter {counter} not found in counter set {name}")
+                known = counter_sets[name].counters
+                if consumption.counters.keys() <= known.keys():
+                    continue
+                unknown = next(counter for counter in consumption.counters if counter not in known)
+                raise _Invalid(f"counter {unknown} not found in counter set {name}")

@@ -102,7 +102,7 @@ class CachedDerivedAttribute:
 
     def __init__(self, compiled: cel.DerivedAttribute, compares_lists: bool) -> None:
         self._compiled = compiled
-        self._read = shapes.reader([shapes.WHOLE_DEVICE])
+        self._read = shapes.reader(() if compiled.error else sorted(compiled.reads))
         self._to_value = attributes.set_value if compares_lists else attributes.scalar_value
         self._values: dict[Hashable, Value | str] = {}
 
@@ -114,16 +114,23 @@ class CachedDerivedAttribute:
         if self._compiled.error is not None:
             detail = self._compiled.error.detail
             raise rejections.AllocationError(f"compile derived attribute {name} failed: {detail}")
+        value = self._remembered(candidate)
+        if isinstance(value, str):
+            raise rejections.AllocationError(
+                f"evaluate derived attribute {name} on device {candidate.id} failed: {value}"
+            )
+        return value
+
+    def _remembered(self, candidate: Candidate) -> Value | str:
+        # As for selectors: a shape does not have the attributes that are errors by themselves.
+        if not shapes.is_usable(candidate.device):
+            return self._evaluate(candidate)
         (shape,) = self._read([candidate])
         value = self._values.get(shape)
         if value is None:
             if len(self._values) >= _SHAPES_LIMIT:
                 self._values.clear()
             value = self._values[shape] = self._evaluate(candidate)
-        if isinstance(value, str):
-            raise rejections.AllocationError(
-                f"evaluate derived attribute {name} on device {candidate.id} failed: {value}"
-            )
         return value
 
     def _evaluate(self, candidate: Candidate) -> Value | str:

@@ -17,6 +17,7 @@ Path = tuple[str, ...]
 """Such as (device, attributes, DOMAIN, ID); a shorter path includes everything below it."""
 
 WHOLE_DEVICE: Path = ("device",)
+DRIVER: Path = ("driver",)
 
 Reader = Callable[[Sequence[Candidate]], list[Hashable]]
 """Returns the shape of each device."""

@@ -37,22 +37,21 @@ def selected_devices(resolved: ResolvedAlternative, inventory: NodeInventory) ->
 
 
 def capacity_demands(
-    alternative: Alternative, inventory: NodeInventory, selected: int
+    resolved: ResolvedAlternative, inventory: NodeInventory, selected: int
 ) -> tuple[Demands, DeviceMatches]:
     """Return the demands on the selected devices, and which of them are large enough."""
     demands: Demands = []
     matching = failing = 0
-    fractional = inventory.features.fractional_capacity_range
     for capacities, members_of_shape in inventory.capacities():
         members = members_of_shape & selected
         if not members:
             continue
         try:
-            demand = capacity.demand(alternative.capacity, capacities, fractional=fractional)
+            demand = resolved.demands.on(capacities)
         except capacity.CapacityError:
             failing |= members
             continue
-        if demand is not None and not capacity.exceeds(demand, capacities, fractional=fractional):
+        if demand is not None:
             matching |= members
             demands.append((members, demand))
     return demands, DeviceMatches(matching, failing)
@@ -60,11 +59,11 @@ def capacity_demands(
 
 def excluded_devices(alternative: Alternative, inventory: NodeInventory) -> int:
     """Return the devices that feature gates, the node or taints exclude."""
-    demands = 0
-    for device in inventory.members(inventory.possibly_excluded):
-        if next(_exclusions(alternative, inventory, device), None) is not None:
-            demands |= device.bit
-    return demands
+    excluded = 0
+    for example, devices in inventory.excludable_devices():
+        if next(_exclusions(alternative, inventory, example), None) is not None:
+            excluded |= devices
+    return excluded
 
 
 def failure(

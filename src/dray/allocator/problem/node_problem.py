@@ -1,14 +1,16 @@
 """The search problem of one node: what each request could use there, before anything is picked.
 
 The checks that look at a device alone are done here and become sets of devices; those that depend
-on other picks are left to the search. Upstream evaluates allocationMode All before the search, in
-the order of the requests, so errors come in that order (incubating/allocator_incubating.go
-Allocate, validateDeviceRequest).
+on other picks are left to the search. An alternative does them when a search comes to it: of a
+prioritized list, most nodes need the first few. Upstream evaluates allocationMode All before the
+search, in the order of the requests, so errors come in that order
+(incubating/allocator_incubating.go Allocate, validateDeviceRequest).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
 from dray.allocator.checks import capacity, constraints
 from dray.allocator.inventory.node_inventory import NodeInventory
@@ -23,9 +25,13 @@ from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 
 
 class NodeAlternative:
-    """One alternative of a request on one node."""
+    """One alternative of a request on one node.
+
+    Its devices are found when one of `eligible`, `selected`, `failing` and `demands` is first read.
+    """
 
     __slots__ = (
+        "_inventory",
         "all_mode_devices",
         "claim",
         "count",
@@ -39,22 +45,42 @@ class NodeAlternative:
         "slots",
     )
 
-    def __init__(self, resolved: ResolvedAlternative) -> None:
+    eligible: int
+    """Devices that pass every check that looks at a device alone."""
+    selected: int
+    """Devices that pass those of these checks whose evaluation may raise an error."""
+    failing: int
+    """Devices on which a selector or a capacity raises an error when the search visits them."""
+    demands: eligibility.Demands
+
+    def __init__(self, resolved: ResolvedAlternative, inventory: NodeInventory) -> None:
+        self._inventory = inventory
         self.resolved = resolved
         self.claim = resolved.claim
         self.parsed = resolved.parsed
-        self.eligible = 0
-        """Devices that pass every check that looks at a device alone."""
-        self.selected = 0
-        """Devices that pass those of these checks whose evaluation may raise an error."""
-        self.failing = 0
-        """Devices on which a selector or a capacity raises an error when the search visits them."""
-        self.demands: eligibility.Demands = []
         self.all_mode_devices: Sequence[Candidate] | None = None
         """allocationMode All: exactly these devices."""
         self.count = max(self.parsed.count, 0)
         self.slots = resolved.slots
         self.is_constrained = False
+
+    def __getattr__(self, name: str) -> Any:
+        # Python calls this for a slot that has no value yet.
+        if name not in ("eligible", "selected", "failing", "demands"):
+            raise AttributeError(name)
+        self._find_devices()
+        return getattr(self, name)
+
+    def _find_devices(self) -> None:
+        inventory = self._inventory
+        selected, failing = eligibility.selected_devices(self.resolved, inventory)
+        self.demands = []
+        if inventory.features.consumable_capacity:
+            self.demands, able = eligibility.capacity_demands(self.resolved, inventory, selected)
+            selected &= able.matching
+            failing |= able.failing
+        self.selected, self.failing = selected, failing
+        self.eligible = selected & ~eligibility.excluded_devices(self.parsed, inventory)
 
     def demand(self, device: Candidate) -> capacity.Demand:
         """Return what the alternative takes of an eligible device; needs DRAConsumableCapacity."""
@@ -79,13 +105,23 @@ class NodeRequest:
 class NodeProblem:
     """All claims of a pod on one node."""
 
-    __slots__ = ("claims", "constraints", "inventory", "may_fail", "requests", "single_alternative")
+    __slots__ = (
+        "_by_parsed",
+        "_find_may_fail",
+        "_may_fail",
+        "claims",
+        "constraints",
+        "inventory",
+        "requests",
+        "single_alternative",
+    )
 
     def __init__(
         self,
         inventory: NodeInventory,
         claims: Sequence[ResolvedClaim],
         requests: Sequence[NodeRequest],
+        find_may_fail: Callable[[], bool] = lambda: False,
     ) -> None:
         self.inventory = inventory
         self.claims = claims
@@ -93,18 +129,25 @@ class NodeProblem:
         self.constraints: constraints.Constraints | None = None
         self.single_alternative = _single_alternative(requests)
         """The only alternative of the only request, if it needs one device; else None."""
-        self.may_fail = False
-        """The search may visit a device that raises an error, so no branch may be left out."""
+        self._by_parsed: dict[Alternative, NodeAlternative] | None = None
+        self._may_fail: bool | None = None
+        self._find_may_fail = find_may_fail
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether a search may visit a device that raises an error: no branch may be left out."""
+        if self._may_fail is None:
+            self._may_fail = self._find_may_fail()
+        return self._may_fail
 
     def alternatives(self) -> Iterator[NodeAlternative]:
         for request in self.requests:
             yield from request.alternatives
 
     def demand(self, parsed: Alternative, device: Candidate) -> capacity.Demand:
-        for alternative in self.alternatives():
-            if alternative.parsed is parsed:
-                return alternative.demand(device)
-        raise LookupError(parsed.name)
+        if self._by_parsed is None:
+            self._by_parsed = {found.parsed: found for found in self.alternatives()}
+        return self._by_parsed[parsed].demand(device)
 
     def equivalence_key(self, device: Candidate) -> Hashable:
         """Return a key that is equal for devices that no request and no check can tell apart.
@@ -189,13 +232,12 @@ class _Builder:
             _raise_if(claim.failure)
             applying |= constraint_states(claim, of_claim, compares_lists=lists)
             requests += of_claim
-        problem = NodeProblem(self._inventory, claims, requests)
+        problem = NodeProblem(
+            self._inventory, claims, requests, lambda: self._may_fail_at_all(requests, applying)
+        )
         if applying:
             value_of, masks_of = self._value_of, self._value_masks
             problem.constraints = constraints.Constraints(applying, value_of, masks_of)
-        problem.may_fail = any(
-            self._may_fail(alternative, applying) for alternative in problem.alternatives()
-        )
         return problem
 
     def _request(self, resolved: ResolvedRequest) -> NodeRequest:
@@ -205,17 +247,7 @@ class _Builder:
 
     def _alternative(self, resolved: ResolvedAlternative) -> NodeAlternative:
         _raise_if(resolved.failure)
-        alternative = NodeAlternative(resolved)
-        selected, alternative.failing = eligibility.selected_devices(resolved, self._inventory)
-        if self._features.consumable_capacity:
-            alternative.demands, able = eligibility.capacity_demands(
-                alternative.parsed, self._inventory, selected
-            )
-            selected &= able.matching
-            alternative.failing |= able.failing
-        alternative.selected = selected
-        excluded = eligibility.excluded_devices(alternative.parsed, self._inventory)
-        alternative.eligible = selected & ~excluded
+        alternative = NodeAlternative(resolved, self._inventory)
         if alternative.parsed.is_all:
             self._set_all_mode_devices(alternative)
         return alternative
@@ -248,6 +280,17 @@ class _Builder:
                 if alternative.failing & device.bit:
                     raise eligibility.failure(alternative.resolved, self._inventory, device)
                 yield device
+
+    def _may_fail_at_all(
+        self,
+        requests: Sequence[NodeRequest],
+        applying: Mapping[Alternative, Sequence[constraints.Constraint]],
+    ) -> bool:
+        return any(
+            self._may_fail(alternative, applying)
+            for request in requests
+            for alternative in request.alternatives
+        )
 
     def _may_fail(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.allocator.checks import constraints
+from dray.allocator.checks import capacity, constraints
 from dray.allocator.inventory.selectors import CachedSelector, Selectors
 from dray.allocator.model import requests
 from dray.allocator.model.candidates import Slot, slots_for
@@ -38,6 +38,7 @@ class ResolvedAlternative(NamedTuple):
     selectors: Sequence[LocatedSelector]
     slots: Sequence[Slot]
     """For an exact count; allocationMode All gets its slots on the node."""
+    demands: capacity.RememberedDemands
     failure: AllocationError | None = None
 
     @property
@@ -105,7 +106,12 @@ class _Resolver:
         device_class = device_class or DeviceClass()
         selectors = [] if failure else self._selectors_of(alternative, device_class)
         slots = slots_for(claim, alternative, 0 if alternative.is_all else alternative.count)
-        return ResolvedAlternative(claim, alternative, device_class, selectors, slots, failure)
+        demands = capacity.RememberedDemands(
+            alternative.capacity, fractional=self._features.fractional_capacity_range
+        )
+        return ResolvedAlternative(
+            claim, alternative, device_class, selectors, slots, demands, failure
+        )
 
     def _selectors_of(
         self, alternative: Alternative, device_class: DeviceClass

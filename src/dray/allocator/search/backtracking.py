@@ -112,9 +112,8 @@ class Search:
 
         The state of the checks is the same afterwards, whatever the outcome.
         """
-        single = self.problem.single_alternative
         try:
-            return self._run(self._enter(0)) if single is None else self._pick_for(single)
+            return self._run(self._enter(0))
         finally:
             self._trail.unwind(0)
 
@@ -137,23 +136,6 @@ class Search:
                 solution = self._run(self._advance())
         finally:
             self._trail.unwind(0)
-
-    def _pick_for(self, alternative: NodeAlternative) -> Solution | None:
-        """Search for one device for one request: by far the most frequent case, without a stack."""
-        self._raise_if_out_of_time()
-        slot, applying = alternative.slots[0], self._checks.of(alternative)
-        candidates = alternative.eligible | alternative.failing
-        if self._prunes:
-            candidates = _filtered(applying, slot, candidates, 1)
-        for device in self._ordered(alternative, candidates):
-            if self._take(0, slot, device, applying) is None:
-                return Solution((Pick(alternative, device),), (alternative,))
-        self.rejection = self._rejection(0, slot, alternative, alternative.eligible)
-        return None
-
-    def _raise_if_out_of_time(self) -> None:
-        if self._should_stop is not None and self._should_stop():
-            raise rejections.SearchTimeout("filter operation aborted: context deadline exceeded")
 
     def _run(self, position: Position | None) -> Solution | None:
         frames = self._frames
@@ -202,7 +184,7 @@ class Search:
             self._frames[target].conflicts |= conflicts ^ (1 << target)
 
     def _push(self, position: Position) -> None:
-        self._raise_if_out_of_time()
+        check_sequence.raise_if_out_of_time(self._should_stop)
         self._positions += 1
         frame = _Frame(len(self._frames), self._trail.mark())
         if position.alternative is None:
@@ -268,7 +250,9 @@ class Search:
             self._usable.get(alternative, alternative.eligible) | alternative.failing
         ) & position.allowed
         if self._prunes:
-            candidates = _filtered(applying, slot, candidates, alternative.count - position.ordinal)
+            candidates = check_sequence.filtered(
+                applying, slot, candidates, alternative.count - position.ordinal
+            )
         later = candidates
         explored = 0
         # If one device has not led to a solution, an interchangeable one will not either: swapping
@@ -444,7 +428,7 @@ class Search:
             return False
         candidates = self._usable.get(alternative, alternative.eligible)
         applying, slot = self._checks.of(alternative), alternative.slots[0]
-        return not _filtered(applying, slot, candidates, alternative.count)
+        return not check_sequence.filtered(applying, slot, candidates, alternative.count)
 
     def _rejection(
         self, mark: int, slot: Slot, alternative: NodeAlternative, candidates: int
@@ -469,12 +453,6 @@ class Search:
                 key = key, _content(device)
             self._equivalence_keys[device.index] = key
         return key, self._checks.state_keys(device)
-
-
-def _filtered(applying: Iterable[Check], slot: Slot, candidates: int, needed: int) -> int:
-    for check in applying:
-        candidates = check.filter_candidates(slot, candidates, needed)
-    return candidates if candidates.bit_count() >= needed else 0
 
 
 def _content(device: Candidate) -> Hashable:

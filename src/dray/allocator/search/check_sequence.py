@@ -5,7 +5,7 @@ Only the rules that can matter for a problem take part. Explanations use the sam
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from dray.allocator.checks.capacity import Capacity
 from dray.allocator.checks.compatibility_groups import Groups
@@ -13,7 +13,7 @@ from dray.allocator.checks.counters import CounterCheck
 from dray.allocator.checks.usage import UsageCheck
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model.candidates import Candidate, Check, Slot
-from dray.allocator.model.rejections import CheckName, DeviceRejection
+from dray.allocator.model.rejections import CheckName, DeviceRejection, SearchTimeout
 from dray.allocator.model.trail import Trail
 from dray.allocator.problem import eligibility
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
@@ -78,6 +78,19 @@ class CheckSequence:
         """Return what the picks so far mean for a device."""
         checks: list[Check] = [self._usage, *self._capacity, *self._groups, *self._counters]
         return tuple([check.state_key(device) for check in checks])
+
+
+def filtered(applying: Iterable[Check], slot: Slot, candidates: int, needed: int) -> int:
+    """Return the candidates that the checks would not reject now; 0 if fewer than `needed`."""
+    for check in applying:
+        candidates = check.filter_candidates(slot, candidates, needed)
+    return candidates if candidates.bit_count() >= needed else 0
+
+
+def raise_if_out_of_time(should_stop: Callable[[], bool] | None) -> None:
+    """Raise SearchTimeout if a search should stop."""
+    if should_stop is not None and should_stop():
+        raise SearchTimeout("filter operation aborted: context deadline exceeded")
 
 
 def _capacity(problem: NodeProblem) -> list[Check]:

@@ -117,7 +117,20 @@ POLICIES = ("best-fit", "fgd", "least-stranding", "pack", "spread")
 
 
 @click.command("allocate")
-@click.argument("scenario", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "scenario", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--family", metavar="NAME", help="Make a random scenario of this family instead.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="The scenario of the family.  [default: 1]"
+)
+@click.option("--nodes", type=_COUNT, help="Nodes of the family's scenario; else the seed decides.")
+@click.option("--claims", type=_COUNT, help="Claims to place; else the seed decides.")
+@click.option(
+    "--write",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the scenario of the family to a file, too.",
+)
 @click.option(
     "--start",
     type=click.Choice(["zero", "rotate"]),
@@ -134,18 +147,37 @@ POLICIES = ("best-fit", "fgd", "least-stranding", "pack", "spread")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the answers.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def allocate(
-    scenario: Path,
+    scenario: Path | None,
+    family: str | None,
+    seed: int | None,
+    nodes: int | None,
+    claims: int | None,
+    write: Path | None,
     start: str,
     policy: str | None,
     answers: Path | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Place every claim of SCENARIO on the first node where it fits, and time it."""
+    """Place every claim of SCENARIO on the first node where it fits, and time it.
+
+    With --family, the scenario is a random one that uses one feature of DRA, or with the families
+    mixed and mixed-alpha several of them. A family and a seed always make the same scenario.
+    """
     from dray.allocator import scenarios
     from dray.bench import allocate as benchmark
 
-    decoded = _parsed(scenario, "is not a scenario", scenarios.read)
+    if (scenario is None) == (family is None):
+        raise click.UsageError("Name a scenario file, or a family with --family.")
+    if scenario is not None:
+        if any(given is not None for given in (seed, nodes, claims, write)):
+            raise click.UsageError("--seed, --nodes, --claims and --write need --family.")
+        decoded = _parsed(scenario, "is not a scenario", scenarios.read)
+    else:
+        content = _made(str(family), 1 if seed is None else seed, nodes or 0, claims or 0)
+        if write is not None:
+            write.write_bytes(content)
+        decoded = scenarios.read(content)
     recorded = _parsed(answers, "is not JSON", json.loads) if answers else None
     with progress.bar("placing") as show:
         report = benchmark.run(decoded, start=start, policy=policy, answers=recorded, progress=show)
@@ -161,6 +193,17 @@ def allocate(
         )
     if recorded is not None and not as_json:
         click.echo(f"equal to {answers}")
+
+
+def _made(family: str, seed: int, nodes: int, claims: int) -> bytes:
+    """Return the scenario of a family as its file has it."""
+    from dray.bench.families import catalog
+
+    try:
+        made = catalog.make(family, seed, catalog.Scale(nodes, claims))
+    except catalog.UnknownFamily as unknown:
+        raise click.BadParameter(str(unknown), param_hint="--family") from unknown
+    return msgspec.json.encode(made)
 
 
 @click.command("churn")

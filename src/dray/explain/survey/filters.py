@@ -183,12 +183,15 @@ class NodeFilters:
         return NodeRequest(request, [self._alternative(resolved) for resolved in usable])
 
     def _alternative(self, resolved: ResolvedAlternative) -> NodeAlternative:
-        alternative = NodeAlternative(resolved)
-        alternative.slots = [Slot(alternative.claim, alternative.parsed, 0)]
         inventory = self.inventory
+        alternative = NodeAlternative(resolved, inventory)
+        alternative.slots = [Slot(alternative.claim, alternative.parsed, 0)]
+        # What each filter leaves is asked for one by one, in `_devices`.
+        alternative.selected = alternative.eligible = alternative.failing = 0
+        alternative.demands = []
         if inventory.features.consumable_capacity:
             alternative.demands, able = eligibility.capacity_demands(
-                alternative.parsed, inventory, inventory.everything
+                resolved, inventory, inventory.everything
             )
             alternative.selected, self._incomparable[alternative] = able
         return alternative

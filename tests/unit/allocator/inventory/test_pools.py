@@ -29,7 +29,7 @@ def gather(
 
 
 def names(pool: pools.PoolOnNode) -> list[str]:
-    return [device.name for device in pools.devices_of(pool)]
+    return [device.name for found in pool.slices for device in found.spec.devices]
 
 
 def test_pools_come_by_driver_and_name_and_slices_by_object_name() -> None:

@@ -1,0 +1,1 @@
+"""Random scenarios for the allocator: one family per feature of DRA, and mixed ones."""
