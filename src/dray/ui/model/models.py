@@ -7,13 +7,13 @@ import logging
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from dray import supervision
 from dray.api import errors
 from dray.api.features import Features
 from dray.api.kinds import Kind
 from dray.client.api_client import Client
 from dray.ui.model import rights
 from dray.ui.model.cluster_model import ClusterModel
+from dray.ui.model.explainer import Explainer
 from dray.ui.model.rights import Rights
 from dray.ui.people import Person
 
@@ -36,6 +36,7 @@ class _Shared:
     """A model with the task that runs it, and its readers."""
 
     model: ClusterModel
+    explainer: Explainer
     task: asyncio.Task[None]
     unused_since: float | None = None
 
@@ -103,7 +104,7 @@ class Models:
     def _model_for(self, found: Rights, person: Person) -> ClusterModel:
         key = found.namespaces
         shared = self._shared.get(key)
-        if shared is None or shared.task.done():
+        if shared is None or shared.model.log.is_closed:
             if len(self._shared) >= MODELS_LIMIT:
                 self._end_unused(0.0)
             if len(self._shared) >= MODELS_LIMIT:
@@ -111,8 +112,9 @@ class Models:
             assert self._group is not None, "models are used while they run"
             model = ClusterModel(found, self._features, observer=self._observer)
             model.transport.readers[person.key] = person.transport
-            task = self._group.create_task(supervision.run_forever("dashboard", model.run))
-            shared = self._shared[key] = _Shared(model, task)
+            explainer = Explainer(model)
+            task = self._group.create_task(_run(model, explainer))
+            shared = self._shared[key] = _Shared(model, explainer, task)
         shared.model.transport.readers[person.key] = person.transport
         shared.unused_since = None
         return shared.model
@@ -147,6 +149,16 @@ class Models:
             member.model = self._model_for(found, person)
             self._quit(Membership(person, before))
 
+    def explainer_of(self, member: Membership) -> Explainer:
+        """Return what explains the cluster of a person."""
+        self.revive(member)
+        return self._shared[member.model.rights.namespaces].explainer
+
+    def revive(self, member: Membership) -> None:
+        """Give a person another model if that one has ended. Raises TooManyModels."""
+        if member.model.log.is_closed:
+            member.model = self._model_for(member.model.rights, member.person)
+
     def end(self, member: Membership) -> None:
         """End the sessions of a person whose identity is no longer good."""
         member.is_ended = True
@@ -160,6 +172,19 @@ class Models:
                 del self._shared[key]
                 shared.model.log.close()
                 shared.task.cancel()
+
+
+async def _run(model: ClusterModel, explainer: Explainer) -> None:
+    """Run a model to its end. One that fails is given up: who looks at it gets another."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in (model.run, explainer.run):
+                group.create_task(work())
+    except Exception:
+        log.exception("a model of the dashboard failed")
+    finally:
+        model.log.close()
+        explainer.close()
 
 
 def _now() -> float:

@@ -176,6 +176,7 @@ class Dashboard:
     async def _stream(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
         if session.streams >= sessions.STREAMS_OF_SESSION or len(self._streams) >= STREAMS_LIMIT:
             raise PageError(429, "too many streams are open", "Close other windows.")
+        self._models.revive(session.member)
         session.streams += 1
         try:
             with self._streaming():

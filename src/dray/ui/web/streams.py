@@ -46,7 +46,9 @@ async def send(request: web.BaseRequest, session: Session) -> web.StreamResponse
 
 def _is_open(session: Session) -> bool:
     now = asyncio.get_running_loop().time()
-    return not (session.is_over or session.member.is_ended or now >= session.ends)
+    member = session.member
+    is_over = session.is_over or member.is_ended or now >= session.ends
+    return not (is_over or member.model.log.is_closed)
 
 
 async def _next(
