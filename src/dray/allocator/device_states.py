@@ -44,6 +44,7 @@ __all__ = [
     "DeviceState",
     "all_devices",
     "devices_of_pool",
+    "parents_of",
     "text",
 ]
 
@@ -144,7 +145,7 @@ def devices_of_pool(cluster: ClusterInventory, pool_id: PoolId) -> Iterator[Devi
         for device in resource_slice.spec.devices
     }
     seen, problem = _seen_by_nodes(cluster, pool_id, entry, len(published))
-    parents = _parents([device for _, device in published.values()])
+    parents = parents_of([device for _, device in published.values()])
     rules = taints.rules_for_pool(*pool_id, cluster.taint_rules())
     users: _CounterUsers = {}
     for name, (resource_slice, device) in published.items():
@@ -336,7 +337,7 @@ def _left(candidate: Candidate, holders: DeviceHolders | None) -> dict[str, Capa
     return result
 
 
-def _parents(devices: Sequence[Device]) -> dict[str, str]:
+def parents_of(devices: Sequence[Device]) -> dict[str, str]:
     """Return what each partition is a part of.
 
     The device that takes most of a counter set is the whole, and the others on the set are its

@@ -12,10 +12,13 @@ from typing import Any, Final
 from aiohttp import web
 
 from dray.api import errors
+from dray.ui.model.explainer import Explainer
 from dray.ui.model.models import Models, TooManyModels
+from dray.ui.pages import routes
+from dray.ui.pages.page_errors import PageError
+from dray.ui.pages.viewer import Viewer, question_of
 from dray.ui.people import People, Person
 from dray.ui.web import answers, request_checks, sessions, static_files, streams
-from dray.ui.web.answers import PageError
 from dray.ui.web.request_checks import Site
 from dray.ui.web.sessions import FailureCounter, OneTimeKey, Session, Sessions
 
@@ -32,6 +35,8 @@ WAITING_LOGINS: Final = 32
 STREAMS_LIMIT: Final = 1024
 SWEEP_SECONDS: Final = 5.0
 MAX_SECRET: Final = 8192
+PAGE_SECONDS: Final = 30.0
+TOO_MANY_RIGHTS: Final = "too many people with other rights look at the cluster"
 LOG_IN = "Open the link that the server printed, or log in with a token."
 
 
@@ -116,7 +121,31 @@ class Dashboard:
                 self._check_csrf(request, session)
                 self._end(session)
                 return answers.json_answer({}, headers={"set-cookie": _cookie(request, site, "")})
-        raise PageError(404, "there is no such page")
+        if request.method != "GET":
+            raise PageError(405, f"{request.method} is not possible here")
+        return await self._page(request, path, session)
+
+    async def _page(self, request: web.BaseRequest, path: str, session: Session) -> web.Response:
+        """Answer what takes longer; of each session only some at the same time."""
+        if session.requests >= sessions.REQUESTS_OF_SESSION:
+            raise PageError(429, "too many requests at the same time", "Try again.")
+        session.requests += 1
+        try:
+            explainer = self._explainer(session)
+            viewer = Viewer(session.person, session.member.model, explainer)
+            question = question_of(path, dict(request.rel_url.query))
+            async with asyncio.timeout(PAGE_SECONDS):
+                return answers.json_answer(await routes.answer(viewer, question))
+        except TimeoutError as error:
+            raise PageError(503, "the answer took too long", "Try again in a while.") from error
+        finally:
+            session.requests -= 1
+
+    def _explainer(self, session: Session) -> Explainer:
+        try:
+            return self._models.explainer_of(session.member)
+        except TooManyModels as error:
+            raise PageError(429, TOO_MANY_RIGHTS, "Try again later.") from error
 
     async def _log_in(self, request: web.BaseRequest, site: Site) -> web.Response:
         if self._logins >= WAITING_LOGINS:
@@ -140,8 +169,7 @@ class Dashboard:
         try:
             member = await self._models.join(person)
         except TooManyModels as error:
-            advice = "Try again later."
-            raise PageError(429, "too many people with other rights look", advice) from error
+            raise PageError(429, TOO_MANY_RIGHTS, "Try again later.") from error
         return self._sessions.open(person, member, _now())
 
     async def _person(self, given: dict[str, Any], request: web.BaseRequest) -> Person | None:
@@ -176,7 +204,7 @@ class Dashboard:
     async def _stream(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
         if session.streams >= sessions.STREAMS_OF_SESSION or len(self._streams) >= STREAMS_LIMIT:
             raise PageError(429, "too many streams are open", "Close other windows.")
-        self._models.revive(session.member)
+        self._explainer(session)
         session.streams += 1
         try:
             with self._streaming():

@@ -1,0 +1,37 @@
+"""The pages by their paths below /ui/api/."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.ui.pages import (
+    claim_page,
+    device_page,
+    explanations,
+    filters,
+    node_page,
+    pod_page,
+)
+from dray.ui.pages.page_errors import PageError
+from dray.ui.pages.viewer import Question, Viewer
+
+
+async def answer(viewer: Viewer, question: Question) -> Any:
+    """Return the document of a page. Raises PageError, and the errors of the API server."""
+    await viewer.model.synced.wait()
+    match question.parts:
+        case ("filter",):
+            return await filters.matches(viewer, question.parameter("expression", filters.LONGEST))
+        case ("explain", "pod", namespace, name):
+            return await explanations.of_pod(viewer, namespace, name)
+        case ("explain", "claim", namespace, name):
+            return await explanations.of_claim(viewer, namespace, name)
+        case ("pod", namespace, name):
+            return await pod_page.of(viewer, namespace, name)
+        case ("claim", namespace, name):
+            return await claim_page.of(viewer, namespace, name)
+        case ("node", name):
+            return await node_page.of(viewer, name)
+        case ("device",):
+            return await device_page.of(viewer, question.parameter("key"))
+    raise PageError(404, "there is no such page")
