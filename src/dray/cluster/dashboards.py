@@ -25,5 +25,6 @@ async def opened(cluster: RunningCluster, name: str) -> Dashboard:
         server.features,
         name=name,
         version=f"dray {dray.__version__}",
+        allows_actions=True,
         observer=observer,
     )

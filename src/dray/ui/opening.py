@@ -19,6 +19,7 @@ async def opened(
     *,
     name: str,
     version: str,
+    allows_actions: bool = False,
     observer: Client | None = None,
 ) -> Dashboard:
     """Return a dashboard. `client` finds out what the server has.
@@ -27,7 +28,8 @@ async def opened(
     """
     followed = await _followed(client, features)
     models = Models(features, followed, observer)
-    return Dashboard(people, models, {"name": name, "version": version})
+    about = {"name": name, "version": version}
+    return Dashboard(people, models, about, allows_actions=allows_actions)
 
 
 async def _followed(client: Client, features: Features) -> list[Kind]:

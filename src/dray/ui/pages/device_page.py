@@ -68,7 +68,14 @@ def device_id(key: str) -> DeviceId:
 def _facts(
     model: ClusterModel, found: DeviceAvailability, group: Sequence[DeviceAvailability], node: str
 ) -> Iterator[Fact]:
-    yield from fact("State", cells.text_of(found, model.fleet.holders))
+    own = cells.text_of(found, model.fleet.holders)
+    # As on the map: a device is in use where one of its partitions is.
+    state = device_groups.combined(part.state for part in group) if not found.parent else None
+    if state is None or state is found.state:
+        yield from fact("State", own)
+    else:
+        yield from fact("State", state)
+        yield from fact("As a whole", own)
     if node:
         yield from fact("Node", node, node_link(node))
     if found.parent:

@@ -9,16 +9,36 @@ from dray.ui.pages import (
     device_page,
     explanations,
     filters,
+    health,
     node_page,
     pod_page,
 )
+from dray.ui.pages.capacity import CapacityCounter
 from dray.ui.pages.page_errors import PageError
 from dray.ui.pages.viewer import Question, Viewer
 
 
-async def answer(viewer: Viewer, question: Question) -> Any:
-    """Return the document of a page. Raises PageError, and the errors of the API server."""
-    await viewer.model.synced.wait()
+class Pages:
+    """Answers questions; it keeps what takes long to find."""
+
+    def __init__(self) -> None:
+        self._capacity = CapacityCounter()
+
+    def close(self) -> None:
+        self._capacity.close()
+
+    async def answer(self, viewer: Viewer, question: Question) -> Any:
+        """Return the document of a page. Raises PageError, and the errors of the API server."""
+        await viewer.model.synced.wait()
+        match question.parts:
+            case ("capacity",):
+                return await self._capacity.of(viewer)
+            case ("health",):
+                return await health.of(viewer)
+        return await _object_page(viewer, question)
+
+
+async def _object_page(viewer: Viewer, question: Question) -> Any:
     match question.parts:
         case ("filter",):
             return await filters.matches(viewer, question.parameter("expression", filters.LONGEST))

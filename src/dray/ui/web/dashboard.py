@@ -12,10 +12,11 @@ from typing import Any, Final
 from aiohttp import web
 
 from dray.api import errors
-from dray.ui.model.explainer import Explainer
 from dray.ui.model.models import Models, TooManyModels
-from dray.ui.pages import routes
+from dray.ui.pages import actions
+from dray.ui.pages.actions import KnownRights
 from dray.ui.pages.page_errors import PageError
+from dray.ui.pages.routes import Pages
 from dray.ui.pages.viewer import Viewer, question_of
 from dray.ui.people import People, Person
 from dray.ui.web import answers, request_checks, sessions, static_files, streams
@@ -43,11 +44,16 @@ LOG_IN = "Open the link that the server printed, or log in with a token."
 class Dashboard:
     """Answers requests; `run` has to run meanwhile.
 
-    `about` is what the session document says about the cluster.
+    `about` is what the session document says about the cluster. Without `allows_actions` nothing
+    can be changed, whatever the rights of a person are.
     """
 
-    def __init__(self, people: People, models: Models, about: dict[str, Any]) -> None:
+    def __init__(
+        self, people: People, models: Models, about: dict[str, Any], *, allows_actions: bool
+    ) -> None:
         self._people, self._models, self._about = people, models, about
+        self._allows_actions = allows_actions
+        self._pages, self._rights = Pages(), KnownRights()
         self._sessions = Sessions()
         self._key: OneTimeKey | None = None
         self._failures = FailureCounter()
@@ -62,12 +68,15 @@ class Dashboard:
 
     async def run(self) -> None:
         """Follow clusters while people look at them, and end sessions, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._models.run())
-            while True:
-                await asyncio.sleep(SWEEP_SECONDS)
-                for session in self._sessions.ended(_now()):
-                    self._end(session)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._models.run())
+                while True:
+                    await asyncio.sleep(SWEEP_SECONDS)
+                    for session in self._sessions.ended(_now()):
+                        self._end(session)
+        finally:
+            self._pages.close()
 
     def end_streams(self) -> None:
         """End all streams, because the server closes."""
@@ -114,13 +123,15 @@ class Dashboard:
             raise PageError(401, "you are not logged in, or your session has ended", LOG_IN)
         match request.method, path:
             case "GET", "session":
-                return answers.json_answer(self._document(session))
+                return answers.json_answer(await self._document(session))
             case "GET", "stream":
                 return await self._stream(request, session)
             case "POST", "logout":
                 self._check_csrf(request, session)
                 self._end(session)
                 return answers.json_answer({}, headers={"set-cookie": _cookie(request, site, "")})
+            case "POST", "actions":
+                return await self._act(request, session)
         if request.method != "GET":
             raise PageError(405, f"{request.method} is not possible here")
         return await self._page(request, path, session)
@@ -131,19 +142,29 @@ class Dashboard:
             raise PageError(429, "too many requests at the same time", "Try again.")
         session.requests += 1
         try:
-            explainer = self._explainer(session)
-            viewer = Viewer(session.person, session.member.model, explainer)
+            viewer = self._viewer(session)
             question = question_of(path, dict(request.rel_url.query))
             async with asyncio.timeout(PAGE_SECONDS):
-                return answers.json_answer(await routes.answer(viewer, question))
+                return answers.json_answer(await self._pages.answer(viewer, question))
         except TimeoutError as error:
             raise PageError(503, "the answer took too long", "Try again in a while.") from error
         finally:
             session.requests -= 1
 
-    def _explainer(self, session: Session) -> Explainer:
+    async def _act(self, request: web.BaseRequest, session: Session) -> web.Response:
+        self._check_csrf(request, session)
+        if not self._allows_actions:
+            advice = "Start it with: dray ui --allow-actions"
+            raise PageError(403, "this dashboard changes nothing", advice)
+        asked = await answers.json_body(request)
+        done = await actions.perform(self._viewer(session), asked)
+        log.info("%s: %s", session.person.name, done)
+        return answers.json_answer({"message": done})
+
+    def _viewer(self, session: Session) -> Viewer:
         try:
-            return self._models.explainer_of(session.member)
+            explainer = self._models.explainer_of(session.member)
+            return Viewer(session.person, session.member.model, explainer)
         except TooManyModels as error:
             raise PageError(429, TOO_MANY_RIGHTS, "Try again later.") from error
 
@@ -163,7 +184,7 @@ class Dashboard:
         finally:
             self._logins -= 1
         cookie = _cookie(request, site, session.identity)
-        return answers.json_answer(self._document(session), headers={"set-cookie": cookie})
+        return answers.json_answer(await self._document(session), headers={"set-cookie": cookie})
 
     async def _opened(self, person: Person) -> Session:
         try:
@@ -191,12 +212,15 @@ class Dashboard:
                 return await self._people.of_certificate(found) if found else None
         raise PageError(400, "a key, a token or certificate: true is needed", LOG_IN)
 
-    def _document(self, session: Session) -> dict[str, Any]:
+    async def _document(self, session: Session) -> dict[str, Any]:
+        rights = actions.NO_RIGHTS
+        if self._allows_actions:
+            rights = await self._rights.of(self._viewer(session))
         return {
             "user": session.person.name,
             "csrf": session.csrf,
-            "canAct": False,
-            "rights": {"deletePods": [], "cordon": False, "taintDevices": False},
+            "canAct": rights.any,
+            "rights": rights,
             "cluster": self._about,
             "history": {"since": None, "gaps": []},
         }
@@ -204,7 +228,7 @@ class Dashboard:
     async def _stream(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
         if session.streams >= sessions.STREAMS_OF_SESSION or len(self._streams) >= STREAMS_LIMIT:
             raise PageError(429, "too many streams are open", "Close other windows.")
-        self._explainer(session)
+        self._viewer(session)
         session.streams += 1
         try:
             with self._streaming():

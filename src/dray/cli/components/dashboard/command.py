@@ -13,6 +13,7 @@ from dray.cli.components import foreground
 from dray.cli.components.dashboard import link
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
+from dray.cli.session.read_only import ReadOnlyTransport
 from dray.client import server_version
 from dray.client.api_client import Client
 from dray.client.rest import RestTransport
@@ -26,21 +27,28 @@ ADVICE = "Choose another address with --listen; port 0 takes any free port."
 @click.command("ui", cls=DrayCommand)
 @connection.options
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="127.0.0.1:PORT")
-def ui(target: Target, listen: str) -> None:
+@click.option(
+    "--allow-actions",
+    is_flag=True,
+    help="Let the page delete pods, cordon nodes and taint devices, if the user may.",
+)
+def ui(target: Target, listen: str, allow_actions: bool) -> None:
     """Show a cluster in a browser until stopped: devices, who holds them, and what waits and why.
 
-    It only reads, with the rights of the kubeconfig. The link that it prints works once.
+    It only reads, with the rights of the kubeconfig, unless --allow-actions is given. The link that
+    it prints works once.
     """
     address = link.parse(listen, "--listen")
     if address is None:
         raise WrongUsage("--listen none: a dashboard has to listen somewhere")
     host, port = address
     foreground.run(
-        foreground.until_signalled(lambda: _run(target, listen, host, port)), logging.WARNING
+        foreground.until_signalled(lambda: _run(target, listen, host, port, allow_actions)),
+        logging.WARNING,
     )
 
 
-async def _run(target: Target, listen: str, host: str, port: int) -> None:
+async def _run(target: Target, listen: str, host: str, port: int, allows_actions: bool) -> None:
     # The HTTP server takes long to import.
     from dray.ui import opening
     from dray.ui.people import KubeconfigPeople
@@ -51,16 +59,18 @@ async def _run(target: Target, listen: str, host: str, port: int) -> None:
         transport = await stack.enter_async_context(
             RestTransport(chosen.connection, connections=CONNECTIONS)
         )
-        client = Client(transport)
+        sender = transport if allows_actions else ReadOnlyTransport(transport)
+        client = Client(sender)
         version = await server_version.read(client)
         name = chosen.connection.context or chosen.connection.server
-        people = KubeconfigPeople(transport, name, target.namespace or chosen.connection.namespace)
+        people = KubeconfigPeople(sender, name, target.namespace or chosen.connection.namespace)
         dashboard = await opening.opened(
             client,
             people,
             version.features,
             name=name,
             version=str(version.document.get("gitVersion", "")),
+            allows_actions=allows_actions,
         )
         serving = plain_server.serving(dashboard, host, port)
         url = await foreground.listen(stack, serving, listen, ADVICE)
