@@ -9,17 +9,14 @@ from dray.client.discovery import OptionalKinds
 from dray.ui.model import rights
 from dray.ui.model.models import Models
 from dray.ui.people import People
-from dray.ui.web.dashboard import Dashboard
+from dray.ui.web.dashboard import Dashboard, DashboardSettings
 
 
 async def opened(
     client: Client,
     people: People,
     features: Features,
-    *,
-    name: str,
-    version: str,
-    allows_actions: bool = False,
+    settings: DashboardSettings,
     observer: Client | None = None,
 ) -> Dashboard:
     """Return a dashboard. `client` finds out what the server has.
@@ -27,9 +24,7 @@ async def opened(
     `observer` reads all claims, to show that devices are in use whose claims a person may not see.
     """
     followed = await _followed(client, features)
-    models = Models(features, followed, observer)
-    about = {"name": name, "version": version}
-    return Dashboard(people, models, about, allows_actions=allows_actions)
+    return Dashboard(people, Models(features, followed, observer), settings)
 
 
 async def _followed(client: Client, features: Features) -> list[Kind]:

@@ -80,15 +80,14 @@ def _evaluated(selector: CachedSelector, slices: Sequence[ResourceSlice]) -> Mat
     parts: list[str] = []
     failing, message = 0, ""
     for pool_id, devices in pools.group_by_pool(pools.current_slices_of_pools(slices)).items():
-        parents = device_states.parents_of(
-            [device for item in devices for device in item.spec.devices]
-        )
+        published = [device for item in devices for device in item.spec.devices]
+        parent_of = device_states.parents(published)
         for candidate in _candidates(devices):
             result = selector.result(candidate)
             if result is True:
                 name = candidate.device.name
-                cells[str(DeviceId(*pool_id, parents.get(name, name)))] = None
-                if name in parents:
+                cells[str(DeviceId(*pool_id, parent_of.get(name, name)))] = None
+                if name in parent_of:
                     parts.append(str(candidate.id))
             elif result is not False:
                 failing, message = failing + 1, message or str(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from dray.ui.pages import (
@@ -14,6 +15,7 @@ from dray.ui.pages import (
     pod_page,
 )
 from dray.ui.pages.capacity import CapacityCounter
+from dray.ui.pages.histories import Histories
 from dray.ui.pages.page_errors import PageError
 from dray.ui.pages.viewer import Question, Viewer
 
@@ -21,11 +23,12 @@ from dray.ui.pages.viewer import Question, Viewer
 class Pages:
     """Answers questions; it keeps what takes long to find."""
 
-    def __init__(self) -> None:
-        self._capacity = CapacityCounter()
+    def __init__(self, history: Path | None) -> None:
+        self._capacity, self.histories = CapacityCounter(), Histories(history)
 
     def close(self) -> None:
         self._capacity.close()
+        self.histories.close()
 
     async def answer(self, viewer: Viewer, question: Question) -> Any:
         """Return the document of a page. Raises PageError, and the errors of the API server."""
@@ -35,6 +38,8 @@ class Pages:
                 return await self._capacity.of(viewer)
             case ("health",):
                 return await health.of(viewer)
+            case ("history", *_):
+                return await self.histories.answer(viewer, question)
         return await _object_page(viewer, question)
 
 

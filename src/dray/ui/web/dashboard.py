@@ -7,6 +7,8 @@ import contextlib
 import hmac
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
@@ -41,19 +43,25 @@ TOO_MANY_RIGHTS: Final = "too many people with other rights look at the cluster"
 LOG_IN = "Open the link that the server printed, or log in with a token."
 
 
+@dataclass(frozen=True, slots=True)
+class DashboardSettings:
+    """What a dashboard is about, and what it offers."""
+
+    name: str
+    """The name of the cluster."""
+    version: str
+    allows_actions: bool = False
+    """Whether people may change what they have the right to."""
+    history: Path | None = None
+    """The file in which a recorder writes the history."""
+
+
 class Dashboard:
-    """Answers requests; `run` has to run meanwhile.
+    """Answers requests; `run` has to run meanwhile."""
 
-    `about` is what the session document says about the cluster. Without `allows_actions` nothing
-    can be changed, whatever the rights of a person are.
-    """
-
-    def __init__(
-        self, people: People, models: Models, about: dict[str, Any], *, allows_actions: bool
-    ) -> None:
-        self._people, self._models, self._about = people, models, about
-        self._allows_actions = allows_actions
-        self._pages, self._rights = Pages(), KnownRights()
+    def __init__(self, people: People, models: Models, settings: DashboardSettings) -> None:
+        self._people, self._models, self._settings = people, models, settings
+        self._pages, self._rights = Pages(settings.history), KnownRights()
         self._sessions = Sessions()
         self._key: OneTimeKey | None = None
         self._failures = FailureCounter()
@@ -153,7 +161,7 @@ class Dashboard:
 
     async def _act(self, request: web.BaseRequest, session: Session) -> web.Response:
         self._check_csrf(request, session)
-        if not self._allows_actions:
+        if not self._settings.allows_actions:
             advice = "Start it with: dray ui --allow-actions"
             raise PageError(403, "this dashboard changes nothing", advice)
         asked = await answers.json_body(request)
@@ -214,15 +222,15 @@ class Dashboard:
 
     async def _document(self, session: Session) -> dict[str, Any]:
         rights = actions.NO_RIGHTS
-        if self._allows_actions:
+        if self._settings.allows_actions:
             rights = await self._rights.of(self._viewer(session))
         return {
             "user": session.person.name,
             "csrf": session.csrf,
             "canAct": rights.any,
             "rights": rights,
-            "cluster": self._about,
-            "history": {"since": None, "gaps": []},
+            "cluster": {"name": self._settings.name, "version": self._settings.version},
+            "history": await self._pages.histories.about(),
         }
 
     async def _stream(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
