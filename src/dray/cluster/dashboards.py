@@ -16,11 +16,11 @@ OWNER = User("admin", frozenset({"system:masters", AUTHENTICATED}))
 """The user of the kubeconfig that `dray up` writes, and of the links that it prints."""
 
 
-async def opened(cluster: RunningCluster, name: str, history: Path | None = None) -> Dashboard:
+def opened(cluster: RunningCluster, name: str, history: Path | None = None) -> Dashboard:
     """Return the dashboard of a cluster; its `run` has to run, and something has to serve it."""
     server = cluster.opened
     people = ServerPeople(server.app.handle, server.authenticator.authenticate, OWNER)
     observer = cluster.client(EXPORTER)
     version = f"dray {dray.__version__}"
     settings = DashboardSettings(name, version, allows_actions=True, history=history)
-    return await opening.opened(observer, people, server.features, settings, observer)
+    return opening.opened(observer, people, server.features, settings, observer)

@@ -6,24 +6,22 @@ import asyncio
 import contextlib
 import hmac
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
 from dray.api import errors
-from dray.ui.model.models import Models, TooManyModels
-from dray.ui.pages import actions
-from dray.ui.pages.actions import KnownRights
 from dray.ui.pages.page_errors import PageError
-from dray.ui.pages.routes import Pages
-from dray.ui.pages.viewer import Viewer, question_of
 from dray.ui.people import People, Person
 from dray.ui.web import answers, request_checks, sessions, static_files, streams
 from dray.ui.web.request_checks import Site
 from dray.ui.web.sessions import FailureCounter, OneTimeKey, Session, Sessions
+
+if TYPE_CHECKING:
+    from dray.ui.pages.backend import Backend
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +37,6 @@ STREAMS_LIMIT: Final = 1024
 SWEEP_SECONDS: Final = 5.0
 MAX_SECRET: Final = 8192
 PAGE_SECONDS: Final = 30.0
-TOO_MANY_RIGHTS: Final = "too many people with other rights look at the cluster"
 LOG_IN = "Open the link that the server printed, or log in with a token."
 
 
@@ -59,9 +56,17 @@ class DashboardSettings:
 class Dashboard:
     """Answers requests; `run` has to run meanwhile."""
 
-    def __init__(self, people: People, models: Models, settings: DashboardSettings) -> None:
-        self._people, self._models, self._settings = people, models, settings
-        self._pages, self._rights = Pages(settings.history), KnownRights()
+    def __init__(
+        self,
+        people: People,
+        load: Callable[[], Awaitable[Backend]],
+        settings: DashboardSettings,
+    ) -> None:
+        """`load` is called for the first person who logs in."""
+        self._people, self._load, self._settings = people, load, settings
+        self._loading = asyncio.Lock()
+        self._loaded: Backend | None = None
+        self._group: asyncio.TaskGroup | None = None
         self._sessions = Sessions()
         self._key: OneTimeKey | None = None
         self._failures = FailureCounter()
@@ -77,14 +82,14 @@ class Dashboard:
     async def run(self) -> None:
         """Follow clusters while people look at them, and end sessions, until cancelled."""
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._models.run())
+            async with asyncio.TaskGroup() as self._group:
                 while True:
                     await asyncio.sleep(SWEEP_SECONDS)
                     for session in self._sessions.ended(_now()):
                         self._end(session)
         finally:
-            self._pages.close()
+            self._group = self._loaded = None
+            self._sessions = Sessions()
 
     def end_streams(self) -> None:
         """End all streams, because the server closes."""
@@ -150,10 +155,11 @@ class Dashboard:
             raise PageError(429, "too many requests at the same time", "Try again.")
         session.requests += 1
         try:
-            viewer = self._viewer(session)
-            question = question_of(path, dict(request.rel_url.query))
             async with asyncio.timeout(PAGE_SECONDS):
-                return answers.json_answer(await self._pages.answer(viewer, question))
+                found = await self._backend.answer(
+                    session.member, path, dict(request.rel_url.query)
+                )
+                return answers.json_answer(found)
         except TimeoutError as error:
             raise PageError(503, "the answer took too long", "Try again in a while.") from error
         finally:
@@ -165,16 +171,9 @@ class Dashboard:
             advice = "Start it with: dray ui --allow-actions"
             raise PageError(403, "this dashboard changes nothing", advice)
         asked = await answers.json_body(request)
-        done = await actions.perform(self._viewer(session), asked)
+        done = await self._backend.act(session.member, asked)
         log.info("%s: %s", session.person.name, done)
         return answers.json_answer({"message": done})
-
-    def _viewer(self, session: Session) -> Viewer:
-        try:
-            explainer = self._models.explainer_of(session.member)
-            return Viewer(session.person, session.member.model, explainer)
-        except TooManyModels as error:
-            raise PageError(429, TOO_MANY_RIGHTS, "Try again later.") from error
 
     async def _log_in(self, request: web.BaseRequest, site: Site) -> web.Response:
         if self._logins >= WAITING_LOGINS:
@@ -195,10 +194,7 @@ class Dashboard:
         return answers.json_answer(await self._document(session), headers={"set-cookie": cookie})
 
     async def _opened(self, person: Person) -> Session:
-        try:
-            member = await self._models.join(person)
-        except TooManyModels as error:
-            raise PageError(429, TOO_MANY_RIGHTS, "Try again later.") from error
+        member = await (await self._ready()).join(person)
         return self._sessions.open(person, member, _now())
 
     async def _person(self, given: dict[str, Any], request: web.BaseRequest) -> Person | None:
@@ -221,22 +217,20 @@ class Dashboard:
         raise PageError(400, "a key, a token or certificate: true is needed", LOG_IN)
 
     async def _document(self, session: Session) -> dict[str, Any]:
-        rights = actions.NO_RIGHTS
-        if self._settings.allows_actions:
-            rights = await self._rights.of(self._viewer(session))
+        about = await self._backend.about(
+            session.member, allows_actions=self._settings.allows_actions
+        )
         return {
             "user": session.person.name,
             "csrf": session.csrf,
-            "canAct": rights.any,
-            "rights": rights,
             "cluster": {"name": self._settings.name, "version": self._settings.version},
-            "history": await self._pages.histories.about(),
+            **about,
         }
 
     async def _stream(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
         if session.streams >= sessions.STREAMS_OF_SESSION or len(self._streams) >= STREAMS_LIMIT:
             raise PageError(429, "too many streams are open", "Close other windows.")
-        self._viewer(session)
+        self._backend.viewer(session.member)
         session.streams += 1
         try:
             with self._streaming():
@@ -254,6 +248,21 @@ class Dashboard:
         finally:
             self._streams.discard(task)
 
+    @property
+    def _backend(self) -> Backend:
+        """Return what answers those who have a session: it was loaded when they logged in."""
+        assert self._loaded is not None
+        return self._loaded
+
+    async def _ready(self) -> Backend:
+        async with self._loading:
+            if self._group is None:
+                raise PageError(503, "the dashboard is starting", "Try again.")
+            if self._loaded is None:
+                self._loaded = await self._load()
+                self._group.create_task(self._loaded.run())
+            return self._loaded
+
     def _session(self, request: web.BaseRequest) -> Session | None:
         return self._sessions.find(_given_cookie(request), _now())
 
@@ -265,7 +274,7 @@ class Dashboard:
     def _end(self, session: Session) -> None:
         if not session.is_over:
             self._sessions.close(session)
-            self._models.leave(session.member)
+            self._backend.leave(session.member)
 
 
 def _cookie_name(request: web.BaseRequest) -> str:

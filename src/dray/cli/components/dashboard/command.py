@@ -86,7 +86,7 @@ async def _run(target: Target, options: UiOptions) -> None:
         features = version.features
         git_version = str(version.document.get("gitVersion", ""))
         settings = DashboardSettings(name, git_version, options.allows_actions, record)
-        dashboard = await opening.opened(client, people, features, settings)
+        dashboard = opening.opened(client, people, features, settings)
         if record is not None:
             await stack.enter_async_context(_recording(stack, client, record, features))
         serving = plain_server.serving(dashboard, options.host, options.port)

@@ -59,7 +59,7 @@ async def of_cluster(
     from dray.ui.web.secure_pages import SecurePages
 
     name = "dray up"
-    dashboard = await dashboards.opened(cluster, name, history)
+    dashboard = dashboards.opened(cluster, name, history)
     host, port = address
     async with contextlib.AsyncExitStack() as stack:
         serving = plain_server.serving(dashboard, host, port)
