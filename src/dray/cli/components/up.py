@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import os
 import shlex
@@ -24,6 +25,8 @@ from dray.apiserver.server import Settings
 from dray.cli import lazy_group
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import apiserver, foreground, key_options, store_option
+from dray.cli.components.dashboard import link as dashboard_link
+from dray.cli.components.dashboard import record_option
 from dray.cli.components.store_option import StoreChoice
 from dray.cli.inputs import pod_options, policy_option
 from dray.cli.output import durations
@@ -43,6 +46,7 @@ from dray.node.runtimes.selection import Choice
 from dray.store import compaction
 
 QUICKSTART = "quickstart"
+DASHBOARD_LISTEN = "127.0.0.1:0"
 PUBLICATION_SECONDS = 5.0
 """The longest wait for the devices of a fleet; a large one goes on in the background."""
 PREEMPTION_GATES = ("DrayPreemption", "DrayGangSearch")
@@ -70,7 +74,16 @@ class UpOptions(NamedTuple):
     key_files: KeyFiles
     audit_log: Path | None
     event_ttl: float
+    ui_listen: str
+    record: str
     verbose: bool
+
+
+class DashboardPlan(NamedTuple):
+    """Where the dashboard is served, and where its history is recorded, if at all."""
+
+    address: tuple[str, int] | None
+    history: Path | None
 
 
 @click.command("up", cls=DrayCommand)
@@ -126,6 +139,20 @@ class UpOptions(NamedTuple):
 @key_options.options
 @apiserver.audit_log_option
 @apiserver.event_ttl_option
+@click.option(
+    "--ui-listen",
+    default=DASHBOARD_LISTEN,
+    show_default="a free port of 127.0.0.1",
+    metavar="127.0.0.1:PORT",
+    help="Where the link to the dashboard leads; none for no dashboard.",
+)
+@click.option(
+    "--record",
+    default="",
+    show_default=f"DIR/{record_option.FILE}",
+    metavar="FILE",
+    help="Where the history of the devices is recorded; none for no history.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
 def up(**options: Any) -> None:
     """Run a local cluster until stopped: API server, scheduler, controllers and nodes.
@@ -140,21 +167,29 @@ def up(**options: Any) -> None:
     started = time.perf_counter()
     given = UpOptions(**options)
     address = foreground.parse_listen(given.listen, "--listen", apiserver.DEFAULT_LISTEN)
+    served = dashboard_link.parse(given.ui_listen, "--ui-listen")
     plan = _plan(given, address)
     directory = foreground.private_directory(given.data)
     keys = key_options.load(directory, given.key_files)
 
-    def announce(url: str, cluster: RunningCluster) -> None:
+    def announce(url: str, cluster: RunningCluster, link: str) -> None:
         _register(given, directory, plan, keys, url, cluster)
         seconds = time.perf_counter() - started
         click.echo(f"dray is up after {seconds:.2f} s at {url}")
-        _announce(directory, plan, cluster.choice, has_default_nodes=given.nodes is None)
+        _announce(directory, plan, cluster.choice, link, has_default_nodes=given.nodes is None)
 
     with up_instance.locked(directory):
         foreground.run(
             foreground.until_signalled(
                 lambda: _run(
-                    directory, given.store, address, plan, keys, given.history_seconds, announce
+                    directory,
+                    given.store,
+                    address,
+                    plan,
+                    keys,
+                    given.history_seconds,
+                    DashboardPlan(served, _history(given, directory)),
+                    announce,
                 )
             ),
             logging.INFO if given.verbose else logging.WARNING,
@@ -184,6 +219,13 @@ def _plan(given: UpOptions, address: tuple[str, int]) -> ClusterPlan:
         keeps_pods=given.keep_pods,
         identity=foreground.identity() if given.store.is_shared else "",
     )
+
+
+def _history(given: UpOptions, directory: Path) -> Path | None:
+    """Return the file of the history; None for none."""
+    if given.record == record_option.NONE:
+        return None
+    return Path(given.record).expanduser() if given.record else directory / record_option.FILE
 
 
 def _features(given: UpOptions) -> Features:
@@ -247,11 +289,15 @@ async def _run(
     plan: ClusterPlan,
     keys: ServerKeys,
     history_seconds: float,
-    announce: Callable[[str, RunningCluster], None],
+    dashboard: DashboardPlan,
+    announce: Callable[[str, RunningCluster, str], None],
 ) -> None:
     advice = "Is another `dray up` running there? Choose another address with --listen."
     async with contextlib.AsyncExitStack() as stack:
         state = await stack.enter_async_context(store_option.opened(store, directory))
+        if dashboard.history is not None:
+            file = record_option.opened(stack, dashboard.history)
+            plan = dataclasses.replace(plan, history=file)
         try:
             cluster = await stack.enter_async_context(
                 assembly.running(state, directory, plan, keys)
@@ -269,7 +315,12 @@ async def _run(
             await publication.wait_until_published(
                 cluster.fleet_client, plan.fleet, PUBLICATION_SECONDS
             )
-        announce(url, cluster)
+        link = ""
+        if dashboard.address is not None:
+            link = await stack.enter_async_context(
+                dashboard_link.of_cluster(cluster, dashboard.address, dashboard.history)
+            )
+        announce(url, cluster, link)
         try:
             await compaction.compact_regularly(state, history_seconds)
         finally:
@@ -290,7 +341,7 @@ def _keep_pods_on_signal(cluster: RunningCluster) -> None:
 
 
 def _announce(
-    directory: Path, plan: ClusterPlan, chosen: Choice, *, has_default_nodes: bool
+    directory: Path, plan: ClusterPlan, chosen: Choice, link: str, *, has_default_nodes: bool
 ) -> None:
     """Print what runs, and commands to go on with."""
     if plan.fleet is None:
@@ -309,6 +360,8 @@ def _announce(
     click.echo("  dray get devices")
     click.echo("  dray top")
     click.echo("  dray get pods,resourceclaims -A\n")
+    if link:
+        click.echo(f"  {link}   # dashboard; the link works once\n")
     click.echo("Ctrl-C ends it, and its containers; the state stays in the store.")
 
 
