@@ -26,7 +26,7 @@ from tests import builders
 from tests.unit.scheduler.test_podgroups import group, member
 from tests.unit.scheduler.world import DRIVER, claim, exactly, pod
 from tests.unit.scheduling.objects import convert, pods
-from tests.unit.scheduling.preemption.test_preemptor import (
+from tests.unit.scheduling.preemption.test_pod_preemption import (
     HOST,
     PREEMPTING,
     budget,
