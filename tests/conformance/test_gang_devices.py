@@ -111,4 +111,5 @@ def test_cpu_is_freed_as_kube_scheduler_does() -> None:
     assert played["answers"]["batch"]["isLeaving"]
     decision = decisions_of(played, OURS)["urgent"]
     assert victims(decision) == ["batch"]
+    assert isinstance(decision, Unschedulable)
     assert message(decision, 1) == played["answers"]["urgent"]["message"]

@@ -30,7 +30,6 @@ from tests import rounds
 from tests.properties.test_preemption import (
     GATES,
     MOST_VICTIMS,
-    NOW,
     Cluster,
     Cost,
     budgets_of,
@@ -38,6 +37,7 @@ from tests.properties.test_preemption import (
     snapshot,
     without,
 )
+from tests.unit.scheduling.objects import NOW
 
 GROUPS = gates.with_gates(
     GATES, {"GenericWorkload": True, "DrayGangSearch": True, "DRAWorkloadResourceClaims": True}
