@@ -11,7 +11,13 @@ from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.preemption import leaving
 from dray.scheduling.preemption.gang_victims import GangTrial, GangVictimSearch
 from dray.scheduling.preemption.nominations import Nomination, Nominations
-from dray.scheduling.preemption.pod_preemption import FORBIDDEN, NEVER, VICTIMS_LEAVE, Planned
+from dray.scheduling.preemption.pod_preemption import (
+    FORBIDDEN,
+    NEVER,
+    VICTIMS_LEAVE,
+    Planned,
+    claim_refusal,
+)
 from dray.scheduling.preemption.preemptor import Preemptor
 from dray.scheduling.preemption.rechecks import Recheck
 from dray.scheduling.preemption.simulation import RemovalSimulation
@@ -38,7 +44,7 @@ class GangPreemption:
         is_waiting = leaving.are_there(found, self._state, now)
         if is_waiting or (yield from self._restore(gang, trial, now)):
             return PreemptionRefusal(VICTIMS_LEAVE)
-        return None
+        return claim_refusal(gang, self._nominations)
 
     def _restore(self, gang: Preemptor, trial: GangTrial, now: datetime.datetime) -> Steps[bool]:
         """Nominate the nodes that an earlier scheduler has nominated, if that still helps."""

@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from dray.api.ids import ClaimKey, DeviceId, ObjectKey
+from dray.api.semantics import pod_claims
 from dray.api.types.dra import AllocationResult
 from dray.scheduling.claims.assignments import NodeAssignment
-from dray.scheduling.claims.pod_demand import PodDemand
 from dray.scheduling.preemption.leaving import Leaving
-from dray.scheduling.preemption.preemptor import Preemptor, PreemptorKey
+from dray.scheduling.preemption.preemptor import GangKey, Preemptor, PreemptorKey
 from dray.scheduling.preemption.priorities import effective_priority
 from dray.scheduling.state import SchedulingState
 
@@ -104,12 +104,12 @@ class Nominations:
         """Return what has to leave, or has left, for a preemptor."""
         return self._nominated[key].leaving if key in self._nominated else NOTHING
 
-    def keeper_of(self, demand: PodDemand) -> PreemptorKey | None:
-        """Return another preemptor for which a claim of a pod gets its devices."""
-        claims = {used.claim.key for used in demand.unallocated}
+    def keeper_of(self, preemptor: Preemptor) -> PreemptorKey | None:
+        """Return another preemptor for which a claim of this one gets its devices."""
+        claims = {key for pod in preemptor.pods for key in pod_claims.used_claims(pod)}
         for key, nomination in self._nominated.items():
-            if key != demand.pod.metadata.key and any(
-                assigned.claim.key in claims
+            if key != preemptor.key and any(
+                assigned.claim.key in claims and assigned.allocation is not None
                 for assignment in nomination.assignments
                 for assigned in assignment.fit.claims
             ):
@@ -170,6 +170,10 @@ class Nominations:
 
     def _is_valid(self, key: PreemptorKey) -> bool:
         nomination = self._nominated[key]
+        if isinstance(key, GangKey):
+            group = self._state.groups.get(key.group)
+            if group is None or group.metadata.uid != nomination.preemptor.uid:
+                return False
         for assignment in nomination.assignments:
             metadata = assignment.pod.metadata
             pod = self._state.pods.get(metadata.key)

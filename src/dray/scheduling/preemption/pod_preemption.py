@@ -74,12 +74,7 @@ class PodPreemption:
         found = self._nominations.leaving_for(pod.metadata.key)
         if leaving.are_there(found, self._state, now) or (yield from self._restore(demand, now)):
             return PreemptionRefusal(VICTIMS_LEAVE)
-        keeper = self._nominations.keeper_of(demand)
-        if keeper is not None:
-            return PreemptionRefusal(
-                f"not eligible due to a claim that is being freed for {keeper}."
-            )
-        return None
+        return claim_refusal(Preemptor.of_pod(pod, self._state), self._nominations)
 
     def _restore(self, demand: PodDemand, now: datetime.datetime) -> Steps[bool]:
         """Nominate the node that an earlier scheduler has nominated, if that still helps."""
@@ -207,3 +202,11 @@ def _may_be_resolved(reasons: Reasons) -> bool:
         reason.is_resolvable or reason.kind is ReasonKind.DEVICES or reason in _RESOLVABLE_BY_TRIAL
         for reason in reasons
     )
+
+
+def claim_refusal(preemptor: Preemptor, nominations: Nominations) -> PreemptionRefusal | None:
+    """Return that another preemptor is about to get the devices of a claim that both use."""
+    keeper = nominations.keeper_of(preemptor)
+    if keeper is None:
+        return None
+    return PreemptionRefusal(f"not eligible due to a claim that is being freed for {keeper}.")
