@@ -27,7 +27,7 @@ from dray.apiserver.server import Settings
 from dray.client import kubeconfig
 from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import fleet as fleets
-from tests import rounds
+from tests import rounds, waiting
 from tests.cluster import test_chaos
 from tests.cluster.test_preemption_churn import (
     GPUS,
@@ -52,6 +52,8 @@ FEATURES = gates.with_gates(
 USER = "system:kube-scheduler"
 NODES, MINUTES, LIVES_SECONDS = 200, 30.0, 60.0
 GANG = 4
+REST_SECONDS = 300.0
+"""In which everybody runs who can after the last change, also on a busy machine."""
 _LISTENING = re.compile(rb"http://127\.0\.0\.1:\d+")
 
 
@@ -184,7 +186,9 @@ def churn(folder: Path, *, nodes: int, seconds: float, lives: float, seed: int) 
                 process.kill()
                 process.start()
                 await world.until(process.is_up, "the scheduler starting")
-            await world.until(lambda: _is_at_rest(world, nodes), "everybody running who can")
+            await waiting.until_answered(
+                lambda: _is_at_rest(world, nodes), "everybody running who can", seconds=REST_SECONDS
+            )
             await sound(world, FEATURES)
             process.kill()
             for task in judging:
