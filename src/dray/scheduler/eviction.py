@@ -19,6 +19,7 @@ from dray.client import events, object_writes
 from dray.client.api_client import Client
 from dray.client.events import Recorder
 from dray.scheduler.claims.claim_writes import answered
+from dray.scheduling.preemption.preemptor import Preemptor
 
 log = logging.getLogger(__name__)
 
@@ -53,15 +54,16 @@ class Evictor:
             return False
         return current["metadata"].get("uid") == metadata.uid and _is_waiting(current)
 
-    async def evict(self, victim: Pod, pod: Pod, node: str, is_needed: Callable[[], bool]) -> bool:
+    async def evict(self, victim: Pod, preemptor: Preemptor, is_needed: Callable[[], bool]) -> bool:
         """Mark and delete a victim. Returns False if it has left without that, or may stay."""
-        # kube-scheduler's words, and the name of the pod.
-        message = f"{self._name}: preempting to accommodate a higher priority pod"
+        # kube-scheduler's words, and the name of the pod or of the PodGroup.
+        what = "podgroup" if preemptor.is_gang else "pod"
+        message = f"{self._name}: preempting to accommodate a higher priority {what}"
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "PreemptionByScheduler",
-            "message": f"{message} {pod.metadata.key}",
+            "message": f"{message} {preemptor.key}",
             "lastTransitionTime": gotime.write(self._now()),
         }
         current = await self._patch(victim, {"conditions": [condition]})
@@ -73,8 +75,9 @@ class Evictor:
         except errors.NotFound:
             # It may also have been our own request, one without answer.
             return False
-        log.info("pod %s on node %s is preempted by pod %s", metadata.key, node, pod.metadata.key)
-        note = f"Preempted by pod {pod.metadata.uid} on node {node}"
+        where = f"on node {victim.spec.node_name}"
+        log.info("pod %s %s is preempted by %s %s", metadata.key, where, what, preemptor.key)
+        note = f"Preempted by {what} {preemptor.uid} {where}"
         about = events.reference(kinds.POD, metadata)
         self._recorder.record(about, events.NORMAL, "Preempted", note, action="Preempting")
         return True

@@ -1,7 +1,7 @@
 """Preemptions under way: the victims of each plan are evicted, and its nomination ends some day.
 
 Nothing of this is stored but `status.nominatedNodeName` and the deletions of victims. A restarted
-scheduler restores nominations from these (`Preemption.refusal`). It does not know any more which
+scheduler restores nominations from these (`PodPreemption.refusal`). It does not know any more which
 devices were kept, victims on other nodes, and how long a nomination has lasted.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 import datetime
 import functools
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 
 from dray.api import errors
@@ -21,19 +21,22 @@ from dray.scheduler.claims.claim_writes import WriteOutcomeUnknown
 from dray.scheduler.cluster_state import SchedulerState
 from dray.scheduler.eviction import Evictor
 from dray.scheduler.metrics import PreemptionMetrics
-from dray.scheduler.step_runner import StepRunner
-from dray.scheduling import wake_events
+from dray.scheduler.step_runner import Countdown, StepRunner
+from dray.scheduling import pod_index, wake_events
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider
 from dray.scheduling.preemption import leaving
-from dray.scheduling.preemption.nominations import Nominations
-from dray.scheduling.preemption.preemptor import VICTIMS_LEAVE
+from dray.scheduling.preemption.nominations import Nomination, Nominations
+from dray.scheduling.preemption.pod_preemption import VICTIMS_LEAVE
+from dray.scheduling.preemption.preemptor import GangKey, Preemptor, PreemptorKey
 from dray.scheduling.unschedulable import Unschedulable
 
 log = logging.getLogger(__name__)
 
 LIMIT_SECONDS = 300.0
 """The time after which a nomination ends, counted from the moment when its last victim is gone."""
+SEARCH_SECONDS = 5.0
+"""The time for which nodes are searched for a gang before each eviction."""
 CHECK_SECONDS = 1.0
 """The time between two looks at which nominations have to end."""
 FIRST_RETRY_SECONDS = 0.1
@@ -45,15 +48,17 @@ Job = Callable[[], Coroutine[None, None, None]]
 
 @dataclass(slots=True, eq=False)
 class _Preemption:
-    """One pod that others make room for."""
+    """One pod, or one gang, that others make room for."""
 
-    pod: Pod
+    preemptor: Preemptor
     since: float
     """When a victim was there for the last time."""
     asked: set[str] = field(default_factory=set)
     """The uids of the victims that were deleted, or were gone already."""
     evicted: int = 0
     """The number of pods that were deleted for it."""
+    nodes: Mapping[ObjectKey, str] = field(default_factory=dict)
+    """The planned node of each pod."""
 
 
 class Preemptions:
@@ -74,9 +79,11 @@ class Preemptions:
         self._decider, self._runner = decider, runner
         self._evictor, self._metrics, self._now = evictor, metrics, now
         self._create_task = create_task
-        self._under_way: dict[ObjectKey, _Preemption] = {}
-        self._jobs: dict[ObjectKey, asyncio.Task[None]] = {}
-        """The last task for each pod. The next one waits for it: writes keep their order."""
+        self._under_way: dict[PreemptorKey, _Preemption] = {}
+        self._given_up: dict[PreemptorKey, _Preemption] = {}
+        """Plans that did not hold, until it is known whether the next ones use their victims."""
+        self._jobs: dict[PreemptorKey, asyncio.Task[None]] = {}
+        """The last task for each. The next one waits for it: writes keep their order."""
 
     async def run(self) -> None:
         """End what takes too long, and what nobody needs any more, until cancelled."""
@@ -84,52 +91,68 @@ class Preemptions:
             await asyncio.sleep(CHECK_SECONDS)
             self._state.apply(self._check)
 
-    def is_nominated(self, pod: Pod) -> bool:
-        """Return whether something is kept for the pod."""
-        return bool(self._nominations.node_of(pod.metadata.key))
+    def is_nominated(self, key: PreemptorKey) -> bool:
+        """Return whether something is kept for a pod or a gang."""
+        return self._nominations.of(key) is not None
 
-    def refused(self, pod: Pod, result: Unschedulable, seconds: float) -> None:
+    def refused(self, preemptor: Preemptor, result: Unschedulable, seconds: float) -> None:
         """Take over a decision that found no node: start its plan, or end what was nominated."""
-        key, refusal = pod.metadata.key, result.preemption_refusal
-        if result.preemption is None and refusal is None:
+        key, plan, refusal = preemptor.key, result.preemption, result.preemption_refusal
+        if plan is None and refusal is None:
             return
         self._metrics.attempted(result, seconds)
         if refusal is not None and refusal.message == VICTIMS_LEAVE:
             # Without an entry, the nomination was restored.
-            self._under_way.setdefault(key, _Preemption(pod, _clock()))
+            self._under_way.setdefault(key, _Preemption(preemptor, _clock()))
             return
         # The cache may not show yet what was written for an earlier plan.
-        was_nominated = key in self._under_way or bool(pod.status.nominated_node_name)
-        self._end(key, is_in_vain=True)
-        if result.preemption is not None:
-            self._under_way[key] = _Preemption(pod, _clock())
-            job = functools.partial(self._carry_out, self._under_way[key], result.preemption.node)
-            self._start(key, job)
-        elif refusal is not None and not refusal.message and was_nominated:
-            self._start(key, functools.partial(self._clear, pod))
+        before = self._under_way.pop(key, None) or self._given_up.pop(key, None)
+        names = (pod.status.nominated_node_name for pod in preemptor.pods)
+        was_nominated = before is not None or any(names)
+        uids = {victim.metadata.uid for victim in plan.victims} if plan is not None else set()
+        # What an earlier plan has freed is not in vain where this one counts on it.
+        kept = before.evicted if before is not None and before.asked <= uids else 0
+        if before is not None:
+            self._metrics.in_vain.add(amount=before.evicted - kept)
+        if plan is not None:
+            nodes = plan.nodes or {pod.metadata.key: plan.node for pod in preemptor.pods}
+            started = _Preemption(preemptor, _clock(), evicted=kept, nodes=nodes)
+            self._under_way[key] = started
+            self._start(key, functools.partial(self._carry_out, started))
+        elif was_nominated and refusal is not None and not refusal.message:
+            self._start(key, functools.partial(self._clear, preemptor))
 
     def settle(self) -> None:
         """Try pods again that lost what was kept for them, and those that it was kept from."""
         dropped = self._decider.take_dropped_nominations()
         for key in dropped:
-            pod = self._state.pending_pod(key)
-            if pod is not None and not self.is_nominated(pod):
+            before = self._under_way.get(key)
+            if before is not None and not self.is_nominated(key):
                 self._end(key)
-                self._start(key, functools.partial(self._clear, pod))
+                self._start(key, functools.partial(self._clear, before.preemptor))
         if dropped:
             self._state.queue.wake(wake_events.DEVICES)
             self._state.queue.wake(wake_events.POD_REMOVED)
 
-    def forget(self, key: ObjectKey) -> None:
-        """Forget a pod that has its node, or is gone."""
-        self._end(key)
+    def forget(self, pod: Pod) -> None:
+        """Forget a pod that has its node, or is gone. Gangs are forgotten when none of it waits."""
+        self._end(pod.metadata.key)
+        self._given_up.pop(pod.metadata.key, None)
 
     def keep(self, assignment: NodeAssignment) -> None:
         """Keep what was freed for a pod that cannot be bound now."""
-        if assignment.pod.metadata.key in self._under_way:
-            self._nominations.add(assignment.pod, assignment.node, assignment.fit)
+        pod = assignment.pod
+        group = pod_index.group_key(pod)
+        preemption = self._under_way.get(pod.metadata.key)
+        if preemption is None and group is not None:
+            preemption = self._under_way.get(GangKey(group))
+        if preemption is not None:
+            known = self._nominations.of(preemption.preemptor.key)
+            others = known.assignments if known is not None else ()
+            kept = Nomination(preemption.preemptor, [*others, assignment], leaving.Leaving())
+            self._nominations.add(kept)
 
-    def _end(self, key: ObjectKey, *, is_in_vain: bool = False) -> None:
+    def _end(self, key: PreemptorKey, *, is_in_vain: bool = False) -> None:
         ended = self._under_way.pop(key, None)
         if ended is not None and is_in_vain:
             self._metrics.in_vain.add(amount=ended.evicted)
@@ -137,27 +160,45 @@ class Preemptions:
     def _check(self) -> None:
         """End the nominations of pods that are gone, and those that have lasted too long."""
         self._nominations.drop_invalid()
-        clock = _clock()
+        for key in [key for key, given_up in self._given_up.items() if self._is_gone(given_up)]:
+            del self._given_up[key]
         for key, preemption in list(self._under_way.items()):
-            pod = self._state.pending_pod(key)
-            if pod is None or pod.metadata.uid != preemption.pod.metadata.uid:
+            nomination = self._nominations.of(key)
+            if self._is_gone(preemption):
                 self._end(key)
-            elif not self.is_nominated(pod):
-                continue
-            elif self._has_victims(key):
-                preemption.since = clock
-            elif clock - preemption.since > LIMIT_SECONDS:
-                log.warning("pod %s did not get what was freed for it in time", key)
-                self._end(key, is_in_vain=True)
                 self._nominations.drop(key)
-                self._state.queue.add(key, pod.spec.priority or 0)
+            elif nomination is not None and self._is_overdue(preemption, nomination):
+                self._give_up(key, preemption)
         self.settle()
 
-    def _has_victims(self, key: ObjectKey) -> bool:
-        victims = self._nominations.leaving_for(key).pods
-        return any(leaving.is_there(victim, self._state.scheduling) for victim in victims)
+    def _is_overdue(self, preemption: _Preemption, nomination: Nomination) -> bool:
+        """Return whether victims do not end, or the pod does not get what they have left."""
+        scheduling, victims = self._state.scheduling, nomination.leaving
+        if leaving.have_stuck(victims, scheduling, self._now()):
+            return True
+        if any(leaving.is_there(victim, scheduling) for victim in victims.pods):
+            preemption.since = _clock()
+        return _clock() - preemption.since > LIMIT_SECONDS
 
-    def _start(self, key: ObjectKey, job: Job) -> None:
+    def _give_up(self, key: PreemptorKey, preemption: _Preemption) -> None:
+        log.warning("%s did not get what was freed for it in time", key)
+        self._end(key, is_in_vain=True)
+        self._nominations.drop(key)
+        self._start(key, functools.partial(self._clear, preemption.preemptor))
+        for pod in preemption.preemptor.pods:
+            self._state.queue.add(pod.metadata.key, pod.spec.priority or 0)
+
+    def _is_gone(self, preemption: _Preemption) -> bool:
+        """Return whether none of the pods waits any more."""
+        return all(self._waiting(pod) is None for pod in preemption.preemptor.pods)
+
+    def _waiting(self, pod: Pod) -> Pod | None:
+        """Return the pod as it is now if it waits for a node."""
+        current = self._state.pending_pod(pod.metadata.key)
+        is_same = current is not None and current.metadata.uid == pod.metadata.uid
+        return current if is_same else None
+
+    def _start(self, key: PreemptorKey, job: Job) -> None:
         before = self._jobs.get(key)
         task = self._jobs[key] = self._create_task(_after(before, job))
 
@@ -167,61 +208,65 @@ class Preemptions:
 
         task.add_done_callback(forget)
 
-    async def _clear(self, pod: Pod) -> None:
-        """Remove the name of the nominated node, unless there is a new nomination by now."""
-        key, uid = pod.metadata.key, pod.metadata.uid
-
-        def is_needed() -> bool:
-            current = self._state.pending_pod(key)
-            return (
-                current is not None
-                and current.metadata.uid == uid
-                and not self.is_nominated(pod)
-                and not self._state.scheduling.is_placed(current)
+    async def _clear(self, preemptor: Preemptor) -> None:
+        """Remove the names of the nominated nodes, unless there is a new nomination by now."""
+        for pod in preemptor.pods:
+            await _repeated(
+                functools.partial(self._is_to_be_cleared, preemptor.key, pod),
+                functools.partial(self._evictor.clear, pod),
             )
 
-        await _repeated(is_needed, lambda: self._evictor.clear(pod))
-
-    async def _carry_out(self, preemption: _Preemption, node: str) -> None:
-        """Evict the victims of a plan, as long as it holds."""
-        key = preemption.pod.metadata.key
-        await _repeated(
-            lambda: self._under_way.get(key) is preemption,
-            lambda: self._evict_all(preemption, node),
+    def _is_to_be_cleared(self, key: PreemptorKey, pod: Pod) -> bool:
+        current = self._waiting(pod)
+        return (
+            current is not None
+            and not self.is_nominated(key)
+            and not self._state.scheduling.is_placed(current)
         )
 
-    async def _evict_all(self, preemption: _Preemption, node: str) -> None:
-        pod = preemption.pod
-        is_waiting = await self._evictor.nominate(pod, node)
-        while is_waiting and (victim := await self._next_victim(preemption)) is not None:
+    async def _carry_out(self, preemption: _Preemption) -> None:
+        """Evict the victims of a plan, as long as it holds."""
+        await _repeated(
+            lambda: self._under_way.get(preemption.preemptor.key) is preemption,
+            lambda: self._evict_all(preemption),
+        )
+
+    async def _evict_all(self, preemption: _Preemption) -> None:
+        preemptor, nodes = preemption.preemptor, preemption.nodes
+        # A gang may have more pods than it needs.
+        pods = [pod for pod in preemptor.pods if pod.metadata.key in nodes]
+        for pod in pods:
+            if not await self._evictor.nominate(pod, nodes[pod.metadata.key]):
+                return
+        while (victim := await self._next_victim(preemption)) is not None:
             # The cache may be behind, and victims do not come back.
-            is_waiting = await self._evictor.is_waiting(pod)
-            if is_waiting:
-                preemption.evicted += await self._evictor.evict(
-                    victim, pod, node, functools.partial(self._holds, preemption)
-                )
-                preemption.asked.add(victim.metadata.uid)
+            for pod in pods:
+                if not await self._evictor.is_waiting(pod):
+                    return
+            preemption.evicted += await self._evictor.evict(
+                victim, preemptor, functools.partial(self._holds, preemption)
+            )
+            preemption.asked.add(victim.metadata.uid)
 
     def _holds(self, preemption: _Preemption) -> bool:
-        """Return whether the pod of a plan still waits for what the plan frees."""
-        pod = preemption.pod
-        return self._under_way.get(pod.metadata.key) is preemption and self.is_nominated(pod)
+        """Return whether the preemptor of a plan still waits for what the plan frees."""
+        key = preemption.preemptor.key
+        return self._under_way.get(key) is preemption and self.is_nominated(key)
 
     async def _next_victim(self, preemption: _Preemption) -> Pod | None:
         """Return the next victim; None if no more has to go, or if the plan does not hold."""
-        key = preemption.pod.metadata.key
+        preemptor = preemption.preemptor
+        key = preemptor.key
         async with self._state.exclusively():
-            pod = self._state.pending_pod(key)
-            if (
-                pod is None
-                or pod.metadata.uid != preemption.pod.metadata.uid
-                or self._under_way.get(key) is not preemption
-            ):
+            if self._is_gone(preemption) or self._under_way.get(key) is not preemption:
                 return None
-            steps = self._decider.next_victim(pod, self._now(), preemption.asked)
+            limit = Countdown(SEARCH_SECONDS)
+            steps = self._decider.next_victim(preemptor, self._now(), preemption.asked, limit)
             victim = await self._runner.run(steps)
-            if not self.is_nominated(pod) and not self._state.scheduling.is_placed(pod):
-                self._end(key, is_in_vain=True)
+            is_placed = any(map(self._state.scheduling.is_placed, preemptor.pods))
+            if not self.is_nominated(key) and not is_placed:
+                self._given_up[key] = self._under_way.pop(key)
+                self._start(key, functools.partial(self._clear, preemptor))
             self.settle()
             return victim
 

@@ -41,6 +41,7 @@ from dray.scheduling import wake_events
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider
 from dray.scheduling.podgroups import Gang
+from dray.scheduling.preemption.preemptor import Preemptor
 from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 from dray.scheduling.unschedulable import Unschedulable
 
@@ -210,9 +211,10 @@ class Scheduler:
             return
         key = decision.placement_key
         if self._preemptions is not None:
-            self._preemptions.refused(pod, decision, time.perf_counter() - started)
+            preemptor = Preemptor.of_pod(pod, self._state.scheduling)
+            self._preemptions.refused(preemptor, decision, time.perf_counter() - started)
             # What is kept for it makes a difference between it and pods that are alike.
-            key = None if self._preemptions.is_nominated(pod) else key
+            key = None if self._preemptions.is_nominated(preemptor.key) else key
         self._settle_preemptions()
         for claim in decision.stale_claims:
             self._tasks.create_task(self._writes.delete(claim))
@@ -232,12 +234,16 @@ class Scheduler:
             self._leave_deleted_claims(pod)
         entries = {member.key: member for member in (entry, *taken) if member is not None}
         limit = Countdown(GANG_SEARCH_SECONDS)
+        started = time.perf_counter()
         try:
             placement = await self._runner.run(self._decider.place_gang(gang, self._now(), limit))
         except Exception:
             for member in filter(None, taken):
                 self._queue.retry(member)
             raise
+        if isinstance(placement, Unschedulable) and self._preemptions is not None:
+            preemptor = Preemptor.of_gang(gang.group, gang.waiting)
+            self._preemptions.refused(preemptor, placement, time.perf_counter() - started)
         self._settle_preemptions()
         if isinstance(placement, Unschedulable):
             for member in entries.values():
@@ -324,19 +330,19 @@ class Scheduler:
             failure = BindFailure(f"{type(error).__name__}: {error}")
         if failure is None:
             self._metrics.bound(entry)
-            self._state.apply(functools.partial(self._finish, entry))
+            self._state.apply(functools.partial(self._finish, entry, assignment.pod))
         else:
-            self._state.apply(functools.partial(self._give_up, entry, failure))
+            self._state.apply(functools.partial(self._give_up, entry, assignment.pod, failure))
 
-    def _finish(self, entry: QueueEntry) -> None:
+    def _finish(self, entry: QueueEntry, pod: Pod) -> None:
         self._queue.finish(entry)
         if self._preemptions is not None:
-            self._preemptions.forget(entry.key)
+            self._preemptions.forget(pod)
 
-    def _give_up(self, entry: QueueEntry, failure: BindFailure) -> None:
+    def _give_up(self, entry: QueueEntry, pod: Pod, failure: BindFailure) -> None:
         """Queue the pod again. What was reserved for it is free for others."""
         if failure.is_gone:
-            self._finish(entry)
+            self._finish(entry, pod)
         else:
             log.info("pod %s: %s", entry.key, failure.message)
             self._reject(entry, entry.key, _failure(failure.message))

@@ -21,10 +21,13 @@ from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
 from dray.scheduling.gangs.gang_search import GangSearch
 from dray.scheduling.node_choice import NodeChooser, NoNode
-from dray.scheduling.podgroups import Gang, GangPlacement, GangPlacer
+from dray.scheduling.podgroups import Gang, GangPlacement, GangPlacer, GangTrial
+from dray.scheduling.preemption.gang_preemption import GangPreemption
 from dray.scheduling.preemption.leaving import Leaving
-from dray.scheduling.preemption.nominations import Nominations
-from dray.scheduling.preemption.preemptor import Preemption
+from dray.scheduling.preemption.nominations import Nomination, Nominations
+from dray.scheduling.preemption.pod_preemption import Planned, PodPreemption
+from dray.scheduling.preemption.preemptor import Preemptor, PreemptorKey
+from dray.scheduling.preemption.victims import Victims
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.steps import Steps
 from dray.scheduling.unschedulable import PreemptionRefusal, Unschedulable
@@ -89,7 +92,7 @@ class Decider:
                 state, self._chooser, self._demands, devices, chosen.order, should_stop
             )
         self._gangs = GangPlacer(state, self._chooser, self._demands, search)
-        self._preemption = Preemption(state, devices) if features.preemption else None
+        self._preemption = _Preemption(state, devices) if features.preemption else None
 
     def decide(self, pods: Sequence[Pod], now: datetime.datetime) -> list[Decision]:
         """Decide at once. See the function `decide`."""
@@ -137,12 +140,15 @@ class Decider:
 
         `should_stop` limits the search for other nodes when the best ones do not suffice.
         """
-        with self._counting_nominations(gang.waiting):
+        preemptor = Preemptor.of_gang(gang.group, gang.waiting)
+        with self._counting_nominations(preemptor):
             result = yield from self._gangs.place(gang, now, should_stop)
+            if isinstance(result, Unschedulable) and self._preemption is not None:
+                trial = self._gangs.trial(gang, now, should_stop)
+                result = yield from self._for_gang(preemptor, trial, result, now)
             if isinstance(result, Unschedulable):
                 return msgspec.structs.replace(result, placement_key=("gang", gang.key))
-            for assignment in result.assignments:
-                self._placed(assignment)
+            self._placed(preemptor, result.assignments)
             return result
 
     def place_pod(self, pod: Pod, now: datetime.datetime) -> Steps[Decision]:
@@ -152,36 +158,52 @@ class Decider:
         demand = self._demands.demand_of(pod, self._state.group_of(pod), now)
         if isinstance(demand, Unschedulable):
             return demand
-        with self._counting_nominations([pod]):
+        preemptor = Preemptor.of_pod(pod, self._state)
+        with self._counting_nominations(preemptor):
             choice = yield from self._chooser.choose(demand)
             if isinstance(choice, NoNode) and self._preemption is not None:
-                choice = (yield from self._preemption.nominated_fit(demand)) or choice
+                choice = (yield from self._preemption.of_pods.nominated_fit(demand)) or choice
             if isinstance(choice, NodeAssignment):
                 self._state.reserve(choice)
-                self._placed(choice)
+                self._placed(preemptor, [choice])
                 return choice
-            return (yield from self._unschedulable(demand, choice))
+            return (yield from self._unschedulable(preemptor, demand, choice))
 
     def next_victim(
-        self, pod: Pod, now: datetime.datetime, evicted: Collection[str]
+        self,
+        preemptor: Preemptor,
+        now: datetime.datetime,
+        evicted: Collection[str],
+        should_stop: Callable[[], bool] = _never,
     ) -> Steps[Pod | None]:
-        """Return a pod to evict for one with a plan, as the state is now; None without one.
+        """Return a pod to evict for one or a gang with a plan, as the state is now; None without.
 
         `evicted` are the uids of pods that are leaving, although the state may not show it yet.
+        `should_stop` limits the search for a gang.
         """
         assert self._preemption is not None
-        with self._counting_nominations([pod]):
-            nominations = self._preemption.nominations
-            if not nominations.node_of(pod.metadata.key):
+        nominations = self._preemption.nominations
+        with self._counting_nominations(preemptor):
+            if nominations.of(preemptor.key) is None:
                 return None
+            if preemptor.is_gang:
+                gang = self.gang_of(preemptor.pods[0])
+                if not isinstance(gang, Gang):
+                    nominations.drop(preemptor.key)
+                    return None
+                trial = self._gangs.trial(gang, now, should_stop)
+                current = Preemptor.of_gang(gang.group, gang.waiting)
+                of_gangs = self._preemption.of_gangs
+                return (yield from of_gangs.next_victim(current, trial, now, evicted))
+            [pod] = preemptor.pods
             demand = self._demands.demand_of(pod, self._state.group_of(pod), now)
             if isinstance(demand, Unschedulable):
-                nominations.drop(pod.metadata.key)
+                nominations.drop(preemptor.key)
                 return None
-            return (yield from self._preemption.next_victim(demand, evicted))
+            return (yield from self._preemption.of_pods.next_victim(demand, now, evicted))
 
-    def take_dropped_nominations(self) -> Sequence[ObjectKey]:
-        """Return the pods for which nothing is kept any more since the last call.
+    def take_dropped_nominations(self) -> Sequence[PreemptorKey]:
+        """Return the preemptors for which nothing is kept any more since the last call.
 
         They have to be tried again, and so have pods that wait for what was kept.
         """
@@ -192,35 +214,76 @@ class Decider:
         """Return what is kept for pods that others make room for; None without preemption."""
         return self._preemption.nominations if self._preemption else None
 
-    def _unschedulable(self, demand: PodDemand, choice: NoNode) -> Steps[Unschedulable]:
+    def _unschedulable(
+        self, preemptor: Preemptor, demand: PodDemand, choice: NoNode
+    ) -> Steps[Unschedulable]:
         result = msgspec.structs.replace(
             choice.result, placement_key=self._chooser.placement_key(demand)
         )
         # As upstream: an error ends the attempt, and no pod is evicted for it.
         if self._preemption is None or result.error:
             return result
-        pod, nominations = demand.pod, self._preemption.nominations
-        refusal = yield from self._preemption.refusal(demand)
+        of_pods, now = self._preemption.of_pods, demand.now
+        refusal = yield from of_pods.refusal(demand, now)
         if refusal is not None:
             return msgspec.structs.replace(result, preemption_refusal=refusal)
-        planned = yield from self._preemption.plan(demand, choice.ranking)
-        if isinstance(planned, PreemptionRefusal):
-            nominations.drop(pod.metadata.key)
-            return msgspec.structs.replace(result, preemption_refusal=planned)
-        nominations.displace(pod, planned.plan.node, planned.fit)
-        nominations.add(pod, planned.plan.node, planned.fit, Leaving(planned.plan.victims))
-        return msgspec.structs.replace(result, preemption=planned.plan)
+        planned = yield from of_pods.plan(demand, choice.ranking, now)
+        return self._preemption.decided(preemptor, planned, result)
 
-    def _counting_nominations(self, pods: Sequence[Pod]) -> contextlib.AbstractContextManager[None]:
+    def _for_gang(
+        self,
+        preemptor: Preemptor,
+        trial: GangTrial,
+        result: Unschedulable,
+        now: datetime.datetime,
+    ) -> Steps[GangPlacement | Unschedulable]:
+        """Return the placement of a gang that is nominated, or whom preemption evicts for it."""
+        assert self._preemption is not None
+        of_gangs = self._preemption.of_gangs
+        if not trial.is_ready:
+            return result
+        if (yield from of_gangs.nominated_fit(preemptor, trial)):
+            return (yield from trial.completed())
+        refusal = yield from of_gangs.refusal(preemptor, trial, now)
+        if refusal is not None:
+            return msgspec.structs.replace(result, preemption_refusal=refusal)
+        planned = yield from of_gangs.plan(preemptor, trial, now)
+        return self._preemption.decided(preemptor, planned, result)
+
+    def _counting_nominations(
+        self, preemptor: Preemptor
+    ) -> contextlib.AbstractContextManager[None]:
         if self._preemption is None:
             return contextlib.nullcontext()
-        return self._preemption.nominations.counted_for(pods)
+        return self._preemption.nominations.counted_for(preemptor)
 
-    def _placed(self, assignment: NodeAssignment) -> None:
+    def _placed(self, preemptor: Preemptor, assignments: Sequence[NodeAssignment]) -> None:
         if self._preemption is not None:
             nominations = self._preemption.nominations
-            nominations.remove(assignment.pod.metadata.key)
-            nominations.displace(assignment.pod, assignment.node, assignment.fit)
+            nominations.remove(preemptor.key)
+            nominations.displace(preemptor, assignments)
+
+
+class _Preemption:
+    """Preemption for one state."""
+
+    def __init__(self, state: SchedulingState, devices: DeviceMatcher) -> None:
+        self.nominations, victims = Nominations(state), Victims(state)
+        self.of_pods = PodPreemption(state, devices, victims, self.nominations)
+        self.of_gangs = GangPreemption(state, victims, self.nominations)
+
+    def decided(
+        self, preemptor: Preemptor, planned: Planned | PreemptionRefusal, result: Unschedulable
+    ) -> Unschedulable:
+        """Return the result with what was planned, which is kept for the preemptor from now on."""
+        if isinstance(planned, PreemptionRefusal):
+            self.nominations.drop(preemptor.key)
+            return msgspec.structs.replace(result, preemption_refusal=planned)
+        plan, assignments = planned
+        self.nominations.displace(preemptor, assignments)
+        leaving = Leaving(plan.victims)
+        self.nominations.add(Nomination(preemptor, assignments, leaving, plan.violated_budgets))
+        return msgspec.structs.replace(result, preemption=plan)
 
 
 def _gated(pod: Pod) -> Unschedulable:

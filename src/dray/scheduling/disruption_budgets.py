@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors
 from dray.api.types.core import PodDisruptionBudget
 from dray.api.types.pods import Pod
@@ -20,6 +21,10 @@ class DisruptionBudget(NamedTuple):
     allowed: int
     disrupted: Collection[str] = ()
     """The names of pods whose eviction is allowed and counted already."""
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
 
     @classmethod
     def of(cls, budget: PodDisruptionBudget) -> DisruptionBudget:

@@ -8,7 +8,7 @@ feature gate DrayGangSearch, all nodes and devices are tried instead (`gangs`).
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -110,6 +110,17 @@ class GangPlacer:
         `should_stop` limits the search after the first attempt; it is called at its start too.
         """
         attempt = _Attempt(self._state, self._chooser, self._demands, now)
+        return (yield from self.place_attempt(gang, attempt, should_stop))
+
+    def trial(self, gang: Gang, now: datetime.datetime, should_stop: ShouldStop) -> GangTrial:
+        """Return what places only as many pods of a gang as it needs."""
+        attempt = _Attempt(self._state, self._chooser, self._demands, now, gang.needed)
+        return GangTrial(self, self._state, gang, attempt, should_stop)
+
+    def place_attempt(
+        self, gang: Gang, attempt: _Attempt, should_stop: ShouldStop
+    ) -> Steps[GangPlacement | Unschedulable]:
+        """Place a gang in an attempt that holds nothing yet."""
         try:
             if self._search is None:
                 result = yield from self._place(gang, attempt, should_stop)
@@ -131,9 +142,9 @@ class GangPlacer:
         attempt.release_all()
         if not (yield from self._backtrack(gang, attempt, should_stop)):
             return result
-        return (yield from self._with_others(gang, attempt))
+        return (yield from self.with_others(gang, attempt))
 
-    def _with_others(self, gang: Gang, attempt: _Attempt) -> Steps[GangPlacement]:
+    def with_others(self, gang: Gang, attempt: _Attempt) -> Steps[GangPlacement]:
         """Return the placement with nodes for more pods than are needed, where they fit."""
         placed = attempt.placed()
         others = [pod for pod in gang.waiting if pod.metadata.key not in placed]
@@ -168,7 +179,7 @@ class GangPlacer:
             # Others may have a node outside of the domain, which is not for them.
             left_out = {pod.metadata.key for pod in gang.waiting} - attempt.placed()
             return GangPlacement(attempt.assignments, dict.fromkeys(left_out, result))
-        return (yield from self._with_others(gang, attempt))
+        return (yield from self.with_others(gang, attempt))
 
     def _backtrack(self, gang: Gang, attempt: _Attempt, should_stop: ShouldStop) -> Steps[bool]:
         """Place as many pods as needed, in any order and on any nodes."""
@@ -186,8 +197,83 @@ class GangPlacer:
         return False
 
 
+class GangTrial:
+    """Places as many pods of a gang as it needs, again and again, while the state changes."""
+
+    def __init__(
+        self,
+        placer: GangPlacer,
+        state: SchedulingState,
+        gang: Gang,
+        attempt: _Attempt,
+        should_stop: ShouldStop,
+    ) -> None:
+        self._placer, self._state, self._gang = placer, state, gang
+        self._attempt, self._should_stop = attempt, should_stop
+
+    @property
+    def assignments(self) -> Sequence[NodeAssignment]:
+        """What the pods have got. It is reserved in the state."""
+        return self._attempt.assignments
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each pod can be placed again without regard to where the others are."""
+        demands = (self._attempt.demand(pod) for pod in self._gang.waiting)
+        return not topology.keys_of(self._gang.group) and not any(
+            self._state.affinity.checks_for(demand.pod, demand.requirements)
+            for demand in demands
+            if not isinstance(demand, Unschedulable)
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough of the pods have all that a decision about them needs."""
+        demands = map(self._attempt.demand, self._gang.waiting)
+        ready = sum(not isinstance(demand, Unschedulable) for demand in demands)
+        return ready >= self._gang.needed
+
+    def place(self) -> Steps[bool]:
+        """Place the pods, where they had something before too. Returns whether they fit."""
+        self.clear()
+        result = yield from self._placer.place_attempt(self._gang, self._attempt, self._should_stop)
+        return isinstance(result, GangPlacement)
+
+    def move(self, moved: Collection[NodeAssignment]) -> Steps[bool]:
+        """Place some of the pods again. Without room for all, they have nothing afterwards."""
+        self._attempt.release(moved)
+        try:
+            unplaced = yield from self._attempt.place_greedily([one.pod for one in moved])
+        except BaseException:
+            self.clear()
+            raise
+        if unplaced:
+            uids = {one.pod.metadata.uid for one in moved}
+            found = [one for one in self.assignments if one.pod.metadata.uid in uids]
+            self._attempt.release(found)
+        return not unplaced
+
+    def put_back(self, assignments: Iterable[NodeAssignment]) -> None:
+        """Give pods what they had before."""
+        for assignment in assignments:
+            self._attempt.reserve(assignment)
+
+    def clear(self) -> None:
+        """Take everything from the pods."""
+        self._attempt.release_all()
+
+    def completed(self) -> Steps[GangPlacement]:
+        """Return what was placed last, with nodes for more pods where they fit."""
+        self._attempt.limit = None
+        try:
+            return (yield from self._placer.with_others(self._gang, self._attempt))
+        except BaseException:
+            self.clear()
+            raise
+
+
 class _Attempt:
-    """Assignments of pods of one gang, reserved in the state."""
+    """Assignments of pods of one gang, reserved in the state; no more than `limit`."""
 
     def __init__(
         self,
@@ -195,9 +281,10 @@ class _Attempt:
         chooser: NodeChooser,
         demands: DemandResolver,
         now: datetime.datetime,
+        limit: int | None = None,
     ) -> None:
         self._state, self._chooser, self._demands = state, chooser, demands
-        self.now = now
+        self.now, self.limit = now, limit
         self.assignments: list[NodeAssignment] = []
 
     def placed(self) -> set[ObjectKey]:
@@ -207,7 +294,9 @@ class _Attempt:
         """Give every pod the best node that is left. Returns why the others have none."""
         unplaced: dict[ObjectKey, Unschedulable] = {}
         for pod in pods:
-            demand = self._demand(pod)
+            if len(self.assignments) == self.limit:
+                break
+            demand = self.demand(pod)
             if isinstance(demand, Unschedulable):
                 unplaced[pod.metadata.key] = demand
                 continue
@@ -241,16 +330,24 @@ class _Attempt:
         while self.assignments:
             self._state.release(self.assignments.pop())
 
+    def release(self, assignments: Iterable[NodeAssignment]) -> None:
+        """Take from some pods what they have."""
+        uids = {assignment.pod.metadata.uid for assignment in assignments}
+        for assignment in self.assignments:
+            if assignment.pod.metadata.uid in uids:
+                self._state.release(assignment)
+        self.assignments = [one for one in self.assignments if one.pod.metadata.uid not in uids]
+
     def reserve(self, assignment: NodeAssignment) -> None:
         self._state.reserve(assignment)
         self.assignments.append(assignment)
 
     def _fits(self, pod: Pod) -> _Fits:
-        demand = self._demand(pod)
+        demand = self.demand(pod)
         if not isinstance(demand, Unschedulable):
             yield from self._chooser.all_fits(demand)
 
-    def _demand(self, pod: Pod) -> PodDemand | Unschedulable:
+    def demand(self, pod: Pod) -> PodDemand | Unschedulable:
         """Return the pod's demand; claims that it shares with earlier pods are allocated."""
         shared: dict[ClaimKey, AllocationResult] = {
             assigned.claim.key: assigned.allocation

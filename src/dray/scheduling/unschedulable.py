@@ -41,8 +41,12 @@ class PreemptionPlan(msgspec.Struct, frozen=True):
     """The disruption budgets that do not allow all of this."""
     is_exhaustive: bool = True
     """No better victims exist. False if the search ended before that was known."""
+    nodes: Mapping[ObjectKey, str] = {}
+    """For a gang: the node of each of its pods; `node` is that of the first one."""
 
     def __str__(self) -> str:
+        if self.nodes:
+            return f"found a placement for podgroup, preempting {len(self.victims)} victims"
         return (
             f"found a potential placement for pod on node {self.node}, "
             f"preempting {len(self.victims)} victims"
@@ -161,8 +165,11 @@ def message(result: Unschedulable, nodes: int) -> str:
     https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/types.go
     (FitError.Error)
     """
-    if result.error or result.group_message:
-        return result.error or result.group_message
+    if result.error:
+        return result.error
+    if result.group_message:
+        plan = f"; preemption: {result.preemption}" if result.preemption is not None else ""
+        return result.group_message + plan
     text = f"0/{nodes} nodes are available:"
     if result.before_nodes:
         text += f" {result.before_nodes}."

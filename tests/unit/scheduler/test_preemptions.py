@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from dray.api import errors
+from dray.api.features import Features
 from dray.api.http_messages import Request, Response
 from dray.api.ids import GroupResource
 from dray.apiserver.app import status_response
@@ -308,7 +309,7 @@ async def test_a_nominated_pod_does_not_wait_behind_one_like_it(world: World) ->
 
 
 @contextlib.asynccontextmanager
-async def restarted(world: World) -> AsyncIterator[None]:
+async def restarted(world: World, features: Features = PREEMPTING) -> AsyncIterator[None]:
     """Another scheduler, while the first one gets nothing written any more."""
 
     async def intercept(request: Request, proceed: Proceed) -> Response:
@@ -317,7 +318,7 @@ async def restarted(world: World) -> AsyncIterator[None]:
     world.intercept = intercept
     client = Client(InProcessTransport(world.handle, SCHEDULER))
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(scheduler.run(client, features=PREEMPTING))
+        task = group.create_task(scheduler.run(client, features=features))
         yield
         task.cancel()
 

@@ -13,6 +13,7 @@ bench = LazyGroup(
         "cluster": ("bench.commands:cluster", "From manifests to devices, in one process."),
         "node": ("bench.commands:node", "From bind to running in a sandbox."),
         "explain": ("bench.commands:explain", "Explain why claims do not fit a large fleet."),
+        "preemption": ("bench.commands:preemption", "Find victims in a fleet that is full."),
         "exporter": ("bench.commands:exporter", "Memory and CPU time of the exporter."),
         "startup": ("bench.commands:startup", "Short commands from start to exit."),
     },

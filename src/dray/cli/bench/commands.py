@@ -271,6 +271,22 @@ def explain(nodes: int, runs: int, as_json: bool) -> None:
     _print_figures(msgspec.to_builtins(report), as_json)
 
 
+@click.command("preemption", cls=DrayCommand)
+@click.option("--nodes", type=_COUNT, default=1000, show_default=True, help="With eight GPUs each.")
+@click.option("--gang", type=_COUNT, default=64, show_default=True, help="Pods of a gang.")
+@click.option("--runs", type=_COUNT, default=9, show_default=True, help="Runs of each case.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def preemption(nodes: int, gang: int, runs: int, as_json: bool) -> None:
+    """Time the search for victims: for a pod and for a gang, where all GPUs are in use."""
+    from dray.bench import preemption as benchmark
+
+    if gang > nodes * benchmark.GPUS:
+        advice = f"{nodes} nodes have {nodes * benchmark.GPUS}; give a larger --nodes."
+        raise CommandError(f"a gang of {gang} needs as many GPUs", advice)
+    report = benchmark.run(benchmark.PreemptionScale(nodes, gang, runs), _say)
+    _print_figures(msgspec.to_builtins(report), as_json)
+
+
 @click.command("exporter", cls=DrayCommand)
 @click.option("--nodes", type=_COUNT, default=5000, show_default=True, help="With eight GPUs each.")
 @click.option("--pods", type=_COUNT, default=10_000, show_default=True, help="With one GPU each.")

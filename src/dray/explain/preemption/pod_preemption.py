@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -60,13 +60,17 @@ class PodPreemption(msgspec.Struct, frozen=True, kw_only=True):
     outcome: PreemptionOutcome
     node: str = ""
     """The node on which the pod fits then."""
+    group: str = ""
+    """The PodGroup that is placed as a whole, as NAMESPACE/NAME."""
+    group_nodes: tuple[str, ...] = ()
+    """The nodes on which the group fits then."""
     victims: tuple[EvictedPod, ...] = ()
     violated_budgets: tuple[str, ...] = ()
     """The PodDisruptionBudgets that do not allow all of this, as NAMESPACE/NAME."""
     has_budgets: bool = True
     """PodDisruptionBudgets could be read."""
     nodes: Mapping[NodeRefusal, int] = {}
-    """If preemption does not help, the number of nodes by reason."""
+    """If preemption does not help, the number of nodes by reason; of a group, of all nodes."""
     message: str = ""
     is_exhaustive: bool = True
     """The search has tried everything that could be better."""
@@ -88,16 +92,23 @@ def waits(pod: Pod) -> bool:
     return not pod.spec.node_name and not pod.spec.scheduling_gates and pod_status.is_active(pod)
 
 
-def under_way(pod: Pod, pods: Iterable[Pod], *, is_on: bool) -> PodPreemption | None:
+def under_way(
+    pod: Pod,
+    pods: Iterable[Pod],
+    *,
+    is_on: bool,
+    priority_of: Callable[[Pod], int] = priority_of,
+) -> PodPreemption | None:
     """Return which of some pods a pod waits for until they have left its nominated node.
 
-    Returns None if there are none. The scheduler evicts no others meanwhile.
+    Returns None if there are none. The scheduler evicts no others meanwhile. `priority_of` gives
+    the priority that counts.
     """
     node = pod.status.nominated_node_name
     if not node or not waits(pod):
         return None
     leaving = tuple(
-        evicted(other)
+        evicted(other, priority_of(other))
         for other in pods
         if other.spec.node_name == node
         and pod_status.is_terminating(other)
@@ -115,7 +126,7 @@ def under_way(pod: Pod, pods: Iterable[Pod], *, is_on: bool) -> PodPreemption | 
     )
 
 
-def evicted(pod: Pod) -> EvictedPod:
+def evicted(pod: Pod, priority: int) -> EvictedPod:
     metadata = pod.metadata
     is_leaving = metadata.deletion_timestamp is not None
-    return EvictedPod(str(metadata.key), priority_of(pod), pod.spec.node_name or "", is_leaving)
+    return EvictedPod(str(metadata.key), priority, pod.spec.node_name or "", is_leaving)

@@ -22,9 +22,10 @@ from dray.explain.preemption.pod_preemption import PodPreemption, PreemptionOutc
 from dray.scheduling import steps
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider, Decision
-from dray.scheduling.preemption.priorities import priority_of
+from dray.scheduling.preemption.pod_preemption import FORBIDDEN
+from dray.scheduling.preemption.priorities import effective_priority
 from dray.scheduling.state import SchedulingObject, SchedulingState
-from dray.scheduling.unschedulable import PreemptionPlan, Unschedulable
+from dray.scheduling.unschedulable import PreemptionPlan, PreemptionRefusal, Unschedulable
 
 _NOW = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 _encode = msgspec.msgpack.encode
@@ -75,7 +76,10 @@ class PreemptionExplainer:
             return self._answer(pod, PreemptionOutcome.UNDECIDED, message=str(refused))
         if pod.status.nominated_node_name:
             on_node = self._state.pods.on_node(pod.status.nominated_node_name)
-            return pod_preemption.under_way(pod, on_node, is_on=self._is_on) or self._decide(pod)
+            leaving = pod_preemption.under_way(
+                pod, on_node, is_on=self._is_on, priority_of=self._priority_of
+            )
+            return leaving or self._decide(pod)
         key = self._key(pod)
         known = self._found.get(key)
         if known is None:
@@ -106,29 +110,41 @@ class PreemptionExplainer:
 
     def _unschedulable(self, pod: Pod, result: Unschedulable) -> PodPreemption:
         if result.preemption is not None:
-            return self._planned(pod, result.preemption)
+            return self._planned(pod, result.preemption, result.group_message)
         refusal = result.preemption_refusal
-        if refusal is not None and refusal.message:
+        if refusal is not None and refusal.message == FORBIDDEN:
             return self._answer(pod, PreemptionOutcome.NEVER, message=refusal.message)
+        if result.group_message:
+            why = refusal or PreemptionRefusal()
+            return self._answer(
+                pod,
+                PreemptionOutcome.GROUP,
+                message=result.group_message,
+                nodes=why.nodes,
+                is_exhaustive=why.is_exhaustive,
+            )
         if refusal is not None:
             return self._answer(
                 pod,
                 PreemptionOutcome.NOT_HELPFUL,
+                message=refusal.message,
                 nodes=refusal.nodes,
                 is_exhaustive=refusal.is_exhaustive,
             )
-        if result.group_message:
-            return self._answer(pod, PreemptionOutcome.GROUP, message=result.group_message)
         message = result.error or result.before_nodes or "the cluster has no nodes"
         return self._answer(pod, PreemptionOutcome.UNDECIDED, message=message)
 
-    def _planned(self, pod: Pod, plan: PreemptionPlan) -> PodPreemption:
-        victims = tuple(map(pod_preemption.evicted, plan.victims))
+    def _planned(self, pod: Pod, plan: PreemptionPlan, message: str) -> PodPreemption:
+        victims = tuple(
+            pod_preemption.evicted(victim, self._priority_of(victim)) for victim in plan.victims
+        )
         is_under_way = all(victim.is_leaving for victim in victims)
         return self._answer(
             pod,
             PreemptionOutcome.UNDER_WAY if is_under_way else PreemptionOutcome.EVICTS,
-            node=plan.node,
+            node=plan.nodes.get(pod.metadata.key, plan.node),
+            group_nodes=tuple(sorted(set(plan.nodes.values()))),
+            message=message,
             victims=victims,
             violated_budgets=tuple(map(str, plan.violated_budgets)),
             has_budgets=self._has_budgets,
@@ -138,11 +154,21 @@ class PreemptionExplainer:
     def _answer(self, pod: Pod, outcome: PreemptionOutcome, **found: Any) -> PodPreemption:
         return PodPreemption(
             pod=str(pod.metadata.key),
-            priority=priority_of(pod),
+            priority=self._priority_of(pod),
             is_on=self._is_on,
             outcome=outcome,
+            group=self._gang_of(pod),
             **found,
         )
+
+    def _priority_of(self, pod: Pod) -> int:
+        return effective_priority(pod, self._state)
+
+    def _gang_of(self, pod: Pod) -> str:
+        """Return the PodGroup that is placed as a whole with a pod; empty without one."""
+        group = self._state.group_of(pod) if self._state.features.generic_workload else None
+        is_gang = group is not None and group.spec.scheduling_policy.gang is not None
+        return str(group.metadata.key) if group is not None and is_gang else ""
 
     def _decided(self, pod: Pod) -> Decision:
         """Return the decision for a pod. Raises Stopped if it takes too long."""
@@ -172,7 +198,7 @@ class PreemptionExplainer:
             if other.status.nominated_node_name
             and other.metadata.key != pod.metadata.key
             and pod_preemption.waits(other)
-            and priority_of(other) >= priority_of(pod)
+            and self._priority_of(other) >= self._priority_of(pod)
         ]
 
     def _stored(self, pod: Pod) -> Pod:

@@ -19,15 +19,22 @@ ORDER = "violated budgets, highest priority, sum of priorities, number of pods, 
 """What kube-scheduler compares of two sets of victims, in this order."""
 _GATE = "DrayPreemption"
 _GATE_OFF = f"With the feature gate {_GATE} the scheduler evicts them; without it, it does not."
+_NOT_ELIGIBLE = "not eligible due to "
 _NOTHING_FITS = "it fits on no node, and the search for pods to evict was ended before its end"
 
 
 def lines(found: PodPreemption) -> Iterator[str]:
     """Yield what the explanation of a pod says about preemption, for clusters that have it."""
     outcome = PreemptionOutcome
+    if not found.is_on and found.outcome is not outcome.UNDER_WAY:
+        # Nobody is evicted there; of a gang, the search for nodes counts all the same.
+        if found.group and found.message:
+            yield _group_line(found)
+        return
     match found.outcome:
         case outcome.EVICTS:
-            yield f"preemption: the scheduler evicts {_named(found)}; it fits on {found.node} then"
+            where = _where(found)
+            yield f"preemption: the scheduler evicts {_named(found)}; {where} then"
             yield from _limits(found)
         case outcome.UNDER_WAY:
             yield f"preemption: it gets {found.node} when {_named(found)} {_are(found)} gone"
@@ -36,12 +43,21 @@ def lines(found: PodPreemption) -> Iterator[str]:
             yield f"preemption does not help: {why[0]}"
             yield from why[1:]
         case outcome.GROUP:
-            yield f"its group cannot be placed: {found.message}"
+            yield _group_line(found)
+            yield from (f"preemption does not help: {why}" for why in reasons(found))
+
+
+def _group_line(found: PodPreemption) -> str:
+    return f"its group cannot be placed: {found.message}"
 
 
 def title(found: PodPreemption) -> str:
     """Return in one line whether evictions help the pod."""
     pod, outcome = f"pod {found.pod} (priority {found.priority})", PreemptionOutcome
+    if found.group_nodes and found.outcome is outcome.EVICTS:
+        where = phrases.listed(found.group_nodes)
+        group = f"PodGroup {found.group} (priority {found.priority})"
+        return f"{group} fits on {where} if {_count(found)} {_are(found)} evicted:"
     match found.outcome:
         case outcome.FITS:
             return f"{pod} fits on {found.node}, and no pod has to be evicted"
@@ -71,7 +87,12 @@ def reasons(found: PodPreemption) -> Iterator[str]:
     """Yield why preemption does not help; nothing where it does."""
     if found.outcome is PreemptionOutcome.NEVER:
         yield "its preemptionPolicy is Never"
+    if found.outcome is PreemptionOutcome.GROUP:
+        yield from _group_reasons(found)
     if found.outcome is not PreemptionOutcome.NOT_HELPFUL:
+        return
+    if found.message:
+        yield found.message.removeprefix(_NOT_ELIGIBLE).removesuffix(".")
         return
     if not found.is_exhaustive:
         yield _NOTHING_FITS
@@ -80,6 +101,21 @@ def reasons(found: PodPreemption) -> Iterator[str]:
     for reason in NodeRefusal:
         if count := found.nodes.get(reason, 0):
             yield _reason(reason, phrases.counted(count, "node"), found.priority)
+
+
+def _group_reasons(found: PodPreemption) -> Iterator[str]:
+    if NodeRefusal.NO_VICTIMS in found.nodes:
+        yield f"there is no pod of lower priority than its {found.priority}"
+    elif NodeRefusal.NOT_ENOUGH in found.nodes and found.is_exhaustive:
+        yield "it does not fit without all pods of lower priority either"
+    elif NodeRefusal.NOT_ENOUGH in found.nodes:
+        yield "the search was ended before it was known whether it fits without other pods"
+
+
+def _where(found: PodPreemption) -> str:
+    if found.group_nodes:
+        return f"its group fits on {phrases.listed(found.group_nodes)}"
+    return f"it fits on {found.node}"
 
 
 def _reason(reason: NodeRefusal, nodes: str, priority: int) -> str:
@@ -133,6 +169,8 @@ def as_json(found: PodPreemption) -> dict[str, Any]:
         "notes": list(notes(found)),
         "priority": found.priority,
         "node": found.node,
+        "group": found.group,
+        "groupNodes": list(found.group_nodes),
         "victims": [msgspec.to_builtins(victim) for victim in found.victims],
         "violatedBudgets": list(found.violated_budgets),
         "hasBudgets": found.has_budgets,

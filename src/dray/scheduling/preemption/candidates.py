@@ -12,6 +12,7 @@ from typing import NamedTuple
 from dray.allocator.model.rejections import AllocationError
 from dray.api.ids import ObjectKey, PoolId
 from dray.api.semantics import pod_claims
+from dray.api.types.pods import Pod
 from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import PodDemand
 from dray.scheduling.nodes import node_fit
@@ -26,7 +27,8 @@ class VictimKind(NamedTuple):
     """A kind of victims."""
 
     priority: int
-    budgets: tuple[int, ...]
+    budgets: tuple[tuple[int, ...], ...]
+    """For each pod of one of them the disruption budgets that cover it."""
     frees: tuple[int, ...]
     """At most so much does one of them free of what the node lacks, in the order of `lacks`."""
     signature: tuple[int, ...]
@@ -73,7 +75,8 @@ class CandidateReader:
         self, state: SchedulingState, devices: DeviceMatcher, victims: Victims, demand: PodDemand
     ) -> None:
         self._state, self._devices, self._victims = state, devices, victims
-        self._demand, self._priority = demand, priorities.priority_of(demand.pod)
+        self._demand = demand
+        self._priority = priorities.effective_priority(demand.pod, state)
         self._numbers: dict[Hashable, int] = {}
         self._holders: dict[PoolId, Sequence[Victim]] = {}
         checks = state.affinity.checks_for(demand.pod, demand.requirements)
@@ -171,29 +174,27 @@ class CandidateReader:
         lacks = (*lacking.values(), *of_devices)
         return _View(state, devices, tuple(lacking), needs, lacks, target, is_opaque)
 
-    def _victims_for(self, state: NodeState, devices: NodeDevices | None) -> Iterator[Victim]:
-        """Yield the pods of lower priority on the node, and those with devices that it shares."""
-        name = state.name
-        for pod in self._state.pods.on_node(name):
-            if priorities.priority_of(pod) < self._priority:
-                yield self._victims.of(pod)
+    def _victims_for(self, state: NodeState, devices: NodeDevices | None) -> Iterable[Victim]:
+        """Return the victims on the node, and those with devices that it shares."""
+        found = self._victims.below(self._priority, self._state.pods.on_node(state.name))
         if devices is None:
-            return
-        elsewhere: dict[str, Victim] = {}
+            return found
+        every = {victim.uid: victim for victim in found}
         for pool in devices.shared_pools():
             for victim in self._holders_in(pool):
-                if victim.pod.spec.node_name != name:
-                    elsewhere[victim.pod.metadata.uid] = victim
-        yield from elsewhere.values()
+                every.setdefault(victim.uid, victim)
+        return every.values()
 
     def _holders_in(self, pool: PoolId) -> Sequence[Victim]:
-        """Return the pods of lower priority that use devices of a pool, on any node."""
+        """Return the victims that use devices of a pool, on any node."""
         holders = self._holders.get(pool)
         if holders is None:
-            holders = self._holders[pool] = list(self._find_holders(pool))
+            found = self._victims.below(self._priority, self._find_holders(pool))
+            holders = self._holders[pool] = found
         return holders
 
-    def _find_holders(self, pool: PoolId) -> Iterator[Victim]:
+    def _find_holders(self, pool: PoolId) -> Iterator[Pod]:
+        """Yield the pods that use devices of a pool, on any node."""
         by_device = self._state.inventory.pools()[pool].holders.by_device
         keys = dict.fromkeys(key for holders in by_device.values() for key in holders.claims())
         for key in keys:
@@ -205,20 +206,19 @@ class CandidateReader:
                     and pod_claims.is_pod(consumer)
                     and pod.metadata.uid == consumer.uid
                     and pod.spec.node_name
-                    and priorities.priority_of(pod) < self._priority
                 ):
-                    yield self._victims.of(pod)
+                    yield pod
 
     def _kind(self, view: _View, victim: Victim) -> VictimKind | None:
         """Return the kind of a victim; None if its eviction makes no difference."""
-        uid = victim.pod.metadata.uid
         frees: list[int] = []
-        usage = view.state.usages.get(uid) if view.resources else None
+        on_node = view.state.usages if view.resources else {}
+        usages = [on_node[pod.metadata.uid] for pod in victim.pods if pod.metadata.uid in on_node]
         for name in view.resources:
-            if usage is None:
-                frees.append(0)
+            if name == node_fit.PODS:
+                frees.append(len(usages))
             else:
-                frees.append(1 if name == node_fit.PODS else usage.amounts.get(name, 0))
+                frees.append(sum(usage.amounts.get(name, 0) for usage in usages))
         signature: tuple[int, ...] = ()
         if view.devices is not None and view.target is not None:
             frees += view.devices.freed_for(view.target, victim)
@@ -229,8 +229,8 @@ class CandidateReader:
             frees += [0] * len(view.needs)
         if not (view.is_opaque or signature or any(frees)):
             return None
-        if view.is_opaque or victim.is_sharing:
-            signature = (*signature, self._number(uid))
+        if view.is_opaque or victim.is_sharing or len(victim.pods) > 1:
+            signature = (*signature, self._number(victim.uid))
         return VictimKind(victim.priority, victim.budgets, tuple(frees), signature)
 
     def _number(self, value: Hashable) -> int:

@@ -5,20 +5,25 @@ While they are there, evicting more pods would be in vain.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from dray.api.formats import gotime
 from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.scheduling.nodes import pod_requirements
-from dray.scheduling.preemption.priorities import priority_of
+from dray.scheduling.preemption.priorities import effective_priority
 from dray.scheduling.state import SchedulingState
+
+STUCK_SECONDS = 300
+"""The time after the grace period of a pod after which nobody waits for its end any more."""
 
 
 class Leaving(NamedTuple):
-    """The pods that leave a node, and the claims that pods have left behind there."""
+    """The pods that leave nodes, and the claims that pods have left behind there."""
 
     pods: Collection[Pod] = ()
     claims: Collection[ClaimKey] = ()
@@ -30,8 +35,24 @@ def is_there(pod: Pod, state: SchedulingState) -> bool:
     return known is not None and known.metadata.uid == pod.metadata.uid
 
 
-def are_there(leaving: Leaving, state: SchedulingState) -> bool:
-    """Return whether one of the pods exists, or a claim that only they use has devices."""
+def is_stuck(pod: Pod, now: datetime.datetime) -> bool:
+    """Return whether a pod should have ended long ago: its node or its driver may be gone."""
+    deleted = pod.metadata.deletion_timestamp
+    if deleted is None:
+        return False
+    return now - gotime.parse(deleted) > datetime.timedelta(seconds=STUCK_SECONDS)
+
+
+def have_stuck(leaving: Leaving, state: SchedulingState, now: datetime.datetime) -> bool:
+    """Return whether one of the pods should have ended long ago."""
+    known = (state.pods.get(pod.metadata.key) for pod in leaving.pods if is_there(pod, state))
+    return any(pod is not None and is_stuck(pod, now) for pod in known)
+
+
+def are_there(leaving: Leaving, state: SchedulingState, now: datetime.datetime) -> bool:
+    """Return whether to wait: one of the pods exists, or a claim that only they use has devices."""
+    if have_stuck(leaving, state, now):
+        return False
     if any(is_there(pod, state) for pod in leaving.pods):
         return True
     uids = {pod.metadata.uid for pod in leaving.pods}
@@ -42,15 +63,22 @@ def are_there(leaving: Leaving, state: SchedulingState) -> bool:
     ) or any(_is_left_behind(claim, state) for claim in _found(leaving.claims, state))
 
 
-def on_node(name: str, pod: Pod, state: SchedulingState) -> Leaving:
-    """Return what leaves a node, for a pod whose victims an earlier scheduler has evicted."""
+def on_nodes(
+    names: Collection[str], priority: int, state: SchedulingState, now: datetime.datetime
+) -> Leaving:
+    """Return what leaves some nodes, for pods whose victims an earlier scheduler has evicted."""
     pods = [
         other
+        for name in names
         for other in state.pods.on_node(name)
-        if other.metadata.deletion_timestamp is not None and priority_of(other) < priority_of(pod)
+        if other.metadata.deletion_timestamp is not None
+        and effective_priority(other, state) < priority
+        and not is_stuck(other, now)
     ]
     claims = [
-        claim.key for claim in state.claims if _is_left_behind(claim, state) and _is_on(claim, name)
+        claim.key
+        for claim in state.claims
+        if _is_left_behind(claim, state) and any(_is_on(claim, name) for name in names)
     ]
     return Leaving(pods, claims)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from dray.api.formats import gotime
 from dray.api.types.pods import Pod
+from dray.scheduling.state import SchedulingState
 
 PRIORITY_OFFSET = 1 << 31
 """Makes priorities positive, so that a further victim always costs more (as kube-scheduler)."""
@@ -35,8 +37,62 @@ class EvictionCost(NamedTuple):
 NO_COST = EvictionCost(0, 0, 0, 0, -NOT_STARTED)
 
 
+class Costly(Protocol):
+    """What is evicted as one: a pod, or all pods of a PodGroup."""
+
+    @property
+    def priority(self) -> int: ...
+
+    @property
+    def budgets(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of the disruption budgets of each of the pods."""
+
+    @property
+    def start(self) -> int: ...
+
+
+Evicted = TypeVar("Evicted", bound=Costly)
+
+
+def cost_of(evicted: Sequence[Costly], allowed: Sequence[int]) -> EvictionCost:
+    """Return the cost of a set of victims. `allowed` is what each budget allows."""
+    if not evicted:
+        return NO_COST
+    left = list(allowed)
+    violations = highest = total = pods = 0
+    for one in in_budget_order(evicted):
+        for budgets in one.budgets:
+            for number in budgets:
+                left[number] -= 1
+            violations += any(left[number] < 0 for number in budgets)
+            pods += 1
+            total += one.priority + PRIORITY_OFFSET
+        highest = max(highest, one.priority + PRIORITY_OFFSET)
+    start = min(one.start for one in evicted if one.priority + PRIORITY_OFFSET == highest)
+    return EvictionCost(violations, highest, total, pods, -start)
+
+
+def in_budget_order(evicted: Iterable[Evicted]) -> list[Evicted]:
+    """Return victims in the order in which they use up the budgets.
+
+    As filterPodsWithPDBViolation, more important pods come first; of equally important pods, those
+    with the budgets that come first by name.
+    """
+    return sorted(evicted, key=lambda one: (-one.priority, one.budgets))
+
+
 def priority_of(pod: Pod) -> int:
     return pod.spec.priority or 0
+
+
+def effective_priority(pod: Pod, state: SchedulingState) -> int:
+    """Return the priority that counts for preemption: of a pod in a PodGroup, that of the group.
+
+    https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/preemption/util.go
+    (GetPodPriority)
+    """
+    group = state.group_of(pod) if state.features.generic_workload else None
+    return priority_of(pod) if group is None else group.spec.priority or 0
 
 
 def start_of(pod: Pod) -> int:

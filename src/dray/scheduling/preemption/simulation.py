@@ -17,11 +17,14 @@ class RemovalSimulation:
     """Pods removed from the state for a trial, with the devices that only they use.
 
     Removals bypass the log of changed nodes: everything is restored before anyone else reads the
-    nodes, so cached rankings stay valid. `kept` are claims that keep their devices in any case.
+    nodes, so cached rankings stay valid. With `is_logged` they do not, so that nodes can be chosen
+    meanwhile. `kept` are claims that keep their devices in any case.
     """
 
-    def __init__(self, state: SchedulingState, kept: Collection[ClaimKey] = ()) -> None:
-        self._state, self._kept = state, kept
+    def __init__(
+        self, state: SchedulingState, kept: Collection[ClaimKey] = (), *, is_logged: bool = False
+    ) -> None:
+        self._state, self._kept, self._is_logged = state, kept, is_logged
         self._usages: dict[str, tuple[NodeState, PodUsage]] = {}
         self._removed: dict[str, Pod] = {}
         self._released: dict[ClaimKey, AllocationResult] = {}
@@ -31,10 +34,10 @@ class RemovalSimulation:
         target = {pod.metadata.uid: pod for pod in pods}
         for uid, pod in list(self._removed.items()):
             if uid not in target:
-                self._restore(pod)
+                self.restore(pod)
         for uid, pod in target.items():
             if uid not in self._removed:
-                self._remove(pod)
+                self.remove(pod)
         if not target:
             self._restore_claims(list(self._released))
 
@@ -50,12 +53,14 @@ class RemovalSimulation:
             self._released[key] = claim.status.allocation
             self._state.inventory.release(key)
 
-    def _remove(self, pod: Pod) -> None:
+    def remove(self, pod: Pod) -> None:
+        """Remove one more pod."""
         uid, node = pod.metadata.uid, self._state.nodes.get(pod.spec.node_name)
         self._removed[uid] = pod
         self._state.affinity.hidden.add(uid)
         if node is not None and uid in node.usages:
             self._usages[uid] = (node, node.remove(uid))
+            self._log(node)
         for key in pod_claims.used_claims(pod):
             claim = self._state.claims.get(key)
             if claim is None or claim.status.allocation is None or key in self._kept:
@@ -70,11 +75,17 @@ class RemovalSimulation:
             if key in self._released:
                 self._state.inventory.record_allocation(key, self._released.pop(key))
 
-    def _restore(self, pod: Pod) -> None:
+    def restore(self, pod: Pod) -> None:
+        """Restore one of the removed pods."""
         uid = pod.metadata.uid
         del self._removed[uid]
         self._state.affinity.hidden.discard(uid)
         if uid in self._usages:
             node, usage = self._usages.pop(uid)
             node.add(uid, usage)
+            self._log(node)
         self._restore_claims(pod_claims.used_claims(pod))
+
+    def _log(self, node: NodeState) -> None:
+        if self._is_logged:
+            self._state.nodes.changes.add(node.index)

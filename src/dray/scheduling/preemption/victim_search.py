@@ -17,7 +17,7 @@ from dray.scheduling.nodes.node_fit import NodeState
 from dray.scheduling.preemption.candidates import CandidateNode
 from dray.scheduling.preemption.priorities import EvictionCost
 from dray.scheduling.preemption.victim_sets import AlikeNodes, VictimSet
-from dray.scheduling.preemption.victims import Victim
+from dray.scheduling.preemption.victims import Victim, pods_of
 from dray.scheduling.steps import Steps
 
 TRIALS_LIMIT = 2_000
@@ -88,7 +88,7 @@ class VictimSearch:
 
     def _try(self, node: CandidateNode, victims: Iterable[Victim]) -> Steps[NodeFit | None]:
         self._trials += 1
-        return (yield from self._fits(node.state, [victim.pod for victim in victims]))
+        return (yield from self._fits(node.state, pods_of(victims)))
 
     def _has_hope(self, group: AlikeNodes) -> Steps[bool]:
         """Return whether another set may suffice: on most nodes, if all victims together do."""
@@ -141,10 +141,7 @@ class VictimSearch:
             smaller = yield from self._try(node, fewer)
             if smaller is not None:
                 victims, fit = fewer, smaller
-        evicted = {victim.pod.metadata.uid for victim in victims if not victim.is_leaving}
-        counts = [
-            sum(victim.pod.metadata.uid in evicted for victim in of_kind)
-            for of_kind in node.members
-        ]
+        evicted = {victim.uid for victim in victims if not victim.is_leaving}
+        counts = [sum(victim.uid in evicted for victim in of_kind) for of_kind in node.members]
         cost = group.cost(counts) if evicted else None
         return FoundVictims(node.state, victims, cost, fit)

@@ -50,7 +50,7 @@ class AlikeNodes:
         # As filterPodsWithPDBViolation, more important pods use up the budgets first; of equally
         # important pods, those with the budgets that come first by name.
         self._in_budget_order = sorted(
-            (number for number in numbers if self.kinds[number].budgets),
+            (number for number in numbers if any(self.kinds[number].budgets)),
             key=lambda number: (-self.kinds[number].priority, self.kinds[number].budgets),
         )
         self._latest = max(
@@ -95,16 +95,16 @@ class AlikeNodes:
         highest = total = pods = 0
         for count, kind in zip(counts, self.kinds, strict=True):
             if count:
-                weight = kind.priority + PRIORITY_OFFSET
-                highest, total, pods = weight, total + count * weight, pods + count
+                weight, of_kind = kind.priority + PRIORITY_OFFSET, count * len(kind.budgets)
+                highest, total, pods = weight, total + of_kind * weight, pods + of_kind
         return EvictionCost(self._violations(counts), highest, total, pods, -self._latest)
 
     def _violations(self, counts: Sequence[int]) -> int:
         left: dict[int, int] = {}
         violations = 0
         for number in self._in_budget_order:
-            count, budgets = counts[number], self.kinds[number].budgets
-            if count:
+            count = counts[number]
+            for budgets in filter(None, self.kinds[number].budgets if count else ()):
                 rooms = [left.get(budget, self._allowed[budget]) for budget in budgets]
                 violations += count - max(0, min(count, *rooms))
                 left.update(zip(budgets, (room - count for room in rooms), strict=True))

@@ -1,8 +1,9 @@
-"""The pods that may be evicted for others, as the search for victims looks at them."""
+"""What may be evicted for others: single pods, and PodGroups that are disrupted as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dray.api.ids import ClaimKey, PoolId
@@ -10,13 +11,14 @@ from dray.api.semantics import pod_claims
 from dray.api.types.core import PodDisruptionBudget
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
+from dray.scheduling import pod_index
 from dray.scheduling.disruption_budgets import DisruptionBudget
-from dray.scheduling.preemption import priorities
+from dray.scheduling.preemption import leaving, priorities
 from dray.scheduling.state import SchedulingState
 
 
 class VictimDevice(NamedTuple):
-    """A device that a claim of a pod holds; `share` is what it consumes of it, else None."""
+    """A device that a claim of a victim holds; `share` is what it consumes of it, else None."""
 
     pool: PoolId
     device: str
@@ -24,19 +26,32 @@ class VictimDevice(NamedTuple):
 
 
 class Victim(NamedTuple):
-    """A pod that may be evicted. Its cached form is valid while pod and claims are the same."""
+    """Pods that are evicted together. The cached form is valid while pods and claims are the same.
 
-    pod: Pod
+    All pods of a PodGroup with disruptionMode All are one victim, others are one each.
+    """
+
+    pods: tuple[Pod, ...]
     priority: int
     start: int
+    """When the first of the pods started."""
     is_leaving: bool
     """The pod is being deleted already."""
-    budgets: tuple[int, ...]
-    """The disruption budgets that cover it, by number."""
+    budgets: tuple[tuple[int, ...], ...]
+    """For each pod the disruption budgets that cover it, by number."""
     claims: tuple[tuple[ClaimKey, ResourceClaim | None], ...]
     held: tuple[VictimDevice, ...]
     is_sharing: bool
-    """A claim of the pod has other consumers as well."""
+    """A claim of the pods has other consumers as well."""
+
+    @property
+    def pod(self) -> Pod:
+        """Return the first of the pods, which stands for all."""
+        return self.pods[0]
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
 
 
 class Victims:
@@ -46,10 +61,12 @@ class Victims:
         self._state = state
         self._known: dict[str, Victim] = {}
         self._objects: Sequence[PodDisruptionBudget] = ()
+        self._now: datetime.datetime
         self.budgets: Sequence[DisruptionBudget] = ()
 
-    def refresh(self) -> None:
+    def refresh(self, now: datetime.datetime) -> None:
         """Take over changes of the budgets, and forget pods that are gone."""
+        self._now = now
         ordered = [budget for _, budget in sorted(self._state.budgets.items())]
         is_same = len(ordered) == len(self._objects) and all(
             one is other for one, other in zip(ordered, self._objects, strict=True)
@@ -60,27 +77,67 @@ class Victims:
             self._objects = ordered
             self.budgets = list(map(DisruptionBudget.of, ordered))
 
-    def of(self, pod: Pod) -> Victim:
-        known = self._known.get(pod.metadata.uid)
+    @property
+    def allowed(self) -> list[int]:
+        """Return how many pods each of the budgets allows to evict."""
+        return [budget.allowed for budget in self.budgets]
+
+    def below(self, priority: int, pods: Iterable[Pod]) -> list[Victim]:
+        """Return the victims of lower priority among some pods, each once."""
+        found: dict[str, Victim] = {}
+        for pod in pods:
+            if priorities.effective_priority(pod, self._state) >= priority:
+                continue
+            if leaving.is_stuck(pod, self._now):
+                continue
+            victim = self._of(pod)
+            found[victim.uid] = victim
+        return list(found.values())
+
+    def of_all(self, pods: Iterable[Pod]) -> list[Victim]:
+        """Return what pods are evicted as, if these are exactly the pods to evict."""
+        parts: dict[object, list[Pod]] = {}
+        for pod in pods:
+            parts.setdefault(unit_key(pod, self._state), []).append(pod)
+        return [self._read(tuple(part)) for part in parts.values()]
+
+    def violated(self, victims: Iterable[Victim]) -> list[DisruptionBudget]:
+        """Return the budgets of which more pods are evicted than they allow."""
+        used = [0] * len(self.budgets)
+        for victim in victims:
+            for budgets in victim.budgets if not victim.is_leaving else ():
+                for number in budgets:
+                    used[number] += 1
+        return [
+            budget
+            for budget, pods in zip(self.budgets, used, strict=True)
+            if pods > max(budget.allowed, 0)
+        ]
+
+    def _of(self, pod: Pod) -> Victim:
+        pods = _members(pod, self._state)
+        known = self._known.get(pods[0].metadata.uid)
         find = self._state.claims.get
         if (
             known is None
-            or known.pod is not pod
+            or len(known.pods) != len(pods)
+            or any(one is not other for one, other in zip(known.pods, pods, strict=True))
             or any(find(key) is not claim for key, claim in known.claims)
         ):
-            known = self._known[pod.metadata.uid] = self._read(pod)
+            known = self._known[pods[0].metadata.uid] = self._read(pods)
         return known
 
-    def _read(self, pod: Pod) -> Victim:
-        claims = tuple((key, self._state.claims.get(key)) for key in pod_claims.used_claims(pod))
+    def _read(self, pods: tuple[Pod, ...]) -> Victim:
+        keys = dict.fromkeys(key for pod in pods for key in pod_claims.used_claims(pod))
+        claims = tuple((key, self._state.claims.get(key)) for key in keys)
         held: list[VictimDevice] = []
         is_sharing = False
-        uid = pod.metadata.uid
+        uids = {pod.metadata.uid for pod in pods}
         for _, claim in claims:
             if claim is None or claim.status.allocation is None:
                 continue
             consumers = claim.status.reserved_for
-            is_sharing |= any(consumer.uid != uid for consumer in consumers)
+            is_sharing |= any(consumer.uid not in uids for consumer in consumers)
             for result in claim.status.allocation.devices.results:
                 if consumers and not result.admin_access:
                     share = tuple(sorted(result.consumed_capacity.items()))
@@ -89,12 +146,45 @@ class Victims:
                         VictimDevice(result.pool_id, result.device, None if whole else share)
                     )
         return Victim(
-            pod,
-            priorities.priority_of(pod),
-            priorities.start_of(pod),
-            pod.metadata.deletion_timestamp is not None,
-            tuple(number for number, budget in enumerate(self.budgets) if budget.counts(pod)),
+            pods,
+            priorities.effective_priority(pods[0], self._state),
+            min(map(priorities.start_of, pods)),
+            pods[0].metadata.deletion_timestamp is not None,
+            tuple(
+                tuple(number for number, budget in enumerate(self.budgets) if budget.counts(pod))
+                for pod in pods
+            ),
             claims,
             tuple(held),
             is_sharing,
         )
+
+
+def pods_of(victims: Iterable[Victim]) -> list[Pod]:
+    return [pod for victim in victims for pod in victim.pods]
+
+
+def unit_key(pod: Pod, state: SchedulingState) -> object:
+    """Return a key that is equal for pods that are evicted together."""
+    return pod_index.group_key(pod) if _is_part(pod, state) else pod.metadata.uid
+
+
+def _members(pod: Pod, state: SchedulingState) -> tuple[Pod, ...]:
+    """Return the pods that are evicted together with a pod, and itself.
+
+    One that is leaving already makes no difference to the others.
+    """
+    key = pod_index.group_key(pod)
+    if key is None or pod.metadata.deletion_timestamp is not None or not _is_part(pod, state):
+        return (pod,)
+    return tuple(
+        other
+        for other in state.pods.in_group(key)
+        if other.spec.node_name and other.metadata.deletion_timestamp is None
+    )
+
+
+def _is_part(pod: Pod, state: SchedulingState) -> bool:
+    group = state.group_of(pod) if state.features.generic_workload else None
+    mode = group.spec.disruption_mode if group is not None else None
+    return mode is not None and mode.all is not None

@@ -15,7 +15,7 @@ from dray.api.types.meta import JsonObject
 from dray.testing import Cluster
 from tests.unit.cli.conftest import as_list, run
 from tests.unit.scheduler.world import claim, exactly, pod
-from tests.unit.scheduling.preemption.test_preemptor import budget, fleet, leaving, running
+from tests.unit.scheduling.preemption.test_pod_preemption import budget, fleet, leaving, running
 
 PREEMPTING = ("--feature-gates", "DrayPreemption=true")
 SUMMARY = "preemption: the scheduler evicts pod default/batch (priority 5); it fits on one then"

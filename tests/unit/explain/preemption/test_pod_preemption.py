@@ -26,7 +26,7 @@ from tests import builders
 from tests.unit.scheduler.test_podgroups import group, member
 from tests.unit.scheduler.world import DRIVER, claim, exactly, pod
 from tests.unit.scheduling.objects import convert, pods
-from tests.unit.scheduling.preemption.test_preemptor import (
+from tests.unit.scheduling.preemption.test_pod_preemption import (
     HOST,
     PREEMPTING,
     budget,
@@ -318,8 +318,39 @@ def test_a_gang_is_told_what_its_search_found() -> None:
     answer = found(*bodies, features=SEARCHING)
     assert answer.outcome is PreemptionOutcome.GROUP
     assert words(answer) == [
+        "its group cannot be placed: minCount (2) cannot be satisfied: 1 scheduled, 0 remaining",
+        "preemption does not help: there is no pod of lower priority than its 0",
+    ]
+    only = msgspec.structs.replace(SEARCHING, preemption=False)
+    assert words(found(*bodies, features=only)) == words(answer)[:1]
+
+
+def test_whom_a_gang_evicts_and_why_that_does_not_help() -> None:
+    bodies = [*fleet(one=2), *running("batch", "one", 5, "gpu-0"), *claims_of("x", "y")]
+    bodies += [member("a", claim_name="x"), member("b", claim_name="y")]
+    answer = found(group("pg", 2, priority=10), *bodies, features=SEARCHING)
+    assert answer.group_nodes == ("one",)
+    assert words(answer) == [
+        "preemption: the scheduler evicts pod default/batch (priority 5); "
+        "its group fits on one then"
+    ]
+    assert preemption_text.title(answer) == (
+        "PodGroup default/pg (priority 10) fits on one if 1 pod is evicted:"
+    )
+    more = [*bodies, *claims_of("z"), member("c", claim_name="z")]
+    answer = found(group("pg", 3, priority=10), *more, features=SEARCHING)
+    assert words(answer)[1:] == [
+        "preemption does not help: it does not fit without all pods of lower priority either"
+    ]
+    off = msgspec.structs.replace(SEARCHING, preemption=False)
+    answer = found(group("pg", 2, priority=10), *bodies, features=off)
+    assert words(answer) == [
         "its group cannot be placed: minCount (2) cannot be satisfied: 1 scheduled, 0 remaining"
     ]
+
+
+def claims_of(*names: str) -> list[JsonObject]:
+    return [claim(name, exactly()) for name in names]
 
 
 def test_a_gang_that_fits_leaves_nothing_reserved() -> None:

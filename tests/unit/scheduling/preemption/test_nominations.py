@@ -6,12 +6,13 @@ from dray.api.ids import ObjectKey
 from dray.api.types.meta import JsonObject
 from dray.scheduling import steps
 from dray.scheduling.decision import Decider, Decision
-from dray.scheduling.preemption.preemptor import VICTIMS_LEAVE
+from dray.scheduling.preemption.pod_preemption import VICTIMS_LEAVE
+from dray.scheduling.preemption.preemptor import Preemptor
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.unschedulable import Unschedulable
 from tests.unit.scheduler.world import claim, exactly, gpu, gpu_slice, node, pod
 from tests.unit.scheduling.objects import NOW, build, convert, outcome, pods
-from tests.unit.scheduling.preemption.test_preemptor import (
+from tests.unit.scheduling.preemption.test_pod_preemption import (
     PREEMPTING,
     fleet,
     holding,
@@ -211,9 +212,10 @@ def test_after_a_restart_a_node_that_does_not_help_any_more_is_forgotten() -> No
 def victims(decider: Decider, *evicted: str) -> list[str]:
     """The names of the victims that are evicted one after the other."""
     [pod_] = pods(urgent())
+    preemptor = Preemptor(URGENT, pod_.metadata.uid, 10, [pod_])
     gone = {f"pod {name}" for name in evicted}
     found: list[str] = []
-    while victim := steps.run(decider.next_victim(pod_, NOW, gone), lambda: False):
+    while victim := steps.run(decider.next_victim(preemptor, NOW, gone), lambda: False):
         found.append(victim.metadata.name)
         gone.add(victim.metadata.uid)
     return found

@@ -1,0 +1,87 @@
+"""The look before each eviction: whether the plan still holds, and who still has to go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from dray.api.types.pods import Pod
+from dray.scheduling.claims.assignments import NodeAssignment
+from dray.scheduling.preemption.nominations import Nomination, Nominations
+from dray.scheduling.preemption.preemptor import PreemptorKey
+from dray.scheduling.preemption.victims import Victims, unit_key
+from dray.scheduling.state import SchedulingState
+from dray.scheduling.steps import Steps
+
+Fits = Callable[[Sequence[Pod]], Steps[Sequence[NodeAssignment] | None]]
+"""Returns what the pods of a preemptor get without some others; None if they do not fit."""
+
+
+class Recheck:
+    """Looks at a nomination as the state is now. `evicted` are the uids of pods that are leaving,
+    although the state may not show it yet."""
+
+    def __init__(
+        self,
+        state: SchedulingState,
+        nominations: Nominations,
+        victims: Victims,
+        evicted: Collection[str],
+    ) -> None:
+        self._state, self._nominations = state, nominations
+        self._victims, self._evicted = victims, evicted
+
+    def next_victim(self, key: PreemptorKey, fits: Fits) -> Steps[Pod | None]:
+        """Return a pod that still has to be evicted; None if none has to.
+
+        Victims that can be spared by now are left out of the nomination. It is dropped if the pods
+        do not fit any more without all of them, or if that would exceed further budgets.
+        """
+        nomination = self._nominations.of(key)
+        assert nomination is not None
+        found = yield from fits(list(nomination.leaving.pods))
+        if found is None or self._exceeds_more(nomination):
+            self._nominations.drop(key)
+            return None
+        while True:
+            leaving = nomination.leaving
+            self._nominations.revise(key, found, leaving)
+            victim = self._to_evict(leaving.pods)
+            if victim is None or self._is_begun(victim, leaving.pods):
+                return victim
+            unit = unit_key(victim, self._state)
+            others = [pod for pod in leaving.pods if unit_key(pod, self._state) != unit]
+            found = yield from fits(others)
+            if found is None:
+                return victim
+            nomination = nomination._replace(leaving=leaving._replace(pods=others))
+
+    def _exceeds_more(self, nomination: Nomination) -> bool:
+        """Return whether the pods to evict are more than budgets allow by now."""
+        left = self._victims.of_all(filter(self._is_there, nomination.leaving.pods))
+        exceeded = {budget.key for budget in self._victims.violated(left)}
+        return not exceeded.issubset(nomination.violated_budgets)
+
+    def _to_evict(self, pods: Iterable[Pod]) -> Pod | None:
+        """Return the pod to evict next: one whose PodGroup has lost pods already goes first."""
+        there = list(filter(self._is_there, pods))
+        begun = (pod for pod in there if self._is_begun(pod, pods))
+        return next(begun, there[0] if there else None)
+
+    def _is_begun(self, victim: Pod, pods: Iterable[Pod]) -> bool:
+        """Return whether pods that are evicted together with a victim were evicted."""
+        unit = unit_key(victim, self._state)
+        return any(
+            pod.metadata.uid in self._evicted
+            for pod in pods
+            if unit_key(pod, self._state) == unit and pod.metadata.uid != victim.metadata.uid
+        )
+
+    def _is_there(self, victim: Pod) -> bool:
+        """Return whether this very pod exists, and nobody has asked it to leave."""
+        known = self._state.pods.get(victim.metadata.key)
+        return (
+            known is not None
+            and known.metadata.uid == victim.metadata.uid
+            and known.metadata.uid not in self._evicted
+            and known.metadata.deletion_timestamp is None
+        )
