@@ -23,3 +23,9 @@ def test_sizes_of_which_nothing_could_be_measured_are_refused(
     result = run("bench", *arguments)
     assert result.exit_code == 2
     assert f"Invalid value for '{arguments[1]}'" in result.stderr
+
+
+def test_more_pods_than_the_cluster_has_gpus_are_refused() -> None:
+    result = run("bench", "cluster", "--nodes", "2", "--pods", "17")
+    assert result.exit_code == 2
+    assert "17 pods do not fit: each needs a GPU, and 2 nodes have 16." in result.stderr
