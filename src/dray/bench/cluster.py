@@ -35,6 +35,8 @@ MODEL = "h100-80gb-hbm3"
 GPUS = 8
 CREATORS = 32
 PROBE_SECONDS = 0.005
+STALL_SECONDS = 120.0
+"""A wait ends with an error after this time without any progress."""
 NAMESPACE = "default"
 
 
@@ -52,6 +54,14 @@ class ClusterScale:
     """The policy of the scheduler."""
     records: bool = False
     """Whether the history is recorded, as in `dray up`."""
+
+    @property
+    def devices(self) -> int:
+        return self.nodes * GPUS
+
+
+class Stalled(Exception):
+    """The cluster made no progress for a long time."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -76,6 +86,19 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 async def run(scale: ClusterScale, say: Say = lambda _: None) -> Report:
+    """Measure a new cluster. Raises Stalled."""
+    try:
+        return await _measured(scale, say)
+    except BaseExceptionGroup as group:
+        stalled: BaseException | None = group.subgroup(Stalled)
+        if stalled is None:
+            raise
+        while isinstance(stalled, BaseExceptionGroup):
+            stalled = stalled.exceptions[0]
+        raise stalled from group
+
+
+async def _measured(scale: ClusterScale, say: Say) -> Report:
     with tempfile.TemporaryDirectory(prefix="dray-bench-") as folder:
         directory = Path(folder)
         async with contextlib.AsyncExitStack() as stack:
@@ -143,12 +166,30 @@ class _Measured:
         names = {_name(raw) for raw in map(bytes, page.items) if counts(raw)}
         if len(names) >= self._scale.nodes:
             return
-        async for event in self._client.watch(kind, resource_version=page.resource_version):
-            raw = bytes(event.object)
-            if event.type != "BOOKMARK" and counts(raw):
+
+        def is_last(raw: bytes) -> bool:
+            if counts(raw):
                 names.add(_name(raw))
-            if len(names) >= self._scale.nodes:
-                return
+            return len(names) >= self._scale.nodes
+
+        await self._read_changes(kind, page.resource_version, is_last)
+
+    async def _read_changes(
+        self, kind: Kind, version: str, is_last: Callable[[bytes], bool]
+    ) -> None:
+        """Read changed objects up to the last one. Raises Stalled if it does not come."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(STALL_SECONDS) as limit:
+                async for event in self._client.watch(kind, resource_version=version):
+                    if event.type != "BOOKMARK":
+                        if is_last(bytes(event.object)):
+                            return
+                        limit.reschedule(loop.time() + STALL_SECONDS)
+        except TimeoutError as error:
+            why = f"no {kind.plural} changed for {STALL_SECONDS:.0f} seconds"
+            raise Stalled(f"the cluster makes no progress: {why}") from error
+        raise Stalled(f"the watch of {kind.plural} ended before all had changed")
 
     async def _cpu_percent(self) -> float:
         seconds = self._scale.quiet_seconds
@@ -203,12 +244,13 @@ class _Measured:
         left = set(names)
         version = (await self._client.list(kinds.POD)).resource_version
         following.set()
-        async for event in self._client.watch(kinds.POD, resource_version=version):
-            raw = bytes(event.object)
+
+        def is_last(raw: bytes) -> bool:
             if text in raw:
                 left.discard(_name(raw))
-            if not left:
-                return
+            return not left
+
+        await self._read_changes(kinds.POD, version, is_last)
 
     async def _readiness_while_refusing(self) -> list[float]:
         """Return the sorted latencies of /readyz, from the moment each request was due."""

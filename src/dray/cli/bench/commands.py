@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from dray.cli.command_errors import CommandError, DrayCommand
+from dray.cli.command_errors import CommandError, DrayCommand, TimedOut, WrongUsage
 from dray.cli.session import progress
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _parsed(path: Path, problem: str, parse: Callable[[bytes], Any]) -> Any:
         raise click.ClickException(f"{path} {problem}: {error}") from error
 
 
-@click.command("cluster")
+@click.command("cluster", cls=DrayCommand)
 @click.option(
     "--nodes", type=_COUNT, default=200, show_default=True, help="Simulated nodes, 8 GPUs each."
 )
@@ -250,7 +250,15 @@ def cluster(as_json: bool, **sizes: Any) -> None:
 
     quiet_seconds = sizes.pop("quiet")
     scale = benchmark.ClusterScale(**sizes, quiet_seconds=quiet_seconds)
-    report = uvloop.run(benchmark.run(scale, _say))
+    if scale.pods > scale.devices:
+        raise WrongUsage(
+            f"{scale.pods} pods do not fit: each needs a GPU, and {scale.nodes} nodes have "
+            f"{scale.devices}. Use --pods {scale.devices} or fewer, or more --nodes."
+        )
+    try:
+        report = uvloop.run(benchmark.run(scale, _say))
+    except benchmark.Stalled as stalled:
+        raise TimedOut(f"{stalled}.") from stalled
     _print_figures(msgspec.to_builtins(report), as_json)
 
 

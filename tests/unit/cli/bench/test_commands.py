@@ -71,3 +71,9 @@ def test_a_gang_that_could_never_fit_is_refused() -> None:
     result = run("bench", "preemption", "--nodes", "1", "--gang", "9")
     assert result.exit_code == 1
     assert "a gang of 9 needs as many GPUs" in result.stderr
+
+
+def test_more_pods_than_the_cluster_has_gpus_are_refused() -> None:
+    result = run("bench", "cluster", "--nodes", "2", "--pods", "17")
+    assert result.exit_code == 2
+    assert "17 pods do not fit: each needs a GPU, and 2 nodes have 16." in result.stderr
