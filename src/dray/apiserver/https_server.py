@@ -7,7 +7,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from aiohttp import http_exceptions, web
@@ -47,6 +47,19 @@ LINGERING_SECONDS = 2.0
 _PROTOCOL_HEADERS = frozenset({"sec-websocket-protocol", "x-stream-protocol-version"})
 
 
+class Pages(Protocol):
+    """Answers browsers, which have sessions of their own instead of credentials."""
+
+    @property
+    def root(self) -> str:
+        """Return the path below which it answers."""
+
+    def user_of(self, request: web.BaseRequest) -> str:
+        """Return the name of the user who has a session; "" without one."""
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse: ...
+
+
 class Server:
     """Listens, authenticates and passes requests to the application."""
 
@@ -61,6 +74,8 @@ class Server:
         self._streaming: set[asyncio.Task[Any]] = set()
         self.dispatcher = Dispatcher(self._limits)
         self._connections = ClientConnections(self._limits, self._limits.connections)
+        self.pages: Pages | None = None
+        """What people see in a browser, if the server has that."""
         self.on_listening: Callable[[str, int], Awaitable[None]] | None = None
         """Called with the address and the port whenever the server begins to listen."""
 
@@ -131,6 +146,8 @@ class Server:
         )
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        if self.pages is not None and _is_below(self.pages.root, incoming):
+            return await self._page(incoming, self.pages)
         headers = _headers(incoming)
         user = NOBODY
         try:
@@ -157,6 +174,20 @@ class Server:
             return await self._stream(incoming, response, flow)
         except errors.StatusError as error:
             return self._refused(incoming, user, error)
+
+    async def _page(self, incoming: web.BaseRequest, pages: Pages) -> web.StreamResponse:
+        """Answer a browser. What it then asks of the API is done with the identity of a session."""
+        name = pages.user_of(incoming)
+        flow = self.dispatcher.flow_of(User(name) if name else ANONYMOUS)
+        try:
+            self._count_connection(incoming, flow)
+            await self.dispatcher.enter(flow)
+            self.dispatcher.leave(flow)
+        except errors.StatusError as error:
+            return self._refused(incoming, NOBODY, error)
+        with self._until_closing():
+            return await pages.answer(incoming)
+        raise AssertionError("the block returns, or the server closes")
 
     def _flow(self, incoming: web.BaseRequest, user: User) -> Flow:
         is_probe = user.name == ANONYMOUS.name and incoming.rel_url.raw_path in UNLIMITED_PATHS
@@ -365,6 +396,11 @@ async def _next_chunk(chunks: AsyncIterator[bytes]) -> bytes:
         if chunk:
             return chunk
     return b""
+
+
+def _is_below(root: str, incoming: web.BaseRequest) -> bool:
+    path = incoming.rel_url.raw_path
+    return path == root or path.startswith(f"{root}/")
 
 
 def _hang_up(incoming: web.BaseRequest) -> None:

@@ -72,6 +72,8 @@ class RunningServer:
     server: Server
     authorizer: Authorizer
     signer: TokenSigner
+    authenticator: Authenticator
+    features: Features = gates.DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ async def open_server(
         follow = (follower.run for follower in followed.followers)
         background = [authorizer.run, expiry.run, service.run, *follow]
         async with agents, _running(background):
-            yield RunningServer(app, server, authorizer, signer)
+            yield RunningServer(app, server, authorizer, signer, authenticator, settings.features)
 
 
 @contextlib.asynccontextmanager

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "revoke": ("access.revoke:revoke", "End a user's certificates and tokens."),
         "get": ("verbs.get:get", "Show objects; also `get devices`."),
         "top": ("insight.top:top", "Watch devices, and what waits and why."),
+        "ui": ("components.dashboard.command:ui", "Show the cluster in a browser."),
         "describe": (
             "verbs.descriptions.command:describe",
             "Show all fields of objects, and events.",
@@ -74,6 +75,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "get",
             "describe",
             "top",
+            "ui",
             "events",
             "logs",
             "history",

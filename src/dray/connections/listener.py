@@ -163,12 +163,15 @@ def _discard(groups: dict[str, dict[Connection, None]], key: str, connection: Co
 
 
 class ConnectionAcceptor:
-    """Listening sockets, which pass connections to protocols once TLS is established."""
+    """Listening sockets, which pass connections to protocols once TLS is established.
+
+    Without a `context` there is no TLS.
+    """
 
     def __init__(
         self,
         sockets: list[socket.socket],
-        context: ssl.SSLContext,
+        context: ssl.SSLContext | None,
         make_protocol: MakeProtocol,
         connections: ClientConnections,
         limits: ConnectionLimits,
@@ -258,7 +261,7 @@ class ConnectionAcceptor:
                 lambda: self._make_protocol(connection),
                 connection.accepted,
                 ssl=self._context,
-                ssl_handshake_timeout=self._limits.head_seconds,
+                ssl_handshake_timeout=self._limits.head_seconds if self._context else None,
             )
         except (OSError, asyncio.CancelledError, ssl.SSLError):
             # Scanners and plain HTTP are no matter for the log.
@@ -270,12 +273,15 @@ class ConnectionAcceptor:
 async def listening(
     host: str,
     port: int,
-    context: ssl.SSLContext,
+    context: ssl.SSLContext | None,
     make_protocol: MakeProtocol,
     connections: ClientConnections,
     limits: ConnectionLimits,
 ) -> AsyncIterator[tuple[str, int]]:
-    """Accept connections until the block is left; yield the address and the port."""
+    """Accept connections until the block is left; yield the address and the port.
+
+    Without a `context` they are not encrypted.
+    """
     sockets = await _bound(host, port)
     listener = ConnectionAcceptor(sockets, context, make_protocol, connections, limits)
     listener.start()

@@ -11,8 +11,9 @@ from dray.api import features
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.components.metrics_endpoint import LeaderReadiness
-from dray.cli.session import connection, server_version
+from dray.cli.session import connection
 from dray.cli.session.connection import Target
+from dray.client import server_version
 from dray.controllers import manager
 
 

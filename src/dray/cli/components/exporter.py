@@ -11,8 +11,9 @@ import click
 from dray import supervision, telemetry
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground
-from dray.cli.session import connection, server_version
+from dray.cli.session import connection
 from dray.cli.session.connection import Target
+from dray.client import server_version
 from dray.clock import utc_now
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
+from dray.allocator import device_values
 from dray.api import errors, kinds, well_known
 from dray.cli.command_errors import DrayCommand, ObjectNotFound, WrongUsage
-from dray.cli.inputs import cluster_objects, fleet_counts, published_devices
+from dray.cli.inputs import cluster_objects, fleet_counts
 from dray.cli.lazy_group import LazyGroup, completer
 from dray.cli.output import counts, durations, formats, tables
 from dray.cli.output.formats import OutputFormat
@@ -124,7 +125,7 @@ def _show_devices(pool: PublishedPool) -> None:
     click.secho(f"{pool.driver} on {pool.name}: {_some(names)}", bold=True)
     first = pool.devices[0]
     rows = [
-        [name, tables.cell_text(published_devices.value_of(value))]
+        [name, tables.cell_text(device_values.value_of(value))]
         for name, value in sorted(first.attributes.items())
     ]
     rows += [[name, value.value] for name, value in sorted(first.capacity.items())]

@@ -24,6 +24,7 @@ from dray.apiserver.server import Settings
 from dray.cli import lazy_group
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import apiserver, foreground, key_options, store_option
+from dray.cli.components.dashboard import link as dashboard_link
 from dray.cli.components.store_option import StoreChoice
 from dray.cli.inputs import pod_options, policy_option
 from dray.cli.output import durations
@@ -43,6 +44,7 @@ from dray.node.runtimes.selection import Choice
 from dray.store import compaction
 
 QUICKSTART = "quickstart"
+DASHBOARD_LISTEN = "127.0.0.1:0"
 PUBLICATION_SECONDS = 5.0
 """The longest wait for the devices of a fleet; a large one goes on in the background."""
 PREEMPTION_GATES = ("DrayPreemption", "DrayGangSearch")
@@ -70,6 +72,7 @@ class UpOptions(NamedTuple):
     key_files: KeyFiles
     audit_log: Path | None
     event_ttl: float
+    ui_listen: str
     verbose: bool
 
 
@@ -126,6 +129,13 @@ class UpOptions(NamedTuple):
 @key_options.options
 @apiserver.audit_log_option
 @apiserver.event_ttl_option
+@click.option(
+    "--ui-listen",
+    default=DASHBOARD_LISTEN,
+    show_default="a free port of 127.0.0.1",
+    metavar="127.0.0.1:PORT",
+    help="Where the link to the dashboard leads; none for no dashboard.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
 def up(**options: Any) -> None:
     """Run a local cluster until stopped: API server, scheduler, controllers and nodes.
@@ -140,21 +150,29 @@ def up(**options: Any) -> None:
     started = time.perf_counter()
     given = UpOptions(**options)
     address = foreground.parse_listen(given.listen, "--listen", apiserver.DEFAULT_LISTEN)
+    served = dashboard_link.parse(given.ui_listen, "--ui-listen")
     plan = _plan(given, address)
     directory = foreground.private_directory(given.data)
     keys = key_options.load(directory, given.key_files)
 
-    def announce(url: str, cluster: RunningCluster) -> None:
+    def announce(url: str, cluster: RunningCluster, link: str) -> None:
         _register(given, directory, plan, keys, url, cluster)
         seconds = time.perf_counter() - started
         click.echo(f"dray is up after {seconds:.2f} s at {url}")
-        _announce(directory, plan, cluster.choice, has_default_nodes=given.nodes is None)
+        _announce(directory, plan, cluster.choice, link, has_default_nodes=given.nodes is None)
 
     with up_instance.locked(directory):
         foreground.run(
             foreground.until_signalled(
                 lambda: _run(
-                    directory, given.store, address, plan, keys, given.history_seconds, announce
+                    directory,
+                    given.store,
+                    address,
+                    plan,
+                    keys,
+                    given.history_seconds,
+                    served,
+                    announce,
                 )
             ),
             logging.INFO if given.verbose else logging.WARNING,
@@ -247,7 +265,8 @@ async def _run(
     plan: ClusterPlan,
     keys: ServerKeys,
     history_seconds: float,
-    announce: Callable[[str, RunningCluster], None],
+    ui_address: tuple[str, int] | None,
+    announce: Callable[[str, RunningCluster, str], None],
 ) -> None:
     advice = "Is another `dray up` running there? Choose another address with --listen."
     async with contextlib.AsyncExitStack() as stack:
@@ -269,7 +288,10 @@ async def _run(
             await publication.wait_until_published(
                 cluster.fleet_client, plan.fleet, PUBLICATION_SECONDS
             )
-        announce(url, cluster)
+        link = ""
+        if ui_address is not None:
+            link = await stack.enter_async_context(dashboard_link.of_cluster(cluster, ui_address))
+        announce(url, cluster, link)
         try:
             await compaction.compact_regularly(state, history_seconds)
         finally:
@@ -290,7 +312,7 @@ def _keep_pods_on_signal(cluster: RunningCluster) -> None:
 
 
 def _announce(
-    directory: Path, plan: ClusterPlan, chosen: Choice, *, has_default_nodes: bool
+    directory: Path, plan: ClusterPlan, chosen: Choice, link: str, *, has_default_nodes: bool
 ) -> None:
     """Print what runs, and commands to go on with."""
     if plan.fleet is None:
@@ -309,6 +331,8 @@ def _announce(
     click.echo("  dray get devices")
     click.echo("  dray top")
     click.echo("  dray get pods,resourceclaims -A\n")
+    if link:
+        click.echo(f"  {link}   # dashboard; the link works once\n")
     click.echo("Ctrl-C ends it, and its containers; the state stays in the store.")
 
 

@@ -39,8 +39,9 @@ from dray.api.types.workloads import PodGroup
 from dray.cli import printed_commands
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import manifests
-from dray.cli.session import connection, progress, server_version
+from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
+from dray.client import server_version
 from dray.client.api_client import EVERYTHING, ListPage, ObjectSelection
 from dray.client.kubeconfig import KubeconfigError
 from dray.explain.pod import pod_context

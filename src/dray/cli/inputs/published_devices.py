@@ -7,14 +7,13 @@ from typing import Any
 
 import msgspec
 
-from dray.allocator import device_states
+from dray.allocator import device_states, device_values
 from dray.allocator.device_states import DeviceAvailability, DeviceState
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.formats import quantity
 from dray.api.formats.quantity import Quantity
 from dray.api.ids import ClaimKey, DeviceId
 from dray.api.types.dra import (
-    DeviceAttribute,
     DeviceTaint,
     DeviceTaintRule,
     ResourceClaim,
@@ -31,9 +30,6 @@ from dray.explain.pod import device_problems, obstacles
 
 TYPES = frozenset({Node, Pod, ResourceSlice, ResourceClaim, DeviceTaintRule})
 """What the state of a device depends on."""
-MODEL_ATTRIBUTES = ("productName", "model", "product", "deviceName", "type")
-PROFILE = "profile"
-MEMORY = "memory"
 
 
 class ClaimHolder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -211,11 +207,11 @@ def _device(
     )
     if device is None or resource_slice is None:
         return missing
-    attributes = {name: value_of(value) for name, value in device.attributes.items()}
+    attributes = device_values.attributes_of(device)
     return msgspec.structs.replace(
         missing,
         node=device.node_name or resource_slice.spec.node_name or "",
-        model=_model(attributes),
+        model=device_values.model_of(attributes),
         partition_of=found.parent,
         attributes=attributes,
         capacity={name: value.value for name, value in device.capacity.items()},
@@ -227,23 +223,12 @@ def _device(
     )
 
 
-def value_of(attribute: DeviceAttribute) -> Any:
-    """Return the one value that is set."""
-    return next(iter(msgspec.to_builtins(attribute).values()), None)
-
-
 def attribute(device: PublishedDevice, name: str) -> Any:
     """Return an attribute by its name with or without its domain, or None."""
     if name in device.attributes:
         return device.attributes[name]
     found = (value for key, value in device.attributes.items() if key.rpartition("/")[2] == name)
     return next(found, device.attributes.get(name.removeprefix(f"{device.driver}/")))
-
-
-def _model(attributes: Mapping[str, Any]) -> str:
-    by_name = {name.rpartition("/")[2]: value for name, value in attributes.items()}
-    model = next((str(by_name[name]) for name in MODEL_ATTRIBUTES if name in by_name), "")
-    return f"{model} {by_name[PROFILE]}".strip() if PROFILE in by_name else model
 
 
 def _memory(device: PublishedDevice, group: Sequence[PublishedDevice]) -> str:
@@ -264,8 +249,7 @@ def _memory(device: PublishedDevice, group: Sequence[PublishedDevice]) -> str:
 
 
 def _amount(capacity: Mapping[str, str]) -> Quantity | None:
-    texts = (text for name, text in capacity.items() if name.rpartition("/")[2] == MEMORY)
-    text = next(texts, "")
+    text = device_values.memory_text(capacity)
     return quantity.parse(text) if text else None
 
 

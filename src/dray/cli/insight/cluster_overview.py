@@ -17,9 +17,9 @@ from dray.cli.inputs import fitting_pods, pod_contexts, published_devices
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.inputs.published_devices import PublishedDevice
 from dray.cli.insight import waiting_causes
+from dray.explain.pod import waiting_cause
 
 EXPLAINED_PODS = 50
-NO_POD = "no pod uses it"
 
 
 class DeviceTotals(msgspec.Struct, frozen=True, rename="camel"):
@@ -150,7 +150,9 @@ def _unused_claims(
     }
     for claim in waiting:
         if (claim.metadata.namespace, claim.metadata.name) not in used:
-            yield WaitingObject(*claim.key, claim.metadata.creation_timestamp or "", NO_POD)
+            yield WaitingObject(
+                *claim.key, claim.metadata.creation_timestamp or "", waiting_cause.NO_POD
+            )
 
 
 def _waiting_pods(objects: ClusterObjects) -> Iterator[WaitingObject]:

@@ -17,9 +17,10 @@ from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import DrayCommand
 from dray.cli.inputs.cluster_objects import READ, VERSION_ANNOTATION
 from dray.cli.output import serialization
-from dray.cli.session import connection, progress, server_version
+from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing
+from dray.client import server_version
 from dray.client.api_client import ObjectSelection
 
 _POD_SPEC = frozenset(

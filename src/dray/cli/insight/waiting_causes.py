@@ -8,7 +8,7 @@ from dray.api.types.pods import Pod
 from dray.cli.inputs import pod_contexts
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.explain import claim_explanation
-from dray.explain.pod import obstacles, pod_explanation, pod_fix_text, pod_progress_text
+from dray.explain.pod import pod_explanation, pod_fix_text, pod_progress_text, waiting_cause
 from dray.explain.pod.pod_context import PodContext
 from dray.explain.text import explanation_text
 
@@ -18,14 +18,7 @@ def short(
 ) -> str:
     """Return in one line why a pod waits, or "" if nothing is in its way."""
     context = pod_contexts.of(pod, objects, shared)
-    explained = pod_explanation.explain_pod(pod, context, inventory)
-    blocked = explained.progress.blocked
-    if blocked is None:
-        return ""
-    first = blocked.obstacles[0]
-    if isinstance(first, obstacles.ClaimsDoNotFit) and explained.explanation is not None:
-        return explanation_text.short(explained.explanation)
-    return pod_progress_text.sentence(first)
+    return waiting_cause.short(pod_explanation.explain_pod(pod, context, inventory))
 
 
 def lines(kind: str, name: str, objects: ClusterObjects) -> list[str]:

@@ -13,8 +13,9 @@ from dray.cli import command_errors
 from dray.cli.command_errors import CommandError, DrayCommand
 from dray.cli.output import formats, tables
 from dray.cli.output.formats import OutputFormat
-from dray.cli.session import connection, resource_types, server_version
+from dray.cli.session import connection, resource_types
 from dray.cli.session.connection import Session, Target
+from dray.client import server_version
 
 
 @click.command("api-resources", cls=DrayCommand)

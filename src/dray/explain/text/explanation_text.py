@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -126,17 +126,43 @@ def _facts_of(explanation: Explanation, fault: Fault) -> list[str]:
 
 def _funnels(explanation: Explanation, *, bars: bool) -> Iterator[str]:
     """Yield the blocked requests one by one, then all others in one line."""
-    fine = [funnel for funnel in explanation.funnels if not funnel.blocked]
-    if len(explanation.funnels) == 1:
-        fine = []
-    for funnel in explanation.funnels:
-        if funnel not in fine:
-            yield from _funnel(explanation, funnel, bars=bars)
+    shown = _shown_funnels(explanation)
+    fine = [funnel for funnel in explanation.funnels if funnel not in shown]
+    for funnel in shown:
+        yield from _funnel(explanation, funnel, bars=bars)
     if fine:
         names = [_request(explanation, item.claim, item.request) for item in fine]
         noun = "request" if len(names) == 1 else "requests"
         listed = phrases.limited(names, len(names), "request")
         yield f"{noun} {listed}: can be served alone"
+
+
+def _shown_funnels(explanation: Explanation) -> list[Funnel]:
+    """Return the funnels of the requests that are blocked, or that of the only request."""
+    if len(explanation.funnels) == 1:
+        return list(explanation.funnels)
+    return [funnel for funnel in explanation.funnels if funnel.blocked]
+
+
+class FunnelRow(NamedTuple):
+    """The devices that are left after one more filter of a request, and how many there were."""
+
+    request: str
+    label: str
+    left: int
+    of: int
+
+
+def funnel_rows(explanation: Explanation) -> Iterator[FunnelRow]:
+    """Yield the rows of all funnels that are shown, for charts."""
+    if explanation.outcome not in (Outcome.REFUSED, Outcome.UNDECIDED):
+        return
+    for funnel in _shown_funnels(explanation):
+        request = _request(explanation, funnel.claim, funnel.request)
+        yield FunnelRow(request, "published", funnel.published, funnel.published)
+        for stage in _worth_showing(funnel):
+            label = _stage_words(funnel, stage)
+            yield FunnelRow(request, label, stage.after, funnel.published)
 
 
 def _funnel(explanation: Explanation, funnel: Funnel, *, bars: bool) -> Iterator[str]:

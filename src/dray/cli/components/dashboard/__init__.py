@@ -1,0 +1,1 @@
+"""`dray ui`, and the dashboard of `dray up`."""

@@ -1,0 +1,1 @@
+"""What the dashboard shows of a cluster, kept current with every change of its objects."""

@@ -1,0 +1,265 @@
+"""A cluster as people with the same rights see it: caches, what is drawn of them, and the stream.
+
+The caches are read with the identity of one of these people, and of another when that one leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import msgspec
+
+from dray import supervision
+from dray.api import kinds
+from dray.api.features import Features
+from dray.api.formats import gotime
+from dray.api.http_messages import Request, Response
+from dray.api.kinds import Kind
+from dray.api.types.core import Namespace, ResourceQuota
+from dray.api.types.dra import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod
+from dray.client.api_client import Client, ObjectSelection, Transport
+from dray.client.cache import Cache, ObjectChange
+from dray.clock import utc_now
+from dray.explain.pod.pod_context import OTHER_NAMESPACES
+from dray.exporter.exporter import ACTIVE_PODS, PAGE_SIZE
+from dray.ui.model.change_log import ChangeLog
+from dray.ui.model.entries import Cell, NodeEntry, Shape, Waiting
+from dray.ui.model.fleet_state import FleetState
+from dray.ui.model.rights import Rights
+from dray.ui.model.waiting_state import WaitingState
+
+log = logging.getLogger(__name__)
+
+JOIN_SECONDS = 0.1
+"""Changes are joined for as long as this, so that a burst is one message."""
+TYPES: dict[str, type[Any]] = {
+    "Node": Node,
+    "ResourceSlice": ResourceSlice,
+    "DeviceClass": DeviceClass,
+    "DeviceTaintRule": DeviceTaintRule,
+    "ResourceClaim": ResourceClaim,
+    "Pod": Pod,
+    "ResourceClaimTemplate": ResourceClaimTemplate,
+    "ResourceQuota": ResourceQuota,
+    "Namespace": Namespace,
+}
+"""The type of each kind that is followed, in the order in which they are taken over."""
+
+Changed = Callable[[ObjectChange[Any]], None]
+
+
+class State(msgspec.Struct, frozen=True):
+    """Everything that the page draws, as it is on the wire."""
+
+    seq: int
+    time: str
+    shapes: dict[str, Shape]
+    nodes: dict[str, NodeEntry]
+    cells: dict[str, Cell]
+    waiting: dict[str, Waiting]
+    counts: dict[str, int]
+    unreadable: list[str]
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What differs from the state before; null is gone."""
+
+    seq: int
+    time: str
+    shapes: dict[str, Shape | None] = {}
+    nodes: dict[str, NodeEntry | None] = {}
+    cells: dict[str, Cell | None] = {}
+    waiting: dict[str, Waiting | None] = {}
+    counts: dict[str, int] | None = None
+    unreadable: list[str] | None = None
+
+
+class SharedTransport:
+    """Sends requests with the identity of one of several readers."""
+
+    def __init__(self) -> None:
+        self.readers: dict[Hashable, Transport] = {}
+
+    async def send(self, request: Request) -> Response:
+        return await next(iter(self.readers.values())).send(request)
+
+
+class ClusterModel:
+    """Follows a cluster with some rights.
+
+    `observer` reads all claims, for the devices that claims hold which the person may not see.
+    """
+
+    def __init__(
+        self,
+        rights: Rights,
+        features: Features,
+        *,
+        observer: Client | None = None,
+    ) -> None:
+        self.rights, self.features = rights, features
+        self.transport = SharedTransport()
+        self.client = Client(self.transport)
+        self._observer = observer if kinds.RESOURCE_CLAIM.kind in rights.partly_read else None
+        if kinds.RESOURCE_CLAIM.kind in rights.unread:
+            self._observer = observer
+        knows_nodes = bool(rights.of(kinds.NODE))
+        self.fleet = FleetState(features, knows_nodes=knows_nodes)
+        self.waiting = WaitingState()
+        self.caches: dict[str, list[Cache[Any]]] = {}
+        self.log = ChangeLog(self._snapshot)
+        self.synced = asyncio.Event()
+        self.listeners: list[Callable[[Kind, ObjectChange[Any]], None]] = []
+        """Called with every change of a followed object after the model has taken it over."""
+        self._dirty = asyncio.Event()
+        self._counts: dict[str, int] = {}
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Return what is missing, a kind and the reason in each line."""
+        rights = self.rights
+        lines = [f"{kind}: {message}" for kind, message in sorted(rights.unread.items())]
+        lines += [
+            f"{kind}{OTHER_NAMESPACES}: {message}"
+            for kind, message in sorted(rights.partly_read.items())
+        ]
+        return lines
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            watched = list(self._watched())
+            for cache, _ in watched:
+                name = f"dashboard-{cache.kind.plural}"
+                group.create_task(supervision.run_forever(name, cache.run), name=name)
+            for cache, _ in watched:
+                await cache.synced.wait()
+            for cache, changed in watched:
+                cache.subscribe(functools.partial(self._take_over, cache.kind, changed))
+                await asyncio.sleep(0)
+            while True:
+                await self._dirty.wait()
+                if self.synced.is_set():
+                    await asyncio.sleep(JOIN_SECONDS)
+                self._dirty.clear()
+                await self._update()
+                self.synced.set()
+
+    def objects(self, kind: Kind) -> Iterator[Any]:
+        """Yield the followed objects of a kind that the person may see."""
+        for cache in self.caches.get(kind.kind, ()):
+            yield from cache
+
+    def find(self, kind: Kind, name: str, namespace: str = "") -> Any | None:
+        """Return a followed object; None if it is not there, or may not be seen."""
+        for cache in self.caches.get(kind.kind, ()):
+            found = cache.get(name, namespace)
+            if found is not None:
+                return found
+        return None
+
+    def something_changed(self) -> None:
+        """Publish soon what is different."""
+        self._dirty.set()
+
+    async def _update(self) -> None:
+        for _ in self.fleet.update():
+            await asyncio.sleep(0)
+        self._publish()
+
+    def _publish(self) -> None:
+        fleet, shapes = self.fleet.take(), dict(self.fleet.table.changes())
+        waiting = self.waiting.take()
+        if not (fleet.nodes or fleet.cells or shapes or waiting):
+            return
+        counts = dict(self.fleet.counts)
+        change = Change(
+            self.log.next_number(),
+            _now(),
+            shapes,
+            fleet.nodes,
+            fleet.cells,
+            waiting,
+            counts if counts != self._counts else None,
+        )
+        self._counts = counts
+        self.log.add(msgspec.json.encode(change))
+
+    def _snapshot(self) -> bytes:
+        state = State(
+            self.log.number,
+            _now(),
+            dict(self.fleet.table.shapes),
+            self.fleet.nodes,
+            self.fleet.cells,
+            self.waiting.entries,
+            dict(self.fleet.counts),
+            self.unreadable,
+        )
+        return msgspec.json.encode(state)
+
+    def _watched(self) -> Iterator[tuple[Cache[Any], Changed]]:
+        """Yield the caches in the order in which they are taken over, with what that does."""
+        does: dict[str, Changed] = {
+            "Node": self.fleet.node_changed,
+            "ResourceSlice": self.fleet.slice_changed,
+            "DeviceClass": self.fleet.class_changed,
+            "DeviceTaintRule": self.fleet.rule_changed,
+            "ResourceClaim": self._claim_changed,
+            "Pod": self._pod_changed,
+        }
+        by_name = {kind.kind: (kind, namespaces) for kind, namespaces in self.rights.namespaces}
+        for name, type_ in TYPES.items():
+            kind, namespaces = by_name.get(name, (None, ()))
+            if kind is None:
+                continue
+            for namespace in namespaces:
+                cache = self._cache(kind, type_, namespace)
+                self.caches.setdefault(name, []).append(cache)
+                yield cache, does.get(name, _nothing)
+            if self._observer is not None and kind == kinds.RESOURCE_CLAIM:
+                yield Cache(self._observer, kind, type_, page_size=PAGE_SIZE), self._hidden_changed
+
+    def _cache(self, kind: Kind, type_: type[Any], namespace: str) -> Cache[Any]:
+        fields = ACTIVE_PODS.field_selector if kind == kinds.POD else ""
+        selection = ObjectSelection(namespace, field_selector=fields)
+        return Cache(self.client, kind, type_, selection, page_size=PAGE_SIZE)
+
+    def _take_over(self, kind: Kind, changed: Changed, change: ObjectChange[Any]) -> None:
+        changed(change)
+        if changed != self._hidden_changed:
+            for listener in self.listeners:
+                listener(kind, change)
+        self._dirty.set()
+
+    def _claim_changed(self, change: ObjectChange[ResourceClaim]) -> None:
+        self.fleet.claim_changed(change)
+        self.waiting.claim_changed(change)
+
+    def _hidden_changed(self, change: ObjectChange[ResourceClaim]) -> None:
+        """Take over a claim of the observer, unless the person may see it."""
+        if change.key.namespace not in self.rights.of(kinds.RESOURCE_CLAIM):
+            self.fleet.claim_changed(change, is_visible=False)
+
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
+        self.waiting.pod_changed(change)
+
+
+def _nothing(_: ObjectChange[Any]) -> None:
+    """Keep a copy only."""
+
+
+def _now() -> str:
+    return gotime.write(utc_now())

@@ -1,0 +1,245 @@
+"""The dashboard as a handler of requests below /ui/: files, log in, session, stream and pages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+from aiohttp import web
+
+from dray.api import errors
+from dray.ui.model.models import Models, TooManyModels
+from dray.ui.people import People, Person
+from dray.ui.web import answers, request_checks, sessions, static_files, streams
+from dray.ui.web.answers import PageError
+from dray.ui.web.request_checks import Site
+from dray.ui.web.sessions import FailureCounter, OneTimeKey, Session, Sessions
+
+log = logging.getLogger(__name__)
+
+ROOT: Final = "/ui"
+API: Final = request_checks.API
+STATIC: Final = "/ui/static/"
+COOKIE: Final = "dray-ui"
+CSRF_HEADER: Final = "X-Dray-Csrf"
+WRONG_SECONDS: Final = 1.0
+"""How long the answer to a wrong key or token takes."""
+WAITING_LOGINS: Final = 32
+STREAMS_LIMIT: Final = 1024
+SWEEP_SECONDS: Final = 5.0
+MAX_SECRET: Final = 8192
+LOG_IN = "Open the link that the server printed, or log in with a token."
+
+
+class Dashboard:
+    """Answers requests; `run` has to run meanwhile.
+
+    `about` is what the session document says about the cluster.
+    """
+
+    def __init__(self, people: People, models: Models, about: dict[str, Any]) -> None:
+        self._people, self._models, self._about = people, models, about
+        self._sessions = Sessions()
+        self._key: OneTimeKey | None = None
+        self._failures = FailureCounter()
+        self._logins = 0
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._files = static_files.load()
+
+    def new_key(self) -> str:
+        """Return a new key for a link; an older one is void."""
+        self._key = OneTimeKey(_now())
+        return self._key.text
+
+    async def run(self) -> None:
+        """Follow clusters while people look at them, and end sessions, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._models.run())
+            while True:
+                await asyncio.sleep(SWEEP_SECONDS)
+                for session in self._sessions.ended(_now()):
+                    self._end(session)
+
+    def end_streams(self) -> None:
+        """End all streams, because the server closes."""
+        for task in tuple(self._streams):
+            task.cancel()
+
+    def user_of(self, request: web.BaseRequest) -> str:
+        """Return the name of the user who has a session; "" without one."""
+        session = self._session(request)
+        return session.person.name if session is not None else ""
+
+    async def answer(self, request: web.BaseRequest, site: Site) -> web.StreamResponse:
+        """Answer a request below /ui."""
+        try:
+            request_checks.check(request, site)
+            return await self._routed(request, site)
+        except PageError as error:
+            return answers.error_answer(error)
+        except errors.StatusError as error:
+            return answers.error_answer(_of_server(error))
+
+    async def _routed(self, request: web.BaseRequest, site: Site) -> web.StreamResponse:
+        path = request.rel_url.raw_path
+        if path.startswith(API):
+            return await self._api(request, path.removeprefix(API), site)
+        if request.method not in ("GET", "HEAD"):
+            raise PageError(405, f"{request.method} is not possible here")
+        if path == ROOT:
+            return web.Response(status=308, headers={**answers.EVERY_ANSWER, "location": "/ui/"})
+        name = static_files.INDEX if path == f"{ROOT}/" else path.removeprefix(STATIC)
+        file = self._files.get(name)
+        if file is None or not (path.startswith(STATIC) or path == f"{ROOT}/"):
+            raise PageError(404, "there is no such page", "Open /ui/.")
+        return answers.file_answer(file, request)
+
+    async def _api(self, request: web.BaseRequest, path: str, site: Site) -> web.StreamResponse:
+        match request.method, path:
+            case "POST", "login":
+                return await self._log_in(request, site)
+            case _, "login":
+                raise PageError(405, "log in with POST")
+        session = self._session(request)
+        if session is None:
+            raise PageError(401, "you are not logged in, or your session has ended", LOG_IN)
+        match request.method, path:
+            case "GET", "session":
+                return answers.json_answer(self._document(session))
+            case "GET", "stream":
+                return await self._stream(request, session)
+            case "POST", "logout":
+                self._check_csrf(request, session)
+                self._end(session)
+                return answers.json_answer({}, headers={"set-cookie": _cookie(request, site, "")})
+        raise PageError(404, "there is no such page")
+
+    async def _log_in(self, request: web.BaseRequest, site: Site) -> web.Response:
+        if self._logins >= WAITING_LOGINS:
+            raise PageError(429, "too many people log in at the same time", "Try again.")
+        self._logins += 1
+        try:
+            given = await answers.json_body(request)
+            person = await self._person(given, request)
+            if person is None:
+                await asyncio.sleep(WRONG_SECONDS)
+                raise PageError(401, "the key or token is not accepted", _advice(given))
+            if not self._sessions.has_room(person):
+                raise PageError(429, "there are too many sessions", "Log out somewhere else.")
+            session = await self._opened(person)
+        finally:
+            self._logins -= 1
+        cookie = _cookie(request, site, session.identity)
+        return answers.json_answer(self._document(session), headers={"set-cookie": cookie})
+
+    async def _opened(self, person: Person) -> Session:
+        try:
+            member = await self._models.join(person)
+        except TooManyModels as error:
+            advice = "Try again later."
+            raise PageError(429, "too many people with other rights look", advice) from error
+        return self._sessions.open(person, member, _now())
+
+    async def _person(self, given: dict[str, Any], request: web.BaseRequest) -> Person | None:
+        """Return who logs in: with a key, a token or the certificate of the connection."""
+        match given:
+            case {"key": str(key)} if len(key) <= MAX_SECRET:
+                is_right = self._key is not None and self._key.redeem(key, _now())
+                return self._people.of_key() if is_right else None
+            case {"token": str(token)} if len(token) <= MAX_SECRET:
+                if self._failures.is_over(_now()):
+                    raise PageError(429, "there were too many wrong tokens", "Try again later.")
+                person = await self._people.of_token(token.strip())
+                if person is None:
+                    self._failures.add(_now())
+                return person
+            case {"certificate": True}:
+                transport = request.transport
+                found = transport.get_extra_info("peercert") if transport is not None else None
+                return await self._people.of_certificate(found) if found else None
+        raise PageError(400, "a key, a token or certificate: true is needed", LOG_IN)
+
+    def _document(self, session: Session) -> dict[str, Any]:
+        return {
+            "user": session.person.name,
+            "csrf": session.csrf,
+            "canAct": False,
+            "rights": {"deletePods": [], "cordon": False, "taintDevices": False},
+            "cluster": self._about,
+            "history": {"since": None, "gaps": []},
+        }
+
+    async def _stream(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
+        if session.streams >= sessions.STREAMS_OF_SESSION or len(self._streams) >= STREAMS_LIMIT:
+            raise PageError(429, "too many streams are open", "Close other windows.")
+        self._models.revive(session.member)
+        session.streams += 1
+        try:
+            with self._streaming():
+                return await streams.send(request, session)
+        finally:
+            session.streams -= 1
+
+    @contextlib.contextmanager
+    def _streaming(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        try:
+            yield
+        finally:
+            self._streams.discard(task)
+
+    def _session(self, request: web.BaseRequest) -> Session | None:
+        return self._sessions.find(_given_cookie(request), _now())
+
+    def _check_csrf(self, request: web.BaseRequest, session: Session) -> None:
+        given = request.headers.get(CSRF_HEADER, "")
+        if not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), session.csrf.encode()):
+            raise PageError(403, f"the header {CSRF_HEADER} is not that of the session")
+
+    def _end(self, session: Session) -> None:
+        if not session.is_over:
+            self._sessions.close(session)
+            self._models.leave(session.member)
+
+
+def _cookie_name(request: web.BaseRequest) -> str:
+    """Return the name of the cookie: browsers send cookies to every port of a host."""
+    transport = request.transport
+    own = transport.get_extra_info("sockname") if transport is not None else None
+    return f"{COOKIE}-{own[1]}" if own else COOKIE
+
+
+def _given_cookie(request: web.BaseRequest) -> str:
+    return request.cookies.get(_cookie_name(request), "")
+
+
+def _cookie(request: web.BaseRequest, site: Site, value: str) -> str:
+    """Return the header that sets a cookie; without a value, one that removes it."""
+    secure = "; Secure" if site.is_secure else ""
+    age = int(sessions.SESSION_SECONDS) if value else 0
+    return (
+        f"{_cookie_name(request)}={value}; Path=/ui; Max-Age={age}; HttpOnly; "
+        f"SameSite=Strict{secure}"
+    )
+
+
+def _advice(given: dict[str, Any]) -> str:
+    if "key" in given:
+        return "A link works once, for some minutes. For another one: dray ui"
+    return "Is it complete, and has it not expired?"
+
+
+def _of_server(error: errors.StatusError) -> PageError:
+    """Return an error of the API server as one of the page."""
+    status = error.code if error.code in (400, 401, 403, 404, 409, 422, 429) else 503
+    return PageError(400 if status == 422 else status, str(error))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
