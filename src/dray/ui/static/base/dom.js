@@ -164,6 +164,17 @@ export function table(caption, columns, rows) {
 }
 
 /**
+ * The parts of a sentence; what it has in backticks is shown as code.
+ *
+ * @param {string} text
+ * @returns {Leaf[]}
+ */
+export function sentence(text) {
+  const parts = text.split("`");
+  return parts.length % 2 ? parts.map((part, at) => (at % 2 ? h("code", null, part) : part)) : [text];
+}
+
+/**
  * Calls a function once after a pause without further calls.
  *
  * @template {unknown[]} A

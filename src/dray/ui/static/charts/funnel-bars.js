@@ -1,7 +1,7 @@
 /**
  * Draws the funnel of an explanation: how many devices each check leaves.
  */
-import { h, svg } from "../base/dom.js";
+import { h, sentence, svg } from "../base/dom.js";
 import { number } from "../base/words.js";
 import { figure } from "./figure.js";
 
@@ -20,7 +20,7 @@ export function funnelBars(steps) {
         { class: at === firstZero && "funnel-end" },
         h("span", { class: "funnel-count" }, number(step.left)),
         bar(step, most),
-        h("span", { class: "funnel-label" }, step.label),
+        h("span", { class: "funnel-label" }, sentence(step.label)),
       ),
     ),
   );

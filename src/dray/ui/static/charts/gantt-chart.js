@@ -14,7 +14,7 @@ import { figure } from "./figure.js";
 /** @typedef {{kind: string, text: string, since: number, until: number, isOpen: boolean, lane: number, href: string | null}} Bar */
 
 const LEFT = 150;
-const WIDTH = 1000;
+const LEAST_WIDTH = 720;
 const LANE = 24;
 const BOTTOM = 22;
 
@@ -23,17 +23,19 @@ const BOTTOM = 22;
  * @param {DeviceHistory} history
  * @param {Span} span
  * @param {number | null} cursor
+ * @param {number} wanted the width that there is
  * @param {(time: number) => string} link where a moment leads
  */
-export function ganttChart(title, history, span, cursor, link) {
+export function ganttChart(title, history, span, cursor, wanted, link) {
+  const width = Math.max(LEAST_WIDTH, wanted);
   const rows = rowsOf(history, span, link);
   const lanes = rows.reduce((sum, row) => sum + row.lanes, 0);
   const height = Math.max(1, lanes) * LANE + BOTTOM;
-  const x = (/** @type {number} */ time) => LEFT + ((time - span.since) / Math.max(1, span.until - span.since)) * (WIDTH - LEFT - 2);
+  const x = (/** @type {number} */ time) => LEFT + ((time - span.since) / Math.max(1, span.until - span.since)) * (width - LEFT - 2);
   let top = 0;
   const drawing = svg(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${height}`, class: "gantt-chart", role: "group", "aria-label": `${title}: ${rows.length ? "who held it, over time" : "nobody held it"}` },
+    { viewBox: `0 0 ${width} ${height}`, width, height, class: "gantt-chart", role: "group", "aria-label": `${title}: ${rows.length ? "who held it, over time" : "nobody held it"}` },
     ticks(span.since, span.until, 8).map((at) => [
       svg("line", { x1: x(at), x2: x(at), y1: 0, y2: height - BOTTOM, class: "axis" }),
       svg("text", { x: x(at), y: height - 6, class: "tick", "text-anchor": "middle" }, tick(at, span.until - span.since)),
@@ -48,7 +50,7 @@ export function ganttChart(title, history, span, cursor, link) {
       top += row.lanes * LANE;
       return [
         svg("text", { x: 0, y: y + 16, class: "row-name" }, shortened(row.name, 22), svg("title", null, row.name)),
-        svg("line", { x1: 0, x2: WIDTH, y1: y, y2: y, class: "axis" }),
+        svg("line", { x1: 0, x2: width, y1: y, y2: y, class: "axis" }),
         ...row.bars.map((bar) => drawn(bar, x, y, span)),
       ];
     }).flat(),
@@ -95,7 +97,7 @@ function rowsOf(history, span, link) {
   }
   for (const mark of history.marks) {
     const since = Date.parse(mark.since);
-    add(mark.device ? `${deviceOf(mark.device)} marks` : "marks", {
+    add(mark.device ? `${deviceOf(mark.device)}: taints, health` : "taints, health", {
       kind: /health/.test(mark.kind) || /unhealthy/.test(mark.key) ? "unhealthy" : "tainted",
       text: mark.key || mark.kind,
       since,
@@ -145,9 +147,19 @@ function drawn(bar, x, top, span) {
     { href: bar.href, "aria-label": words },
     svg("title", null, words),
     svg("rect", { x: from, y, width: to - from, height: LANE - 6, rx: 3, class: `bar ${bar.kind}` }),
-    to - from > 40 && svg("text", { x: from + 6, y: y + 13, class: `bar-text ${bar.kind}` }, shortened(bar.text, Math.floor((to - from - 10) / 6.6))),
+    to - from > 44 && svg("text", { x: from + 6, y: y + 13, class: `bar-text ${bar.kind}` }, fitting(bar.text, Math.floor((to - from - 10) / 6.8))),
   );
   return link;
+}
+
+/**
+ * A name that fits: without its namespace where that is too long.
+ *
+ * @param {string} text
+ * @param {number} most
+ */
+function fitting(text, most) {
+  return shortened(text.length <= most ? text : text.slice(text.indexOf("/") + 1), most);
 }
 
 /**

@@ -24,6 +24,7 @@ import { onTheme, theme } from "./theme.js";
  * @property {() => import("../model/groups.js").Group[]} groups
  * @property {Size | ""} size empty: as fits the number of cells
  * @property {((key: string) => boolean) | null} isEmphasised others are dimmed; null: none is
+ * @property {string} [selected] the key of a cell to mark
  * @property {(key: string) => string} [link] where a cell leads
  */
 
@@ -183,6 +184,10 @@ export class DeviceMap extends HTMLElement {
       }
     }
     this.#drawn = { from, to };
+    const selected = layout.boxes.get(shown.selected ?? "");
+    if (selected) {
+      surface.rect(selected.x - 3, selected.y - 3, selected.w + 6, selected.h + 6, { stroke: colors.change, width: 2, radius: 7 });
+    }
     this.#paintFlashes(surface, layout);
   }
 

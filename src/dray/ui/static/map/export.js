@@ -50,7 +50,7 @@ function paintHead(surface, shown, layout, caption) {
     const amount = counts.get(state) ?? marks.get(state) ?? 0;
     const text = `${number(amount)} ${state}`;
     if (MARKS.includes(state)) {
-      paintMarks(surface, { x: x - 3, y: -41, w: 12, h: 12 }, [state], "medium", colors);
+      paintMarks(surface, { x: x - 3, y: state === "tainted" ? -41 : -47, w: 12, h: 12 }, [state], "medium", colors);
     } else {
       paintState(surface, { x, y: -44, w: 12, h: 12 }, state, { from: 0, fill: 50 }, 2, colors);
     }

@@ -26,8 +26,8 @@ export function cardOf(key, cell, fleet, place) {
     h("p", { class: "hover-model" }, [shape.model, shape.memory].filter(Boolean).join(" · ")),
     h("p", { class: "hover-state" }, stateIcon(cell.st, cell.f), stateText(cell)),
     marksOf(cell).map((mark) => h("p", { class: "hover-state" }, stateIcon(mark), mark)),
-    fact("claim", claimsOf(cell)),
-    fact("pod", podsOf(cell)),
+    parts.length === 0 && fact("claim", claimsOf(cell)),
+    parts.length === 0 && fact("pod", podsOf(cell)),
     parts.length > 0 &&
       h(
         "ul",

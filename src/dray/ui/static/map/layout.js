@@ -59,7 +59,7 @@ export function arrange(fleet, groups, width, size) {
     }
     y = arrangeGroup(fleet, group, layout, y) + (group.title ? 10 : 0);
   }
-  layout.height = y;
+  layout.height = Math.max(0, y - MEASURES[size].space);
   return layout;
 }
 
@@ -86,7 +86,6 @@ function arrangeGroup(fleet, group, layout, top) {
     });
     const height = Math.max(...cards.map((card) => card.h));
     for (const card of cards) {
-      card.h = height;
       layout.cards.push(card);
       for (const box of card.boxes) {
         layout.boxes.set(box.key, box);

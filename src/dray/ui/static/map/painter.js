@@ -18,7 +18,7 @@ import { HEADING } from "./layout.js";
 /** @typedef {{x: number, y: number, w: number, h: number}} Area */
 
 const RADIUS = { large: 5, medium: 4, small: 2, tiny: 1 };
-const DIMMED = 0.16;
+const DIMMED = 0.22;
 
 /**
  * @param {Surface} surface
@@ -37,19 +37,37 @@ export function paintCard(surface, card, fleet, size, theme) {
   const pad = isSmall ? 7 : 12;
   const baseline = card.y + (isSmall ? 14 : size === "large" ? 22 : 20);
   const status = statusOf(node);
-  const right = isSmall ? "" : status || (card.boxes.length ? "" : "no devices");
-  const rightWidth = right ? right.length * 6.4 + 10 : isSmall && status ? 12 : 0;
+  const inner = card.w - 2 * pad;
+  const right = isSmall ? "" : status || modelsOf(card, fleet);
+  const rightWidth = right ? Math.min(inner * 0.55, right.length * 6.4 + 12) : isSmall && status ? 12 : 0;
   surface.text(card.name, card.x + pad, baseline, {
     size: isSmall ? 11 : 13,
     weight: 600,
     color: status ? theme.muted : theme.ink,
-    width: card.w - 2 * pad - rightWidth,
+    width: inner - rightWidth,
   });
   if (right) {
-    surface.text(right, card.x + card.w - pad, baseline, { size: 12, color: status ? theme.warning : theme.muted, anchor: "end" });
+    surface.text(right, card.x + card.w - pad, baseline, { size: 12, color: status ? theme.warning : theme.muted, anchor: "end", width: rightWidth });
   } else if (isSmall && status) {
     surface.text(node?.ready ? "‖" : "!", card.x + card.w - pad, baseline, { size: 11, weight: 700, color: theme.warning, anchor: "end" });
   }
+}
+
+/**
+ * @param {PlacedCard} card
+ * @param {Fleet} fleet
+ */
+function modelsOf(card, fleet) {
+  /** @type {Set<string>} */
+  const models = new Set();
+  for (const box of card.boxes) {
+    const cell = fleet.cells.get(box.key);
+    const model = cell && fleet.shape(cell).model;
+    if (model) {
+      models.add(model);
+    }
+  }
+  return card.boxes.length ? [...models].join(", ") : "no devices";
 }
 
 /** @param {import("../base/types.js").FleetNode | undefined} node */
@@ -90,8 +108,11 @@ export function paintCell(surface, box, fleet, size, theme, isDimmed = false) {
     paintLarge(surface, box, cell, slots, theme);
   } else {
     paintBody(surface, box, box.key, cell, slots, RADIUS[size], theme, size);
-    if (size === "medium" && !cell.p?.length) {
+    if (size === "medium" && !cell.p?.length && cell.st !== "missing") {
       const color = cell.st === "in use" ? theme.onHeld : theme.ink;
+      if (cell.st === "blocked") {
+        surface.rect(box.x + box.w / 2 - 9, box.y + box.h / 2 - 8, 18, 16, { fill: theme.blockedTint, radius: 3 });
+      }
       surface.text(short(box.key), box.x + box.w / 2, box.y + (cell.st === "shared" ? 13 : box.h / 2 + 4), {
         size: cell.st === "shared" ? 11 : 12,
         weight: 500,
@@ -128,7 +149,7 @@ function paintBody(surface, area, key, cell, slots, radius, theme, size) {
     paintSlots(surface, area, key, cell.p, slots, radius, theme, size);
     return;
   }
-  const level = size === "medium" && cell.st === "shared" ? { from: 17, fill: cell.f ?? 50 } : { from: 0, fill: cell.f ?? 50 };
+  const level = size === "medium" && cell.st === "shared" ? { from: 17, fill: cell.f ?? 0 } : { from: 0, fill: cell.f ?? 0 };
   paintState(surface, area, cell.st, level, radius, theme);
   if (slots > 1 && cell.st === "free") {
     surface.lines(dividers(area, slots), theme.freeFaint, 1);
@@ -186,12 +207,12 @@ function paintSlots(surface, area, key, parts, slots, radius, theme, size) {
   surface.rect(x, y, w, h, { fill: theme.hole, stroke: theme.strong, radius });
   surface.lines(dividers(area, slots), theme.line, 1);
   const inset = size === "tiny" ? 1 : 2;
-  for (const part of parts) {
+  for (const part of parts.filter((each) => each.w > 0)) {
     const place = slotArea({ x: x + inset, y: y + inset, w: w - 2 * inset, h: h - 2 * inset }, part, slots);
     paintState(surface, place, part.st, { from: 0, fill: 50 }, Math.max(0, radius - 1), theme);
-    if (size === "medium" && place.w > 14) {
+    if (size === "medium" && place.w > 12) {
       const color = part.st === "in use" ? theme.onHeld : theme.ink;
-      surface.text(profile(key, part), place.x + place.w / 2, place.y + place.h / 2 + 3.5, { size: 10, color, anchor: "middle", width: place.w - 4 });
+      surface.text(profile(key, part, place.w), place.x + place.w / 2, place.y + place.h / 2 + 3.5, { size: 10, color, anchor: "middle", width: place.w - 4 });
     }
     paintMarks(surface, place, part.m ?? [], size === "large" ? "small" : size, theme);
   }
@@ -211,11 +232,18 @@ export function slotArea(area, part, slots) {
 }
 
 /**
+ * The profile of a partition, shortened where there is little room.
+ *
  * @param {string} key
  * @param {Part} part
+ * @param {number} width
  */
-function profile(key, part) {
-  return /\d+g\.\d+gb/.exec(deviceOf(part.k))?.[0] ?? partName(key, part.k);
+function profile(key, part, width) {
+  const name = /\d+[cg]\.[\d.]+gb(\+me)?/.exec(deviceOf(part.k))?.[0];
+  if (!name) {
+    return partName(key, part.k);
+  }
+  return width < 52 ? name.slice(0, name.indexOf(".")) : name;
 }
 
 /**
@@ -244,7 +272,7 @@ function paintLarge(surface, box, cell, slots, theme) {
     paintLargeSlots(surface, { x: box.x + 9, y: box.y + 28, w: box.w - 18, h: 26 }, box.key, cell.p ?? [], slots, theme);
     return;
   }
-  paintState(surface, { x: box.x + 10, y: box.y + 10, w: 12, h: 12 }, cell.st, { from: 0, fill: cell.f ?? 50 }, 2, theme);
+  paintState(surface, { x: box.x + 10, y: box.y + 10, w: 12, h: 12 }, cell.st, { from: 0, fill: cell.f ?? 0 }, 2, theme);
   surface.text(deviceOf(box.key), box.x + 28, box.y + 20, { size: 12.5, weight: 600, color: theme.ink, width: inner - 18 - marks });
   const [pod] = podsOf(cell);
   const [claim] = claimsOf(cell);
@@ -269,11 +297,11 @@ function paintLarge(surface, box, cell, slots, theme) {
  */
 function paintLargeSlots(surface, area, key, parts, slots, theme) {
   paintSlots(surface, area, key, parts, slots, 3, theme, "large");
-  for (const part of parts) {
+  for (const part of parts.filter((each) => each.w > 0)) {
     const place = slotArea({ x: area.x + 2, y: area.y, w: area.w - 4, h: area.h }, part, slots);
     const isHeld = part.st === "in use";
     const name = part.u?.[0] ?? part.h?.[0];
-    const text = place.w > 110 && name ? `${profile(key, part)} ${name}` : profile(key, part);
+    const text = place.w > 110 && name ? `${profile(key, part, place.w)} ${name}` : profile(key, part, place.w);
     surface.text(text, place.x + place.w / 2, place.y + 17, { size: 11, weight: 500, color: isHeld ? theme.onHeld : theme.ink, anchor: "middle", width: place.w - 6 });
   }
 }

@@ -30,7 +30,8 @@ export function stateIcon(state, fill = 50) {
   const icon = svg("svg", { class: "state-icon", width: SIDE, height: SIDE, viewBox: `0 0 ${SIDE} ${SIDE}`, "aria-hidden": "true" });
   const surface = new SvgSurface(icon);
   if (MARKS.includes(state)) {
-    paintMarks(surface, { x: -1.5, y: state === "tainted" ? 1.5 : -1.5, w: SIDE + 1, h: SIDE }, [state], "medium", { ...COLORS, card: "none" });
+    // Marks lie over the corner of a cell: the cell is placed so that they fill the picture.
+    paintMarks(surface, { x: -3, y: state === "tainted" ? 3 : -3, w: SIDE, h: SIDE }, [state], "medium", { ...COLORS, card: "none" });
   } else {
     paintState(surface, { x: 0, y: 0, w: SIDE, h: SIDE }, state, { from: 0, fill }, 2, COLORS);
   }

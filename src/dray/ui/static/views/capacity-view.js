@@ -22,7 +22,7 @@ export class CapacityView extends HTMLElement {
   #classes = h("section", { "aria-label": "Classes" });
   #charts = h("div", { class: "charts" });
   #range = choice(RANGES, "1d", (value) => amend({ range: value === "1d" ? null : value }));
-  #usage = h("section", { "aria-label": "Use over time" }, h("div", { class: "section-head" }, h("h2", null, "Use over time"), labelled("Span", this.#range)), this.#charts);
+  #usage = h("section", { "aria-label": "Use over time" }, h("div", { class: "section-head" }, h("h2", null, "Use over time"), lineLegend(), labelled("Span", this.#range)), this.#charts);
   #query = new URLSearchParams();
   /** @type {(() => void)[]} */
   #ends = [];
@@ -76,6 +76,15 @@ export class CapacityView extends HTMLElement {
     }
     fill(this.#charts, Object.entries(usage.classes).map(([name, points]) => usageChart(name, points, usage.gaps, { since, until: span.until })));
   }
+}
+
+function lineLegend() {
+  const lines = [
+    ["held-line", "held"],
+    ["total-line", "total"],
+    ["waiting-line", "waiting pods"],
+  ];
+  return h("p", { class: "legend" }, lines.map(([style, text]) => h("span", { class: "state" }, svg("svg", { width: 22, height: 8, viewBox: "0 0 22 8", "aria-hidden": "true" }, svg("path", { d: "M0 4H22", class: style })), text)));
 }
 
 /** @param {ClassCapacity[]} classes */

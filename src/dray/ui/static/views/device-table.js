@@ -46,11 +46,11 @@ function rowsOf(fleet, line, hasGroups) {
     return [];
   }
   const before = hasGroups ? [line.group] : [];
-  const node = fleet.nodes.has(line.card) ? h("a", { href: ofNode(line.card) }, line.card) : line.card;
+  const node = () => (fleet.nodes.has(line.card) ? h("a", { href: ofNode(line.card) }, line.card) : line.card);
   const own = [
     ...before,
     h("a", { href: ofDevice(line.key) }, deviceOf(line.key)),
-    node,
+    node(),
     fleet.shape(cell).model,
     state(cell),
     (cell.m ?? []).map((mark) => h("span", { class: "state" }, stateIcon(mark), mark)),
@@ -60,14 +60,19 @@ function rowsOf(fleet, line, hasGroups) {
   const parts = (cell.p ?? []).map((part) => [
     ...before,
     h("span", { class: "indented" }, h("a", { href: ofDevice(part.k) }, partName(line.key, part.k))),
-    node,
-    `slots ${part.o}–${part.o + part.w - 1}`,
+    node(),
+    slotsOf(part),
     state(part),
     (part.m ?? []).map((mark) => h("span", { class: "state" }, stateIcon(mark), mark)),
     links(part.h, ofClaim),
     links(part.u, ofPod),
   ]);
   return [own, ...parts];
+}
+
+/** @param {import("../base/types.js").Part} part */
+function slotsOf(part) {
+  return part.w < 1 ? "" : part.w === 1 ? `slot ${part.o}` : `slots ${part.o}–${part.o + part.w - 1}`;
 }
 
 /** @param {{st: string, t?: string, f?: number}} cell */

@@ -1,7 +1,7 @@
 /**
  * `<explanation-panel>`: why one pod or claim waits: the verdict and the fix first, then the checks and the funnel.
  */
-import { fill, h } from "../base/dom.js";
+import { fill, h, sentence } from "../base/dom.js";
 import { address } from "../base/routes.js";
 import { funnelBars } from "../charts/funnel-bars.js";
 import { ServerError, isAborted, path } from "../model/server.js";
@@ -56,8 +56,8 @@ export class ExplanationPanel extends HTMLElement {
     fill(
       this,
       !isPart && h("h2", null, h("a", { href: address(kind, [namespace, name]) }, `${kind} ${namespace}/${name}`)),
-      h("p", { class: "verdict" }, explanation.headline),
-      explanation.fix && h("div", { class: "fix" }, h("p", null, h("strong", null, "Fix "), explanation.fix.text), explanation.fix.command && command(explanation.fix.command)),
+      h("p", { class: "verdict" }, sentence(explanation.headline)),
+      explanation.fix && h("div", { class: "fix" }, h("p", null, h("strong", null, "Fix "), sentence(explanation.fix.text)), explanation.fix.command && command(explanation.fix.command)),
       explanation.checks.length > 0 &&
         h(
           "ol",

@@ -1,7 +1,7 @@
 /**
  * `<health-view>`: the components, the findings of `dray doctor` with their fixes, and versions.
  */
-import { fill, h } from "../base/dom.js";
+import { fill, h, sentence } from "../base/dom.js";
 import { counted } from "../base/words.js";
 import { command } from "./command-line.js";
 
@@ -60,7 +60,7 @@ export class HealthView extends HTMLElement {
           ? h(
               "ul",
               { class: "findings" },
-              health.findings.map((finding) => h("li", { class: severity(finding.severity) }, h("span", { class: "severity" }, finding.severity), h("p", null, finding.text), finding.fix && h("p", { class: "waiting-fix" }, finding.fix), finding.command && command(finding.command))),
+              health.findings.map((finding) => h("li", { class: severity(finding.severity) }, h("span", { class: "severity" }, finding.severity), h("p", null, sentence(finding.text)), finding.fix && h("p", { class: "waiting-fix" }, sentence(finding.fix)), finding.command && command(finding.command))),
             )
           : h("p", { class: "quiet" }, "dray doctor finds nothing wrong."),
       ),

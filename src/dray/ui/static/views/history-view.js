@@ -22,6 +22,8 @@ import { STATES } from "../model/states.js";
 const BUCKETS = 200;
 const LIVE = 5000;
 const REFRESH = 500;
+/** What the frame of a chart takes of its width. */
+const FRAME = 34;
 
 export class HistoryView extends HTMLElement {
   /** @type {Context} */
@@ -176,7 +178,8 @@ export class HistoryView extends HTMLElement {
       fleet: past,
       groups: () => groupsOf(past, this.#query.get("group") || "node", null),
       size: /** @type {import("../map/layout.js").Size | ""} */ (this.#query.get("size") ?? ""),
-      isEmphasised: device ? (key) => key === device : null,
+      isEmphasised: null,
+      selected: device ?? "",
       link: (key) => address("history", [], amended(this.#query, { device: key === device ? null : key })),
     });
   }
@@ -204,7 +207,7 @@ export class HistoryView extends HTMLElement {
         h("a", { href: address("device", [key]) }, "Page of the device"),
         h("a", { href: address("history", [], amended(this.#query, { device: null })) }, "Close"),
       ),
-      ganttChart(`Holders of ${title}`, history, { since, until }, this.#at, (time) => address("history", [], amended(this.#query, { at: new Date(time).toISOString() }))),
+      ganttChart(`Holders of ${title}`, history, { since, until }, this.#at, this.clientWidth - FRAME, (time) => address("history", [], amended(this.#query, { at: new Date(time).toISOString() }))),
     );
   }
 }

@@ -17,14 +17,13 @@ export class LoginView extends HTMLElement {
     const field = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true, spellcheck: "false", autofocus: true });
     const alert = h("p", { class: "problem", role: "alert", hidden: !problem }, problem);
     const submit = h("button", { type: "submit", class: "main-action" }, "Sign in");
-    const form = h("form", { class: "login" }, labelled("Token or one-time key", field), submit, alert);
+    const form = h("form", { class: "login" }, labelled("Token, or the link", field), submit, alert);
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       submit.disabled = true;
       try {
         const value = field.value.trim();
-        // Tokens have dots (JWT) or a length that keys do not have; the server knows what it is.
-        await server.post("login", isKey(value) ? { key: value.replace(/^.*#key=/, "") } : { token: value });
+        await server.post("login", given(value));
         done(await server.get("session"));
       } catch (error) {
         alert.textContent = error instanceof ServerError ? [error.message, error.advice].filter(Boolean).join(" ") : String(error);
@@ -47,9 +46,14 @@ export class LoginView extends HTMLElement {
   }
 }
 
-/** @param {string} value */
-function isKey(value) {
-  return value.includes("#key=") || value.startsWith("key-");
+/**
+ * What to log in with: a link that was pasted has a key.
+ *
+ * @param {string} value
+ */
+function given(value) {
+  const at = value.indexOf("#key=");
+  return at < 0 ? { token: value } : { key: value.slice(at + "#key=".length) };
 }
 
 customElements.define("login-view", LoginView);

@@ -22,6 +22,8 @@ import { ExplanationPanel } from "./explanation-panel.js";
 
 const REFRESH = 400;
 const POLL = 10_000;
+/** What the frame of a chart takes of its width. */
+const FRAME = 34;
 const KINDS = new Map([
   ["device", "Device"],
   ["claim", "ResourceClaim"],
@@ -197,7 +199,7 @@ export class ObjectView extends HTMLElement {
     this.#history.hidden = false;
     const wasOpen = Boolean(this.#history.querySelector("details[open]"));
     if (!this.#history.contains(document.activeElement) && !wasOpen) {
-      fill(this.#history, h("h2", null, "Holders"), ganttChart("Holders of the last 24 hours", history, { since, until }, null, moment));
+      fill(this.#history, h("h2", null, "Holders"), ganttChart("Holders of the last 24 hours", history, { since, until }, null, this.clientWidth - FRAME, moment));
     }
   }
 }

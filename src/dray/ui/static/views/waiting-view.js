@@ -1,7 +1,7 @@
 /**
  * `<waiting-view>`: which pods and claims wait, why, and what would help. `#/waiting/pod/NAMESPACE/NAME` explains one.
  */
-import { fill, h, labelled, settled, throttled } from "../base/dom.js";
+import { fill, h, labelled, sentence, settled, throttled } from "../base/dom.js";
 import { address, amend } from "../base/routes.js";
 import { ageElement } from "../base/times.js";
 import { byName, counted, number } from "../base/words.js";
@@ -133,11 +133,21 @@ export class WaitingView extends HTMLElement {
         { href: address("waiting", path, this.#route.query), "data-id": id, "aria-current": id === this.#explained ? "true" : null },
         h("span", { class: "waiting-name" }, h("span", { class: "kind" }, waiting.kind === "ResourceClaim" ? "claim" : waiting.kind.toLowerCase()), h("strong", null, waiting.name), h("span", { class: "quiet" }, ` ${waiting.ns}`)),
         h("span", { class: "waiting-age" }, ageElement(waiting.since)),
-        h("span", { class: "waiting-reason" }, waiting.reason),
-        waiting.fix && h("span", { class: "waiting-fix" }, waiting.fix),
+        h("span", { class: "waiting-reason" }, sentence(shortReason(waiting))),
+        waiting.fix && h("span", { class: "waiting-fix" }, sentence(waiting.fix)),
       ),
     );
   }
+}
+
+/**
+ * The reason without the name of what waits, which stands above it.
+ *
+ * @param {Waiting} waiting
+ */
+function shortReason(waiting) {
+  const at = waiting.reason.indexOf(`${waiting.ns}/${waiting.name} waits: `);
+  return at < 0 ? waiting.reason : waiting.reason.slice(at + `${waiting.ns}/${waiting.name} waits: `.length);
 }
 
 customElements.define("waiting-view", WaitingView);
