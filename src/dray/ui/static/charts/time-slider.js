@@ -23,6 +23,8 @@ const LENGTHS = { "15m": 15 * MINUTE, "1h": HOUR, "6h": 6 * HOUR, "1d": DAY, "7d
 const HEIGHT = 44;
 const WIDTH = 1000;
 const SLIDE_PAUSE = 60;
+/** Labels that would reach over the edge are left out. */
+const EDGE = 0.04;
 
 /**
  * The span of a range that ends now.
@@ -135,7 +137,7 @@ export class TimeSlider extends HTMLElement {
     );
     fill(
       this.#ticks,
-      ticks(state.since, state.until, innerWidth < 700 ? 4 : 9).map((at) => {
+      ticks(state.since, state.until, innerWidth < 700 ? 4 : 9).filter((at) => x(at) > WIDTH * EDGE && x(at) < WIDTH * (1 - EDGE)).map((at) => {
         const label = h("span", null, tick(at, state.until - state.since));
         label.style.setProperty("left", `${x(at) / (WIDTH / 100)}%`);
         return label;

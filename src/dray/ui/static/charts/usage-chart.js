@@ -11,7 +11,7 @@ import { figure } from "./figure.js";
 /** @typedef {{since: number, until: number}} Span */
 /** @typedef {{x: (time: number) => number, y: (amount: number) => number}} Scale */
 
-const WIDTH = 560;
+const LEAST_WIDTH = 240;
 const HEIGHT = 132;
 const LEFT = 34;
 const BOTTOM = 20;
@@ -22,23 +22,25 @@ const TOP = 8;
  * @param {UsagePoint[]} points
  * @param {Gap[]} gaps
  * @param {Span} span
+ * @param {number} wanted the width that there is
  */
-export function usageChart(name, points, gaps, span) {
+export function usageChart(name, points, gaps, span, wanted) {
+  const width = Math.max(LEAST_WIDTH, Math.round(wanted));
   const most = Math.max(1, ...points.map((point) => Math.max(point.total, point.held)));
   /** @type {Scale} */
   const scale = {
-    x: (time) => LEFT + ((time - span.since) / Math.max(1, span.until - span.since)) * (WIDTH - LEFT - 4),
+    x: (time) => LEFT + ((time - span.since) / Math.max(1, span.until - span.since)) * (width - LEFT - 4),
     y: (amount) => TOP + (1 - amount / most) * (HEIGHT - TOP - BOTTOM),
   };
   const last = points.at(-1);
   const drawing = svg(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "usage-chart", role: "img", "aria-label": `${name}: ${last ? `${last.held} of ${last.total} held at the end` : "no data"}` },
+    { viewBox: `0 0 ${width} ${HEIGHT}`, class: "usage-chart", role: "img", "aria-label": `${name}: ${last ? `${last.held} of ${last.total} held at the end` : "no data"}` },
     [0, most].map((amount) => [
-      svg("line", { x1: LEFT, x2: WIDTH - 4, y1: scale.y(amount), y2: scale.y(amount), class: "axis" }),
+      svg("line", { x1: LEFT, x2: width - 4, y1: scale.y(amount), y2: scale.y(amount), class: "axis" }),
       svg("text", { x: LEFT - 6, y: scale.y(amount) + 4, class: "tick", "text-anchor": "end" }, number(amount)),
     ]).flat(),
-    timeTicks(scale, span),
+    timeTicks(scale, span, width),
     gapMarks(gaps, scale, span),
     runs(points, gaps).map((run) => [
       svg("path", { d: stepPath(run, scale, (point) => point.held, scale.y(0)), class: "held-area" }),
@@ -53,9 +55,10 @@ export function usageChart(name, points, gaps, span) {
 /**
  * @param {Scale} scale
  * @param {Span} span
+ * @param {number} width
  */
-function timeTicks(scale, span) {
-  return ticks(span.since, span.until, 6).map((at) => svg("text", { x: scale.x(at), y: HEIGHT - 5, class: "tick", "text-anchor": "middle" }, tick(at, span.until - span.since)));
+function timeTicks(scale, span, width) {
+  return ticks(span.since, span.until, Math.max(2, Math.floor(width / 90))).filter((at) => scale.x(at) < width - 20).map((at) => svg("text", { x: scale.x(at), y: HEIGHT - 5, class: "tick", "text-anchor": "middle" }, tick(at, span.until - span.since)));
 }
 
 /**

@@ -16,9 +16,9 @@ import { driverOf } from "../model/fleet.js";
 /** `span` is how many cells a GPU with slots is wide. @type {Record<Size, Measures>} */
 export const MEASURES = {
   large: { width: 150, height: 62, gap: 8, columns: 2, span: 2, head: 34, pad: 12, space: 14 },
-  medium: { width: 40, height: 40, gap: 5, columns: 8, span: 3, head: 30, pad: 10, space: 12 },
-  small: { width: 15, height: 15, gap: 3, columns: 8, span: 3, head: 21, pad: 7, space: 8 },
-  tiny: { width: 8, height: 8, gap: 2, columns: 8, span: 3, head: 0, pad: 4, space: 4 },
+  medium: { width: 40, height: 40, gap: 5, columns: 8, span: 4, head: 30, pad: 10, space: 12 },
+  small: { width: 15, height: 15, gap: 3, columns: 8, span: 2, head: 21, pad: 7, space: 8 },
+  tiny: { width: 9, height: 9, gap: 2, columns: 8, span: 1, head: 0, pad: 4, space: 4 },
 };
 /** The number of cells up to which a size is chosen by itself. */
 const MOST = { large: 48, medium: 700, small: 4000 };

@@ -110,8 +110,9 @@ export function paintCell(surface, box, fleet, size, theme, isDimmed = false) {
     paintBody(surface, box, box.key, cell, slots, RADIUS[size], theme, size);
     if (size === "medium" && !cell.p?.length && cell.st !== "missing") {
       const color = cell.st === "in use" ? theme.onHeld : theme.ink;
-      if (cell.st === "blocked") {
-        surface.rect(box.x + box.w / 2 - 9, box.y + box.h / 2 - 8, 18, 16, { fill: theme.blockedTint, radius: 3 });
+      const ground = cell.st === "blocked" ? theme.blockedTint : cell.st === "free" && slots > 1 ? theme.freeTint : "";
+      if (ground) {
+        surface.rect(box.x + box.w / 2 - 9, box.y + box.h / 2 - 8, 18, 16, { fill: ground, radius: 3 });
       }
       surface.text(short(box.key), box.x + box.w / 2, box.y + (cell.st === "shared" ? 13 : box.h / 2 + 4), {
         size: cell.st === "shared" ? 11 : 12,
@@ -151,7 +152,7 @@ function paintBody(surface, area, key, cell, slots, radius, theme, size) {
   }
   const level = size === "medium" && cell.st === "shared" ? { from: 17, fill: cell.f ?? 0 } : { from: 0, fill: cell.f ?? 0 };
   paintState(surface, area, cell.st, level, radius, theme);
-  if (slots > 1 && cell.st === "free") {
+  if (slots > 1 && cell.st === "free" && size !== "tiny") {
     surface.lines(dividers(area, slots), theme.freeFaint, 1);
   }
 }
@@ -205,8 +206,10 @@ export function paintState(surface, area, state, level, radius, theme) {
 function paintSlots(surface, area, key, parts, slots, radius, theme, size) {
   const { x, y, w, h } = area;
   surface.rect(x, y, w, h, { fill: theme.hole, stroke: theme.strong, radius });
-  surface.lines(dividers(area, slots), theme.line, 1);
-  const inset = size === "tiny" ? 1 : 2;
+  if (size !== "tiny") {
+    surface.lines(dividers(area, slots), theme.line, 1);
+  }
+  const inset = { large: 2, medium: 2, small: 1, tiny: 0 }[size];
   for (const part of parts.filter((each) => each.w > 0)) {
     const place = slotArea({ x: x + inset, y: y + inset, w: w - 2 * inset, h: h - 2 * inset }, part, slots);
     paintState(surface, place, part.st, { from: 0, fill: 50 }, Math.max(0, radius - 1), theme);
@@ -228,7 +231,7 @@ function paintSlots(surface, area, key, parts, slots, radius, theme, size) {
 export function slotArea(area, part, slots) {
   const from = area.x + (area.w * part.o) / slots;
   const to = area.x + (area.w * (part.o + part.w)) / slots;
-  return { x: Math.round(from), y: area.y, w: Math.round(to) - Math.round(from) - (part.o + part.w < slots ? 1 : 0), h: area.h };
+  return { x: Math.round(from), y: area.y, w: Math.max(1, Math.round(to) - Math.round(from) - (part.o + part.w < slots && area.w > 20 ? 1 : 0)), h: area.h };
 }
 
 /**

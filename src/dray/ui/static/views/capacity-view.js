@@ -14,6 +14,8 @@ import { usageChart } from "../charts/usage-chart.js";
 
 const REFRESH = 2000;
 const BUCKETS = 160;
+/** The grid of charts, as in the style sheet. */
+const CHART = { least: 460, gap: 14, frame: 34 };
 
 export class CapacityView extends HTMLElement {
   /** @type {Context} */
@@ -60,6 +62,12 @@ export class CapacityView extends HTMLElement {
     }
   }
 
+  /** The width that one chart has for its drawing. */
+  get #chartWidth() {
+    const across = Math.max(1, Math.floor((this.clientWidth + CHART.gap) / (CHART.least + CHART.gap)));
+    return (this.clientWidth - (across - 1) * CHART.gap) / across - CHART.frame;
+  }
+
   async #loadUsage() {
     const first = this.context.session.history.since;
     this.#usage.hidden = !first;
@@ -74,7 +82,7 @@ export class CapacityView extends HTMLElement {
     if (this.#charts.contains(document.activeElement) || this.#charts.querySelector("details[open]")) {
       return;
     }
-    fill(this.#charts, Object.entries(usage.classes).map(([name, points]) => usageChart(name, points, usage.gaps, { since, until: span.until })));
+    fill(this.#charts, Object.entries(usage.classes).map(([name, points]) => usageChart(name, points, usage.gaps, { since, until: span.until }, this.#chartWidth)));
   }
 }
 
