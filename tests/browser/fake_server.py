@@ -37,7 +37,9 @@ class FakeDashboard:
     def __init__(self, state: Document) -> None:
         self.state = copy.deepcopy(state)
         self.session: Document = {
-            "user": "alice", "csrf": "token-of-this-session", "canAct": True,
+            "user": "alice",
+            "csrf": "token-of-this-session",
+            "canAct": True,
             "rights": {"deletePods": ["*"], "cordon": True, "taintDevices": True},
             "cluster": {"name": "quickstart", "version": "v1.37.0-dray"},
             "history": {"since": _ago(hours=26), "gaps": []},
@@ -68,7 +70,12 @@ class FakeDashboard:
                 else:
                     self.state[name][key] = value
         self.state["counts"] = fleets.counts(self.state["cells"])
-        told = {"seq": self.state["seq"], "time": self.state["time"], "counts": self.state["counts"], **parts}
+        told = {
+            "seq": self.state["seq"],
+            "time": self.state["time"],
+            "counts": self.state["counts"],
+            **parts,
+        }
         self._send(f"event: change\nid: {told['seq']}\ndata: {json.dumps(told)}\n\n".encode())
 
     def disconnect(self) -> None:
@@ -95,7 +102,9 @@ class FakeDashboard:
         app.router.add_get("/ui/api/session", self._json(lambda _: self.session))
         app.router.add_get("/ui/api/stream", self._stream)
         app.router.add_get("/ui/api/filter", self._filter)
-        app.router.add_get("/ui/api/explain/{kind}/{ns}/{name}", self._json(lambda _: self.explanation))
+        app.router.add_get(
+            "/ui/api/explain/{kind}/{ns}/{name}", self._json(lambda _: self.explanation)
+        )
         app.router.add_get("/ui/api/device", self._json(lambda r: self._device(r.query["key"])))
         app.router.add_get("/ui/api/{kind:claim|pod}/{ns}/{name}", self._json(self._object))
         app.router.add_get("/ui/api/node/{name}", self._json(self._object))
@@ -133,7 +142,9 @@ class FakeDashboard:
         return handler
 
     async def _index(self, _request: web.Request) -> web.Response:
-        return web.Response(text=(STATIC / "index.html").read_text("utf-8"), content_type="text/html")
+        return web.Response(
+            text=(STATIC / "index.html").read_text("utf-8"), content_type="text/html"
+        )
 
     async def _log_in(self, request: web.Request) -> web.Response:
         given = await request.json()
@@ -181,7 +192,9 @@ class FakeDashboard:
     def _object(self, request: web.Request) -> Document:
         path = request.path.removeprefix("/ui/api/")
         kind, _, name = path.partition("/")
-        return self.pages.get(path) or object_page({"claim": "ResourceClaim", "pod": "Pod"}.get(kind, "Node"), name)
+        return self.pages.get(path) or object_page(
+            {"claim": "ResourceClaim", "pod": "Pod"}.get(kind, "Node"), name
+        )
 
     def _span(self) -> Document:
         return {"since": self.session["history"]["since"], "until": _ago(), "gaps": self.gaps}
@@ -191,15 +204,27 @@ class FakeDashboard:
         for moment in reversed(self.moments):
             if moment["time"] <= time:
                 return moment | {"time": time}
-        is_known = not any(since <= time < until for since, until in self.gaps)
+        is_known = not any(
+            _parse(since) <= _parse(time) < _parse(until) for since, until in self.gaps
+        )
         minute = int(_parse(time).timestamp() // 60)
         cells = {}
         for number, (key, cell) in enumerate(self.state["cells"].items()):
             if (minute // 7 + number) % 3 == 0 and not cell.get("p"):
                 claim = f"past/job-{minute // 7 % 50}-{number}"
                 cells[key] = {"st": "in use", "h": [claim], "u": [f"{claim}-0"]}
-        holders = {key: [{"claim": cell["h"][0], "pods": cell["u"], "user": "bob"}] for key, cell in cells.items()}
-        return {"time": time, "known": is_known, "holders": holders, "tainted": [], "unhealthy": [], "cells": cells}
+        holders = {
+            key: [{"claim": cell["h"][0], "pods": cell["u"], "user": "bob"}]
+            for key, cell in cells.items()
+        }
+        return {
+            "time": time,
+            "known": is_known,
+            "holders": holders,
+            "tainted": [],
+            "unhealthy": [],
+            "cells": cells,
+        }
 
     def _periods(self, request: web.Request) -> Document:
         key, until = request.query["key"], _parse(request.query["until"])
@@ -209,11 +234,25 @@ class FakeDashboard:
         for number in range(11):
             start = since + number * length
             is_last = number == 10
-            periods.append({
-                "device": key if number % 3 else f"{key}-mig-3g.40gb-0", "claim": f"ml/job-{number}-gpu", "pods": [f"ml/job-{number}"], "user": "alice",
-                "since": _text(start), "until": None if is_last else _text(start + length * (0.6 + number % 3 * 0.3)),
-            })
-        marks = [{"device": key, "kind": "taint", "key": "dray.dev/unhealthy", "since": _text(since + 4 * length), "until": _text(since + 5 * length)}]
+            periods.append(
+                {
+                    "device": key if number % 3 else f"{key}-mig-3g.40gb-0",
+                    "claim": f"ml/job-{number}-gpu",
+                    "pods": [f"ml/job-{number}"],
+                    "user": "alice",
+                    "since": _text(start),
+                    "until": None if is_last else _text(start + length * (0.6 + number % 3 * 0.3)),
+                }
+            )
+        marks = [
+            {
+                "device": key,
+                "kind": "taint",
+                "key": "dray.dev/unhealthy",
+                "since": _text(since + 4 * length),
+                "until": _text(since + 5 * length),
+            }
+        ]
         return {"periods": periods, "marks": marks, "gaps": self.gaps}
 
     def _usage(self, request: web.Request) -> Document:
@@ -225,7 +264,14 @@ class FakeDashboard:
             for number in range(buckets):
                 held = min(total, max(0, held + dice.choice((-1, 0, 0, 0, 1))))
                 time = _text(since + (until - since) * number / buckets)
-                points.append({"time": time, "total": total, "held": held, "waiting": max(0, held - total + 3)})
+                points.append(
+                    {
+                        "time": time,
+                        "total": total,
+                        "held": held,
+                        "waiting": max(0, held - total + 3),
+                    }
+                )
             classes[name] = points
         return {"classes": classes, "gaps": self.gaps}
 
@@ -244,7 +290,8 @@ def object_page(kind: str, name: str) -> Document:
     """The page of an object of which nothing special is known."""
     gpu = f"{fleets.GPU}/h100-0/gpu-0"
     return {
-        "title": name, "kind": kind,
+        "title": name,
+        "kind": kind,
         "facts": [
             {"label": "State", "value": "in use"},
             {"label": "Created", "value": _ago(minutes=12)},
@@ -253,15 +300,47 @@ def object_page(kind: str, name: str) -> Document:
             {"label": "Owner", "value": "Job train"},
         ],
         "chain": [
-            {"step": "claim", "text": "ml/train-gpu", "state": "allocated, reserved", "link": {"kind": "claim", "ns": "ml", "name": "train-gpu"}},
+            {
+                "step": "claim",
+                "text": "ml/train-gpu",
+                "state": "allocated, reserved",
+                "link": {"kind": "claim", "ns": "ml", "name": "train-gpu"},
+            },
             {"step": "request", "text": "gpu", "state": "1 of gpu.nvidia.com"},
-            {"step": "device", "text": "gpu-0", "state": "in use", "link": {"kind": "device", "key": gpu}},
-            {"step": "node", "text": "h100-0", "state": "ready", "link": {"kind": "node", "name": "h100-0"}},
-            {"step": "container", "text": "main", "state": "running", "link": {"kind": "pod", "ns": "ml", "name": "train"}},
+            {
+                "step": "device",
+                "text": "gpu-0",
+                "state": "in use",
+                "link": {"kind": "device", "key": gpu},
+            },
+            {
+                "step": "node",
+                "text": "h100-0",
+                "state": "ready",
+                "link": {"kind": "node", "name": "h100-0"},
+            },
+            {
+                "step": "container",
+                "text": "main",
+                "state": "running",
+                "link": {"kind": "pod", "ns": "ml", "name": "train"},
+            },
         ],
         "events": [
-            {"time": _ago(minutes=12), "type": "Normal", "reason": "Scheduled", "message": "Successfully assigned ml/train to h100-0", "count": 1},
-            {"time": _ago(minutes=11), "type": "Warning", "reason": "BackOff", "message": "Back-off restarting failed container main", "count": 4},
+            {
+                "time": _ago(minutes=12),
+                "type": "Normal",
+                "reason": "Scheduled",
+                "message": "Successfully assigned ml/train to h100-0",
+                "count": 1,
+            },
+            {
+                "time": _ago(minutes=11),
+                "type": "Warning",
+                "reason": "BackOff",
+                "message": "Back-off restarting failed container main",
+                "count": 4,
+            },
         ],
         "yaml": "apiVersion: v1\nkind: Pod\nmetadata:\n  name: train\n  namespace: ml\nspec:\n  containers:\n  - name: main\n    resources:\n      claims:\n      - name: gpu\n",
     }
@@ -270,7 +349,7 @@ def object_page(kind: str, name: str) -> Document:
 def explanation() -> Document:
     return {
         "headline": "pod ml/dream waits: there are no devices for its claims: no device matches selector 0 (`memory`: the largest is 80Gi)",
-        "text": "pod ml/dream waits: …\nrequest gpu: 1 device of class gpu.nvidia.com\n  13 published\n  13 of class gpu.nvidia.com\n  0 selector 0: `device.capacity[…].memory.compareTo(quantity(\"96Gi\")) >= 0`\n",
+        "text": 'pod ml/dream waits: …\nrequest gpu: 1 device of class gpu.nvidia.com\n  13 published\n  13 of class gpu.nvidia.com\n  0 selector 0: `device.capacity[…].memory.compareTo(quantity("96Gi")) >= 0`\n',
         "funnel": [
             {"label": "published", "left": 21, "of": 21},
             {"label": "of class gpu.nvidia.com", "left": 13, "of": 21},
@@ -278,19 +357,54 @@ def explanation() -> Document:
             {"label": "memory is at least 96Gi", "left": 0, "of": 9},
         ],
         "checks": [
-            {"text": "quota", "passed": True}, {"text": "gates", "passed": True}, {"text": "objects", "passed": True},
-            {"text": "devices", "passed": False}, {"text": "binding", "passed": None}, {"text": "node", "passed": None},
-            {"text": "driver", "passed": None}, {"text": "containers", "passed": None},
+            {"text": "quota", "passed": True},
+            {"text": "gates", "passed": True},
+            {"text": "objects", "passed": True},
+            {"text": "devices", "passed": False},
+            {"text": "binding", "passed": None},
+            {"text": "node", "passed": None},
+            {"text": "driver", "passed": None},
+            {"text": "containers", "passed": None},
         ],
-        "fix": {"text": "write `80Gi` instead of `96Gi` in selector 0 of request gpu; it fits on h100-0", "command": "dray edit resourceclaimtemplate big -n ml"},
+        "fix": {
+            "text": "write `80Gi` instead of `96Gi` in selector 0 of request gpu; it fits on h100-0",
+            "command": "dray edit resourceclaimtemplate big -n ml",
+        },
     }
 
 
 def capacity() -> list[Document]:
     return [
-        {"class": "gpu.nvidia.com", "total": 15, "held": 7, "free": 6, "stranded": 0, "largest": "80Gi, a whole GPU", "fits": 5, "limit": "devices of class gpu.nvidia.com"},
-        {"class": "mig.nvidia.com", "total": 32, "held": 15, "free": 17, "stranded": 4, "largest": "7g.80gb on a100-0", "fits": 9, "limit": "counters of gpu-1 on a100-0"},
-        {"class": "nic.example.com", "total": 8, "held": 0, "free": 8, "stranded": 0, "largest": "", "fits": None, "limit": ""},
+        {
+            "class": "gpu.nvidia.com",
+            "total": 15,
+            "held": 7,
+            "free": 6,
+            "stranded": 0,
+            "largest": "80Gi, a whole GPU",
+            "fits": 5,
+            "limit": "devices of class gpu.nvidia.com",
+        },
+        {
+            "class": "mig.nvidia.com",
+            "total": 32,
+            "held": 15,
+            "free": 17,
+            "stranded": 4,
+            "largest": "7g.80gb on a100-0",
+            "fits": 9,
+            "limit": "counters of gpu-1 on a100-0",
+        },
+        {
+            "class": "nic.example.com",
+            "total": 8,
+            "held": 0,
+            "free": 8,
+            "stranded": 0,
+            "largest": "",
+            "fits": None,
+            "limit": "",
+        },
     ]
 
 
@@ -299,11 +413,25 @@ def health() -> Document:
         "components": [
             {"name": "API server", "ok": True, "text": "answers after 2 ms"},
             {"name": "scheduler", "ok": True, "text": "holds the lease"},
-            {"name": "driver gpu.nvidia.com on l40-0", "ok": False, "text": "not registered since 09:12"},
+            {
+                "name": "driver gpu.nvidia.com on l40-0",
+                "ok": False,
+                "text": "not registered since 09:12",
+            },
         ],
         "findings": [
-            {"severity": "error", "text": "Node l40-0 is not ready, and 2 devices on it are held.", "fix": "start its node agent", "command": "dray node --name l40-0"},
-            {"severity": "warning", "text": "Device gpu-3 on h100-0 is tainted NoExecute by its driver.", "fix": "look at its driver's log", "command": ""},
+            {
+                "severity": "error",
+                "text": "Node l40-0 is not ready, and 2 devices on it are held.",
+                "fix": "start its node agent",
+                "command": "dray node --name l40-0",
+            },
+            {
+                "severity": "warning",
+                "text": "Device gpu-3 on h100-0 is tainted NoExecute by its driver.",
+                "fix": "look at its driver's log",
+                "command": "",
+            },
         ],
         "versions": {"dray": "0.1.0", "Kubernetes API": "v1.37.0", "Python": "3.11.7"},
     }
@@ -357,7 +485,11 @@ def churn(dashboard: FakeDashboard, dice: random.Random, amount: int) -> None:
     keys = list(dashboard.state["cells"])
     cells = {}
     for key in dice.sample(keys, amount):
-        cell = {name: value for name, value in dashboard.state["cells"][key].items() if name in ("n", "s")} | {"st": "free"}
+        cell = {
+            name: value
+            for name, value in dashboard.state["cells"][key].items()
+            if name in ("n", "s")
+        } | {"st": "free"}
         if dice.random() < 0.6:
             number = dice.randrange(10**6)
             fleets.hold(cell, f"churn/claim-{number}", f"churn/pod-{number}")

@@ -37,17 +37,30 @@ def mixed() -> State:
     hold(cells[f"{GPU}/h100-1/gpu-2"], "web/infer-gpu", "web/infer-7d9f4c5b8-x2x9k")
     cells[f"{GPU}/h100-0/gpu-3"] |= {"m": ["tainted", "unhealthy"]}
     cells[f"{GPU}/h100-1/gpu-3"] |= {"m": ["tainted"]}
-    cells[f"{GPU}/h100-1/gpu-0"] |= {"st": "blocked", "t": "blocked (a slice of the pool is missing)"}
+    cells[f"{GPU}/h100-1/gpu-0"] |= {
+        "st": "blocked",
+        "t": "blocked (a slice of the pool is missing)",
+    }
     for index in range(4):
         cells[f"{GPU}/a100-0/gpu-{index}"] = _cell("a100-0", "a100")
     halves = cells[f"{GPU}/a100-0/gpu-0"]
-    halves |= {"st": "in use", "f": 100, "h": ["ml/left-gpu", "ml/right-gpu"], "u": ["ml/left", "ml/right"]}
+    halves |= {
+        "st": "in use",
+        "f": 100,
+        "h": ["ml/left-gpu", "ml/right-gpu"],
+        "u": ["ml/left", "ml/right"],
+    }
     halves["p"] = [
         part(f"{GPU}/a100-0/gpu-0-mig-3g.40gb-0", 0, 4, "ml/left-gpu", "ml/left"),
         part(f"{GPU}/a100-0/gpu-0-mig-3g.40gb-4", 4, 4, "ml/right-gpu", "ml/right"),
     ]
     holes = cells[f"{GPU}/a100-0/gpu-1"]
-    holes |= {"st": "shared", "f": 50, "h": ["ml/nb-1", "ml/nb-2"], "u": ["ml/notebook-1", "ml/notebook-2"]}
+    holes |= {
+        "st": "shared",
+        "f": 50,
+        "h": ["ml/nb-1", "ml/nb-2"],
+        "u": ["ml/notebook-1", "ml/notebook-2"],
+    }
     holes["p"] = [
         part(f"{GPU}/a100-0/gpu-1-mig-1g.10gb-0", 0, 1, "ml/nb-1", "ml/notebook-1"),
         part(f"{GPU}/a100-0/gpu-1-mig-2g.20gb-4", 4, 2, "ml/nb-2", "ml/notebook-2"),
@@ -55,10 +68,17 @@ def mixed() -> State:
     ]
     hold(cells[f"{GPU}/a100-0/gpu-2"], "ml/whole-gpu", "ml/whole")
     cells[f"{GPU}/l40-0/gpu-0"] = _cell("l40-0", "l40") | {
-        "st": "shared", "t": "shared (12Gi of 48Gi left)", "f": 75,
-        "h": ["web/a", "web/b", "web/c"], "u": ["web/api-0", "web/api-1", "web/api-2"],
+        "st": "shared",
+        "t": "shared (12Gi of 48Gi left)",
+        "f": 75,
+        "h": ["web/a", "web/b", "web/c"],
+        "u": ["web/api-0", "web/api-1", "web/api-2"],
     }
-    cells[f"{GPU}/l40-0/gpu-1"] = _cell("l40-0", "l40") | {"st": "missing", "h": ["web/gone"], "u": ["web/gone"]}
+    cells[f"{GPU}/l40-0/gpu-1"] = _cell("l40-0", "l40") | {
+        "st": "missing",
+        "h": ["web/gone"],
+        "u": ["web/gone"],
+    }
     cells[f"{GPU}/fabric/gpu-0"] = _cell("", "h100")
     return state(shapes, nodes, cells, waiting())
 
@@ -68,15 +88,23 @@ def waiting() -> dict[str, Any]:
         "pod/ml/dream": _waiting("Pod", "ml", "dream", "2026-11-19T08:41:00Z"),
         "pod/ml/bigger": _waiting("Pod", "ml", "bigger", "2026-11-19T08:59:10Z"),
         "claim/web/later": _waiting("ResourceClaim", "web", "later", "2026-11-18T20:00:00Z")
-        | {"short": "no node", "reason": "claim web/later waits: no node matches the pod's nodeSelector", "fix": ""},
+        | {
+            "short": "no node",
+            "reason": "claim web/later waits: no node matches the pod's nodeSelector",
+            "fix": "",
+        },
     }
 
 
 def _waiting(kind: str, namespace: str, name: str, since: str) -> dict[str, str]:
     return {
-        "since": since, "kind": kind, "ns": namespace, "name": name,
+        "since": since,
+        "kind": kind,
+        "ns": namespace,
+        "name": name,
         "reason": f"pod {namespace}/{name} waits: there are no devices for its claims: no device matches selector 0 (`memory`: the largest is 80Gi)",
-        "short": "no device matches", "fix": "write `80Gi` instead of `96Gi` in selector 0 of request gpu; it fits on h100-0",
+        "short": "no device matches",
+        "fix": "write `80Gi` instead of `96Gi` in selector 0 of request gpu; it fits on h100-0",
     }
 
 
@@ -96,9 +124,18 @@ def large(nodes: int = 5000, per_node: int = 8) -> State:
             key = f"{GPU}/{name}/gpu-{index}"
             cell = _cell(name, shape)
             luck = dice.random()
-            claim, pod = f"team-{number % 9}/job-{number}-{index}", f"team-{number % 9}/job-{number}-{index}-0"
+            claim, pod = (
+                f"team-{number % 9}/job-{number}-{index}",
+                f"team-{number % 9}/job-{number}-{index}-0",
+            )
             if shape == "a100" and luck < 0.5:
-                cell |= {"st": "shared", "f": 50, "h": [claim], "u": [pod], "p": [part(f"{key}-mig-3g.40gb-0", 0, 4, claim, pod)]}
+                cell |= {
+                    "st": "shared",
+                    "f": 50,
+                    "h": [claim],
+                    "u": [pod],
+                    "p": [part(f"{key}-mig-3g.40gb-0", 0, 4, claim, pod)],
+                }
             elif luck < 0.62:
                 hold(cell, claim, pod)
             elif luck < 0.68:
@@ -115,8 +152,14 @@ def large(nodes: int = 5000, per_node: int = 8) -> State:
 
 def state(shapes: State, nodes: State, cells: State, waits: State) -> State:
     return {
-        "seq": 1, "time": START, "shapes": shapes, "nodes": nodes, "cells": cells,
-        "waiting": waits, "counts": counts(cells), "unreadable": [],
+        "seq": 1,
+        "time": START,
+        "shapes": shapes,
+        "nodes": nodes,
+        "cells": cells,
+        "waiting": waits,
+        "counts": counts(cells),
+        "unreadable": [],
     }
 
 
@@ -137,12 +180,21 @@ def part(key: str, first: int, slots: int, claim: str, pod: str) -> State:
 
 
 def _shape(
-    driver: str, model: str, memory: str, slots: int, attributes: State, *more: str,
+    driver: str,
+    model: str,
+    memory: str,
+    slots: int,
+    attributes: State,
+    *more: str,
     classes: tuple[str, ...] = ("gpu.nvidia.com",),
 ) -> State:
     return {
-        "driver": driver, "model": model, "memory": memory, "slots": slots,
-        "classes": [*classes, *more], "attributes": attributes,
+        "driver": driver,
+        "model": model,
+        "memory": memory,
+        "slots": slots,
+        "classes": [*classes, *more],
+        "attributes": attributes,
     }
 
 

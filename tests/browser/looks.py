@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Locator, Page
 
-DEADLINE: Final = 30_000
+DEADLINE: Final = 8_000
 """Milliseconds; only a test that fails waits so long."""
 
 _PIXEL: Final = """
@@ -49,7 +49,12 @@ def color(page: Page, name: str) -> list[int]:
 
 
 def wait_for_color(
-    page: Page, key: str, name: str, across: float = 0.5, down: float = 0.9, milliseconds: int = DEADLINE
+    page: Page,
+    key: str,
+    name: str,
+    across: float = 0.5,
+    down: float = 0.9,
+    milliseconds: int = DEADLINE,
 ) -> None:
     """Wait until a place in a cell has a colour of the style sheet."""
     page.wait_for_function(
@@ -66,13 +71,20 @@ def wait_for_map(page: Page) -> None:
 
 def wait_for_focus(page: Page, text: str) -> None:
     """Wait until what has the keyboard's focus contains a text."""
-    page.wait_for_function("(text) => document.activeElement?.textContent?.includes(text)", arg=text)
+    page.wait_for_function(
+        "(text) => document.activeElement?.textContent?.includes(text)", arg=text
+    )
 
 
 def width_beyond(page: Page) -> int:
     """By how many pixels the page is wider than the window."""
     found: int = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     return found
+
+
+def open_details(page: Page) -> None:
+    """Open all that is folded."""
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
 
 
 def texts(found: Locator) -> list[str]:

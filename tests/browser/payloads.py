@@ -26,7 +26,7 @@ PAYLOADS: Final = (
     "<template><script>window.injected=1</script></template>",
     "</title><script>window.injected=1</script>",
     "</textarea><script>window.injected=1</script>",
-    "\"><script>window.injected=1</script>",
+    '"><script>window.injected=1</script>',
     "'onmouseover='window.injected=1",
     "javascript:window.injected=1",
     "data:text/html,<script>window.injected=1</script>",

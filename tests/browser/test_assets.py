@@ -61,7 +61,9 @@ def test_every_module_is_used() -> None:
         path = todo.pop()
         if path not in found:
             found.add(path)
-            names = re.findall(r"^import [^;]*?\"(\.[^\"]+)\";", path.read_text("utf-8"), re.MULTILINE)
+            names = re.findall(
+                r"^import [^;]*?\"(\.[^\"]+)\";", path.read_text("utf-8"), re.MULTILINE
+            )
             todo += [(path.parent / name).resolve() for name in names]
     types = STATIC / "base/types.js"
     assert sorted(found | {types}) == MODULES

@@ -46,7 +46,7 @@
  * @typedef {{text: string, passed: boolean | null}} CheckResult
  * @typedef {{headline: string, text: string, funnel: FunnelStep[], checks: CheckResult[], fix: {text: string, command?: string} | null}} Explanation
  *
- * @typedef {{cells: string[], parts: string[]}} Matches
+ * @typedef {{cells: string[], parts: string[], failing?: number, message?: string}} Matches
  * @typedef {{claim: string, pods: string[], user: string}} Holder
  * @typedef {{time: string, known: boolean, holders: Record<string, Holder[]>, tainted: string[], unhealthy: string[], cells?: Record<string, Partial<Cell>>}} Moment
  * @typedef {[string, string | null]} Gap

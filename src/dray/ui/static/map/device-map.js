@@ -390,7 +390,10 @@ export class DeviceMap extends HTMLElement {
     for (const link of this.#grid.querySelectorAll("a")) {
       link.tabIndex = link.dataset.key === key ? 0 : -1;
     }
-    this.#link(key)?.focus();
+    const link = this.#link(key);
+    link?.focus();
+    // It may have had the focus already, out of sight.
+    link?.scrollIntoView({ block: "nearest" });
   }
 
   /** @param {HTMLElement} target */

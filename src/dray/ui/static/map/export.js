@@ -21,6 +21,8 @@ const WIDTH = 1400;
 /** The most pixels that browsers give a canvas, with room to spare. */
 const MOST_PIXELS = 120_000_000;
 const MOST_SIDE = 16_000;
+/** Characters that no XML document can have. */
+const NOT_IN_XML = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
 /**
  * @param {Shown} shown
@@ -123,12 +125,21 @@ async function mapAsPng(shown, caption) {
 }
 
 /**
+ * @param {Shown} shown
+ * @param {Caption} caption
+ */
+function svgBlob(shown, caption) {
+  const text = new XMLSerializer().serializeToString(mapAsSvg(shown, caption));
+  return new Blob([text.replace(NOT_IN_XML, "\ufffd")], { type: "image/svg+xml" });
+}
+
+/**
  * @param {"svg" | "png"} format
  * @param {Shown} shown
  * @param {Caption} caption
  */
 export async function download(format, shown, caption) {
-  const blob = format === "png" ? await mapAsPng(shown, caption) : new Blob([new XMLSerializer().serializeToString(mapAsSvg(shown, caption))], { type: "image/svg+xml" });
+  const blob = format === "png" ? await mapAsPng(shown, caption) : svgBlob(shown, caption);
   const address = URL.createObjectURL(blob);
   const stamp = new Date().toISOString().slice(0, 19).replace(/[:T]/g, "-");
   h("a", { href: address, download: `devices-${stamp}.${format}` }).click();

@@ -281,6 +281,7 @@ export class DevicesView extends HTMLElement {
       const found = /** @type {import("../base/types.js").Matches} */ (await this.context.server.get("filter", { expression }, this.#request.signal));
       this.#matches = { expression, keys: new Set([...found.cells, ...found.parts]) };
       this.#say(null);
+      this.#note(found);
       answer(`${counted(found.cells.length, "device")} match`);
     } catch (error) {
       if (isAborted(error)) {
@@ -290,6 +291,18 @@ export class DevicesView extends HTMLElement {
       this.#say(error instanceof ServerError ? error : new ServerError(0, String(error)));
     }
     this.#reload();
+  }
+
+  /**
+   * Says on how many devices an expression fails: they do not match.
+   *
+   * @param {import("../base/types.js").Matches} found
+   */
+  #note(found) {
+    if (found.failing) {
+      this.#problem.hidden = false;
+      fill(this.#problem, h("p", null, `The expression fails on ${counted(found.failing, "device")}${found.message ? `: ${found.message}` : ""}`));
+    }
   }
 
   /** @param {ServerError | null} error */
