@@ -1,12 +1,14 @@
-"""Replace files so that readers see the old content or the new, also after a power cut."""
+"""Files that are replaced as a whole, created private, or locked, also across a power cut."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["replace_file", "sync_directory"]
+__all__ = ["create_private", "locked", "replace_file", "sync", "sync_directory"]
 
 
 def replace_file(
@@ -55,5 +57,38 @@ def sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def create_private(path: Path) -> None:
+    """Create a file with mode 0600 if it is absent, or give it that mode."""
+    with _descriptor(path, os.O_CREAT | os.O_RDWR) as file:
+        os.fchmod(file, 0o600)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Make the content of a file, or the names in a directory, durable."""
+    with _descriptor(path, os.O_RDONLY) as file:
+        os.fsync(file)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is created; the kernel releases it if the process ends.
+
+    Raises BlockingIOError if another process holds it.
+    """
+    with _descriptor(path, os.O_CREAT | os.O_RDWR) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+@contextlib.contextmanager
+def _descriptor(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)

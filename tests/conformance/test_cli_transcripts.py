@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from dray.api import features
+from dray.api.formats import serialization
 from dray.cli.inputs import manifests
 from dray.cli.lint import source_documents
 from dray.cli.lint.checks import object_checks, reference_checks
 from dray.cli.lint.rules import Severity
-from dray.cli.output import serialization
 from dray.cli.verbs.descriptions import command as describe
 from tests.recorded import GOLDEN
 

@@ -44,6 +44,7 @@ __all__ = [
     "DeviceState",
     "all_devices",
     "devices_of_pool",
+    "parents",
     "text",
 ]
 
@@ -144,7 +145,7 @@ def devices_of_pool(cluster: ClusterInventory, pool_id: PoolId) -> Iterator[Devi
         for device in resource_slice.spec.devices
     }
     seen, problem = _seen_by_nodes(cluster, pool_id, entry, len(published))
-    parents = _parents([device for _, device in published.values()])
+    parents_of = parents([device for _, device in published.values()])
     rules = taints.rules_for_pool(*pool_id, cluster.taint_rules())
     users: _CounterUsers = {}
     for name, (resource_slice, device) in published.items():
@@ -158,7 +159,7 @@ def devices_of_pool(cluster: ClusterInventory, pool_id: PoolId) -> Iterator[Devi
             device=device,
             resource_slice=resource_slice,
             taints=taints.with_rules(device.taints, name, rules) if rules else device.taints,
-            parent=parents.get(name, ""),
+            parent=parents_of.get(name, ""),
         )
     for name, holders in entry.holders.by_device.items():
         if name not in published:
@@ -336,7 +337,7 @@ def _left(candidate: Candidate, holders: DeviceHolders | None) -> dict[str, Capa
     return result
 
 
-def _parents(devices: Sequence[Device]) -> dict[str, str]:
+def parents(devices: Sequence[Device]) -> dict[str, str]:
     """Return what each partition is a part of.
 
     The device that takes most of a counter set is the whole, and the others on the set are its
@@ -351,7 +352,7 @@ def _parents(devices: Sequence[Device]) -> dict[str, str]:
                 for counter in consumption.counters.values()
             )
             on_set.setdefault(consumption.counter_set, []).append((taken, device.name))
-    parents: dict[str, str] = {}
+    found: dict[str, str] = {}
     for counter_set, drawing in on_set.items():
         if len(drawing) < 2:
             continue
@@ -360,8 +361,8 @@ def _parents(devices: Sequence[Device]) -> dict[str, str]:
         whole = largest[0] if len(largest) == 1 else min(largest, key=len)
         if len(largest) > 1 and not all(name.startswith(whole) for _, name in drawing):
             whole = ""
-        parents |= {name: whole or counter_set for _, name in drawing if name != whole}
-    return parents
+        found |= {name: whole or counter_set for _, name in drawing if name != whole}
+    return found
 
 
 _ANY = DeviceId("", "", "")

@@ -33,6 +33,8 @@ from dray.drivers.simulated import scaling
 from dray.drivers.simulated.fleet import Fleet
 from dray.drivers.simulated.publisher import SimulatedDriver
 from dray.exporter.exporter import Exporter
+from dray.history.history_file import HistoryFile
+from dray.history.recorder import Recorder
 from dray.node import registration
 from dray.node.limits import groups
 from dray.node.registration import Registration
@@ -53,6 +55,7 @@ FLEET_MANAGER = "dray-fleet"
 CONTROLLERS = User(bootstrap_policy.CONTROLLERS, frozenset({AUTHENTICATED}))
 SCHEDULER = User(bootstrap_policy.SCHEDULER, frozenset({AUTHENTICATED}))
 EXPORTER = User(bootstrap_policy.EXPORTER, frozenset({AUTHENTICATED}))
+RECORDER = User(bootstrap_policy.RECORDER, frozenset({AUTHENTICATED}))
 FLEET = User(bootstrap_policy.FLEET, frozenset({AUTHENTICATED}))
 ADMIN = User("kubernetes-admin", frozenset({"system:masters", AUTHENTICATED}))
 
@@ -68,6 +71,8 @@ class ClusterPlan:
     controls: bool = True
     exports: bool = False
     """Whether the metrics have the figures of the exporter."""
+    history: HistoryFile | None = None
+    """Where the history of the devices is recorded."""
     policy: str | None = None
     """The policy of the scheduler, one of `policies.NAMES`; None decides as Kubernetes."""
     fleet: Fleet | None = None
@@ -220,6 +225,8 @@ def _components(cluster: RunningCluster, plan: ClusterPlan) -> dict[str, Compone
         found["scheduler"] = _scheduler(cluster, plan)
     if plan.exports:
         found["exporter"] = _exporter(cluster, plan)
+    if plan.history is not None:
+        found["recorder"] = _recorder(cluster, plan, plan.history)
     if plan.fleet is not None:
         name = f"fleet-{plan.fleet.name}"
         found["fleet"] = _elected(cluster, plan, name, lambda: _run_fleet(cluster, plan.fleet))
@@ -267,6 +274,18 @@ def _exporter(cluster: RunningCluster, plan: ClusterPlan) -> Component:
     return Exporter(client, cluster.registry, features=features, now=utc_now).run
 
 
+def _recorder(cluster: RunningCluster, plan: ClusterPlan, file: HistoryFile) -> Component:
+    """Return the recorder. A store in memory begins anew with each start, its history goes on."""
+    recorder = Recorder(
+        cluster.client(RECORDER),
+        file,
+        features=plan.settings.features,
+        now=utc_now,
+        follows_new_clusters=True,
+    )
+    return recorder.run
+
+
 def _elected(cluster: RunningCluster, plan: ClusterPlan, name: str, run: Component) -> Component:
     """Return nodes that only one of several processes runs: they have the same names in all."""
     if not plan.identity:
@@ -283,6 +302,7 @@ def component_names(plan: ClusterPlan) -> tuple[str, ...]:
         "controllers": plan.controls,
         "scheduler": plan.schedules,
         "exporter": plan.exports,
+        "recorder": plan.history,
         "fleet": plan.fleet,
         "computer": plan.has_local_node,
     }

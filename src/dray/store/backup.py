@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from dray import durable_files
 from dray.store import sqlite_file, store
 
 REVISION_JUMP = 10**12
@@ -69,11 +70,11 @@ def _appearing_as(target: Path) -> Iterator[Path]:
     _make_private(folder)
     unfinished = folder / target.name
     try:
-        sqlite_file.create_private(unfinished)
+        durable_files.create_private(unfinished)
         yield unfinished
-        sqlite_file.sync(unfinished)
+        durable_files.sync(unfinished)
         unfinished.replace(target)
-        sqlite_file.sync(target.parent)
+        durable_files.sync(target.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -10,10 +10,8 @@ Everything here blocks; a database belongs to the one thread that opened it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import operator
-import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dray import durable_files
 from dray.store import committed_state, store
 
 FORMAT = 1
@@ -107,7 +106,7 @@ class Database:
         self._path = path
         with refusing(path), contextlib.ExitStack() as undo:
             undo.enter_context(locked(path))
-            create_private(path)
+            durable_files.create_private(path)
             self._connection = undo.enter_context(contextlib.closing(connect(path)))
             prepare(self._connection, path)
             self._undo = undo.pop_all()
@@ -245,31 +244,9 @@ def locked(path: Path) -> Iterator[None]:
 
     A file of its own, because closing any handle of the database would drop SQLite's own locks.
     """
-    with _descriptor(Path(f"{path}.lock"), os.O_CREAT | os.O_RDWR) as lock:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(durable_files.locked(Path(f"{path}.lock")))
         except BlockingIOError as error:
             raise store.StoreUnusable(f"{path} is in use by another process") from error
         yield
-
-
-def create_private(path: Path) -> None:
-    """Create the file with mode 0600 if it is absent; SQLite's other files get the same mode."""
-    with _descriptor(path, os.O_CREAT | os.O_RDWR) as file:
-        os.fchmod(file, 0o600)
-    sync(path.parent)
-
-
-def sync(path: Path) -> None:
-    """Make the content of a file, or the names in a directory, durable."""
-    with _descriptor(path, os.O_RDONLY) as file:
-        os.fsync(file)
-
-
-@contextlib.contextmanager
-def _descriptor(path: Path, flags: int) -> Iterator[int]:
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -1,35 +1,33 @@
-"""Opens a dashboard of one cluster: what the server has, who may look, and its models."""
+"""Opens a dashboard of one cluster. What takes long to import is left for the first person."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dray.api.features import Features
-from dray.api.kinds import Kind
 from dray.client.api_client import Client
-from dray.client.discovery import OptionalKinds
-from dray.ui.model import rights
-from dray.ui.model.models import Models
 from dray.ui.people import People
-from dray.ui.web.dashboard import Dashboard
+from dray.ui.web.dashboard import Dashboard, DashboardSettings
+
+if TYPE_CHECKING:
+    from dray.ui.pages.backend import Backend
 
 
-async def opened(
+def opened(
     client: Client,
     people: People,
     features: Features,
-    *,
-    name: str,
-    version: str,
+    settings: DashboardSettings,
     observer: Client | None = None,
 ) -> Dashboard:
     """Return a dashboard. `client` finds out what the server has.
 
     `observer` reads all claims, to show that devices are in use whose claims a person may not see.
     """
-    followed = await _followed(client, features)
-    models = Models(features, followed, observer)
-    return Dashboard(people, models, {"name": name, "version": version})
 
+    async def load() -> Backend:
+        from dray.ui.pages.backend import Backend
 
-async def _followed(client: Client, features: Features) -> list[Kind]:
-    served = await OptionalKinds.of(client, features)
-    return [*rights.FOLLOWED, *((served.taint_rules,) if served.taint_rules else ())]
+        return await Backend.load(client, features, settings.history, observer)
+
+    return Dashboard(people, load, settings)

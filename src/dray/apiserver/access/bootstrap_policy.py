@@ -25,6 +25,8 @@ FLEET = "dray:fleet"
 """The user of simulated fleets, which Kubernetes does not have."""
 EXPORTER = "dray:exporter"
 """The user of the exporter, which Kubernetes does not have either."""
+RECORDER = "dray:recorder"
+"""The user of the recorder of the history, which Kubernetes does not have either."""
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")
@@ -168,6 +170,12 @@ CLUSTER_ROLES: dict[str, tuple[JsonObject, ...]] = {
         rule(("list", "watch"), RESOURCE, "devicetaintrules"),
         rule(("list", "watch"), "scheduling.k8s.io", "podgroups"),
     ),
+    RECORDER: (
+        rule(("list", "watch"), "core", "pods"),
+        rule(("get",), "core", "namespaces", "kube-system"),
+        rule(("list", "watch"), RESOURCE, "resourceclaims resourceslices deviceclasses"),
+        rule(("list", "watch"), RESOURCE, "devicetaintrules"),
+    ),
     FLEET: (
         rule(("list", "watch", "create", "patch", "delete"), "core", "nodes"),
         rule(("list", "watch", "delete"), "core", "pods"),
@@ -201,7 +209,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "system:monitoring": ("system:monitoring",),
 }
 """The groups that a role of the cluster is bound to, by a binding of its name."""
-USERS = (SCHEDULER, CONTROLLERS, EXPORTER, FLEET)
+USERS = (SCHEDULER, CONTROLLERS, EXPORTER, RECORDER, FLEET)
 """Each is bound to the role of its name."""
 FURTHER_ROLES = ((CRON_JOBS, CONTROLLERS), (ROOT_AUTHORITY, CONTROLLERS))
 """Roles of their own, with a user each: one that is there already keeps its rules."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import os
 import shlex
@@ -25,6 +26,7 @@ from dray.cli import lazy_group
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import apiserver, foreground, key_options, store_option
 from dray.cli.components.dashboard import link as dashboard_link
+from dray.cli.components.dashboard import record_option
 from dray.cli.components.store_option import StoreChoice
 from dray.cli.inputs import pod_options, policy_option
 from dray.cli.output import durations
@@ -73,7 +75,15 @@ class UpOptions(NamedTuple):
     audit_log: Path | None
     event_ttl: float
     ui_listen: str
+    record: str
     verbose: bool
+
+
+class DashboardPlan(NamedTuple):
+    """Where the dashboard is served, and where its history is recorded, if at all."""
+
+    address: tuple[str, int] | None
+    history: Path | None
 
 
 @click.command("up", cls=DrayCommand)
@@ -136,6 +146,13 @@ class UpOptions(NamedTuple):
     metavar="127.0.0.1:PORT",
     help="Where the link to the dashboard leads; none for no dashboard.",
 )
+@click.option(
+    "--record",
+    default="",
+    show_default=f"DIR/{record_option.FILE}",
+    metavar="FILE",
+    help="Where the history of the devices is recorded; none for no history.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
 def up(**options: Any) -> None:
     """Run a local cluster until stopped: API server, scheduler, controllers and nodes.
@@ -171,7 +188,7 @@ def up(**options: Any) -> None:
                     plan,
                     keys,
                     given.history_seconds,
-                    served,
+                    DashboardPlan(served, _history(given, directory)),
                     announce,
                 )
             ),
@@ -202,6 +219,13 @@ def _plan(given: UpOptions, address: tuple[str, int]) -> ClusterPlan:
         keeps_pods=given.keep_pods,
         identity=foreground.identity() if given.store.is_shared else "",
     )
+
+
+def _history(given: UpOptions, directory: Path) -> Path | None:
+    """Return the file of the history; None for none."""
+    if given.record == record_option.NONE:
+        return None
+    return Path(given.record).expanduser() if given.record else directory / record_option.FILE
 
 
 def _features(given: UpOptions) -> Features:
@@ -265,12 +289,15 @@ async def _run(
     plan: ClusterPlan,
     keys: ServerKeys,
     history_seconds: float,
-    ui_address: tuple[str, int] | None,
+    dashboard: DashboardPlan,
     announce: Callable[[str, RunningCluster, str], None],
 ) -> None:
     advice = "Is another `dray up` running there? Choose another address with --listen."
     async with contextlib.AsyncExitStack() as stack:
         state = await stack.enter_async_context(store_option.opened(store, directory))
+        if dashboard.history is not None:
+            file = record_option.opened(stack, dashboard.history)
+            plan = dataclasses.replace(plan, history=file)
         try:
             cluster = await stack.enter_async_context(
                 assembly.running(state, directory, plan, keys)
@@ -289,8 +316,10 @@ async def _run(
                 cluster.fleet_client, plan.fleet, PUBLICATION_SECONDS
             )
         link = ""
-        if ui_address is not None:
-            link = await stack.enter_async_context(dashboard_link.of_cluster(cluster, ui_address))
+        if dashboard.address is not None:
+            link = await stack.enter_async_context(
+                dashboard_link.of_cluster(cluster, dashboard.address, dashboard.history)
+            )
         announce(url, cluster, link)
         try:
             await compaction.compact_regularly(state, history_seconds)

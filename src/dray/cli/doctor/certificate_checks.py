@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from cryptography import x509
 
-from dray.cli.doctor.problems import ClusterProblem
 from dray.client.kubeconfig import ClusterConnection
+from dray.health.problems import ClusterProblem
 
 SOON = datetime.timedelta(days=14)
 

@@ -10,8 +10,7 @@ import click
 from dray.api import http_messages, kinds
 from dray.cli import printed_commands
 from dray.cli.command_errors import DrayCommand, WrongUsage
-from dray.cli.doctor import certificate_checks, health_checks, problems
-from dray.cli.doctor.problems import ClusterProblem, Deletion, Repair
+from dray.cli.doctor import certificate_checks
 from dray.cli.inputs import cluster_objects
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.output import formats
@@ -20,6 +19,8 @@ from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
+from dray.health import health_checks, problems
+from dray.health.problems import ClusterProblem, Deletion, Repair
 
 INCOMPLETE = 6
 """The exit code if nothing was found but something could not be read."""

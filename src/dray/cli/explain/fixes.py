@@ -10,12 +10,12 @@ import msgspec
 
 from dray.api import kinds
 from dray.api.conversion import canonical, versions
+from dray.api.formats import serialization
 from dray.api.ids import ClaimKey
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.cli.explain.documents import POD_SPECS, WORKLOADS, Documents
 from dray.cli.explain.targets import ExplainTarget
-from dray.cli.output import serialization
 from dray.explain.claim_explanation import Explanation
 from dray.explain.pod import pod_fix_text
 from dray.explain.pod.pod_changes import Change, CopyObject, NodeChange, PodChange

@@ -9,13 +9,14 @@ import msgspec
 
 from dray.api import features as gates
 from dray.cli.command_errors import DrayCommand
-from dray.cli.inputs import cluster_objects, published_devices, selector_report
+from dray.cli.inputs import cluster_objects, published_devices
 from dray.cli.inputs.cluster_objects import ClusterObjects
-from dray.cli.inputs.selector_report import DeviceShape, Read, Report
 from dray.cli.output import formats, tables
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
+from dray.explain.selectors import selector_report
+from dray.explain.selectors.selector_report import DeviceShape, Read, Report
 
 SHAPES_SHOWN = 20
 _COLOURS = {selector_report.YES: "green", selector_report.NO: None, selector_report.ERROR: "yellow"}

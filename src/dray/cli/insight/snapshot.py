@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from dray.api import errors, kinds
+from dray.api.formats import serialization
 from dray.api.types.core import CoreEvent
 from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import DrayCommand
 from dray.cli.inputs.cluster_objects import READ, VERSION_ANNOTATION
-from dray.cli.output import serialization
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from dray.api.formats import serialization
 from dray.cli.lint import source_documents
 from dray.cli.lint.source_documents import Document, NotYaml, child, steps
-from dray.cli.output import serialization
 
 INDENT = 2
 _BLOCK_STYLES = ("|", ">")

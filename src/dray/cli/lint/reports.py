@@ -13,11 +13,12 @@ from typing import Any, Final, NamedTuple
 import click
 
 import dray
+from dray.api.formats import serialization
 from dray.cli.command_errors import WrongUsage
 from dray.cli.lint import rules
 from dray.cli.lint.findings import Finding
 from dray.cli.lint.rules import Rule, Severity
-from dray.cli.output import junit, serialization
+from dray.cli.output import junit
 from dray.cli.output.junit import Case, Failure
 
 

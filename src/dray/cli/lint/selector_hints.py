@@ -12,11 +12,9 @@ from dray.api.features import Features
 from dray.api.formats import quantity
 from dray.api.ids import PoolId
 from dray.api.types.dra import Device
-from dray.cli.inputs import selector_report
-from dray.cli.inputs.selector_report import Report
 from dray.cli.lint.field_changes import SetField
 from dray.cli.lint.findings import Suggestion
-from dray.explain.selectors import expressions, spelling, text_corrections
+from dray.explain.selectors import expressions, selector_report, spelling, text_corrections
 from dray.explain.selectors.expressions import (
     ATTRIBUTES,
     CAPACITY,
@@ -24,6 +22,7 @@ from dray.explain.selectors.expressions import (
     SEMVER,
     SelectorSubject,
 )
+from dray.explain.selectors.selector_report import Report
 from dray.explain.selectors.text_corrections import Correction
 
 Devices = Sequence[tuple[PoolId, Device]]

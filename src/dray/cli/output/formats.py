@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from dray.api.formats import serialization
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import JsonPathError, WrongUsage
-from dray.cli.output import custom_columns, jsonpath, jsonpath_hints, serialization
+from dray.cli.output import custom_columns, jsonpath, jsonpath_hints
 from dray.cli.session import resource_types
 
 FORMATS = (

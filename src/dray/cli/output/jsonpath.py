@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from dray.api.formats import serialization
 from dray.cli.command_errors import JsonPathError
 from dray.cli.output import jsonpath_syntax as syntax
-from dray.cli.output import serialization
 from dray.cli.output.jsonpath_syntax import Part, Path
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {

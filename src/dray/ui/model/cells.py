@@ -70,7 +70,8 @@ def cell(node: str, shape: str, group: Group, holders: Holders) -> Cell:
     state = device_groups.combined(device.state for device in group)
     held = [device for device in group if device is not whole and _is_held(device)]
     claims = list(dict.fromkeys(key for device in group for key in device.holders))
-    text = _text(whole, state, holders)
+    # Partitions may give the whole another state than its own.
+    text = text_of(whole, holders) if whole.state is state else str(state)
     parts = [_part(device, holders) for device in held]
     return Cell(
         node,
@@ -78,7 +79,7 @@ def cell(node: str, shape: str, group: Group, holders: Holders) -> Cell:
         str(state),
         t=text if text != str(state) else "",
         f=_fullness(whole, held, group) if state is not DeviceState.MISSING else 0,
-        m=_marks(group, holders),
+        m=marks_of(group, holders),
         h=_names(claims, holders),
         u=_users(claims, holders),
         p=tuple(sorted(parts, key=lambda part: (part.o, part.k))),
@@ -120,8 +121,8 @@ def _is_held(device: DeviceAvailability) -> bool:
     return device.state in device_groups.HELD or device.state is DeviceState.MISSING
 
 
-def _text(device: DeviceAvailability, state: DeviceState, holders: Holders) -> str:
-    """Return the state of the whole with what explains it, unless its partitions have another."""
+def text_of(device: DeviceAvailability, holders: Holders) -> str:
+    """Return the state of a device with what explains it."""
 
     def holder(claim: ClaimKey) -> str:
         if not holders.is_visible(claim):
@@ -129,7 +130,7 @@ def _text(device: DeviceAvailability, state: DeviceState, holders: Holders) -> s
         users = holders.users(claim)
         return f"pod {users[0]}" if users else f"claim {claim}"
 
-    return device_states.text(device, holder) if device.state is state else str(state)
+    return device_states.text(device, holder)
 
 
 def _part(device: DeviceAvailability, holders: Holders) -> Part:
@@ -141,11 +142,12 @@ def _part(device: DeviceAvailability, holders: Holders) -> Part:
         str(device.state),
         h=_names(device.holders, holders),
         u=_users(device.holders, holders),
-        m=_marks([device], holders),
+        m=marks_of([device], holders),
     )
 
 
-def _marks(group: Group, holders: Holders) -> tuple[str, ...]:
+def marks_of(group: Group, holders: Holders) -> tuple[str, ...]:
+    """Return what is wrong with a device or one of its partitions, whatever its state."""
     is_tainted = any(device.is_tainted for device in group)
     is_unhealthy = any(
         device.is_unhealthy or holders.is_reported_unhealthy(device.id) for device in group

@@ -33,7 +33,6 @@ from dray.client.api_client import Client, ObjectSelection, Transport
 from dray.client.cache import Cache, ObjectChange
 from dray.clock import utc_now
 from dray.explain.pod.pod_context import OTHER_NAMESPACES
-from dray.exporter.exporter import ACTIVE_PODS, PAGE_SIZE
 from dray.ui.model.change_log import ChangeLog
 from dray.ui.model.entries import Cell, NodeEntry, Shape, Waiting
 from dray.ui.model.fleet_state import FleetState
@@ -42,6 +41,9 @@ from dray.ui.model.waiting_state import WaitingState
 
 log = logging.getLogger(__name__)
 
+ACTIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+PAGE_SIZE = 500
+"""Objects that are read at once, which bounds the memory that reading them takes."""
 JOIN_SECONDS = 0.1
 """Changes are joined for as long as this, so that a burst is one message."""
 TYPES: dict[str, type[Any]] = {
@@ -233,7 +235,7 @@ class ClusterModel:
                 yield Cache(self._observer, kind, type_, page_size=PAGE_SIZE), self._hidden_changed
 
     def _cache(self, kind: Kind, type_: type[Any], namespace: str) -> Cache[Any]:
-        fields = ACTIVE_PODS.field_selector if kind == kinds.POD else ""
+        fields = ACTIVE_PODS if kind == kinds.POD else ""
         selection = ObjectSelection(namespace, field_selector=fields)
         return Cache(self.client, kind, type_, selection, page_size=PAGE_SIZE)
 

@@ -67,16 +67,19 @@ class Models:
         self._members: dict[Hashable, Membership] = {}
         self._group: asyncio.TaskGroup | None = None
         self._joining = asyncio.Lock()
+        self._runs = asyncio.Event()
 
     async def run(self) -> None:
         """Find out rights again and again, and end models that nobody uses, until cancelled."""
         try:
             async with asyncio.TaskGroup() as self._group:
+                self._runs.set()
                 while True:
                     await asyncio.sleep(REFRESH_SECONDS)
                     await self._refresh()
         finally:
             self._group = None
+            self._runs.clear()
             self._shared.clear()
 
     async def join(self, person: Person) -> Membership:
@@ -84,6 +87,7 @@ class Models:
 
         Raises the errors of the API server, and TooManyModels.
         """
+        await self._runs.wait()
         async with self._joining:
             member = self._members.get(person.key)
             if member is None or member.is_ended:

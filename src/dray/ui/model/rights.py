@@ -26,8 +26,9 @@ FOLLOWED: Final = (
     kinds.RESOURCE_CLAIM_TEMPLATE,
     kinds.RESOURCE_QUOTA,
     kinds.NAMESPACE,
+    kinds.EVENT,
 )
-"""The kinds that the dashboard follows on every server."""
+"""The kinds that the dashboard reads on every server. All but events are followed."""
 NAMESPACES_TRIED: Final = 200
 """In how many namespaces a kind is tried that may not be read in all of them."""
 TRIED_AT_ONCE: Final = 16

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from dray.ui.pages.page_errors import PageError
 from dray.ui.web.static_files import StaticFile
 
 MAX_BODY_BYTES: Final = 2**14
@@ -27,15 +28,6 @@ EVERY_ANSWER: Final = {
     "cross-origin-resource-policy": "same-origin",
 }
 API_ANSWER: Final = {**EVERY_ANSWER, "cache-control": "no-store"}
-
-
-class PageError(Exception):
-    """What a browser asked for cannot be answered: the status, what is wrong, what to do."""
-
-    def __init__(self, status: int, message: str, advice: str = "", **more: Any) -> None:
-        super().__init__(message)
-        self.status = status
-        self.document = {"message": message, "advice": advice, **more}
 
 
 def json_answer(

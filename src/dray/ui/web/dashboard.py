@@ -6,18 +6,22 @@ import asyncio
 import contextlib
 import hmac
 import logging
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
 from dray.api import errors
-from dray.ui.model.models import Models, TooManyModels
+from dray.ui.pages.page_errors import PageError
 from dray.ui.people import People, Person
 from dray.ui.web import answers, request_checks, sessions, static_files, streams
-from dray.ui.web.answers import PageError
 from dray.ui.web.request_checks import Site
 from dray.ui.web.sessions import FailureCounter, OneTimeKey, Session, Sessions
+
+if TYPE_CHECKING:
+    from dray.ui.pages.backend import Backend
 
 log = logging.getLogger(__name__)
 
@@ -32,17 +36,37 @@ WAITING_LOGINS: Final = 32
 STREAMS_LIMIT: Final = 1024
 SWEEP_SECONDS: Final = 5.0
 MAX_SECRET: Final = 8192
+PAGE_SECONDS: Final = 30.0
 LOG_IN = "Open the link that the server printed, or log in with a token."
 
 
+@dataclass(frozen=True, slots=True)
+class DashboardSettings:
+    """What a dashboard is about, and what it offers."""
+
+    name: str
+    """The name of the cluster."""
+    version: str
+    allows_actions: bool = False
+    """Whether people may change what they have the right to."""
+    history: Path | None = None
+    """The file in which a recorder writes the history."""
+
+
 class Dashboard:
-    """Answers requests; `run` has to run meanwhile.
+    """Answers requests; `run` has to run meanwhile."""
 
-    `about` is what the session document says about the cluster.
-    """
-
-    def __init__(self, people: People, models: Models, about: dict[str, Any]) -> None:
-        self._people, self._models, self._about = people, models, about
+    def __init__(
+        self,
+        people: People,
+        load: Callable[[], Awaitable[Backend]],
+        settings: DashboardSettings,
+    ) -> None:
+        """`load` is called for the first person who logs in."""
+        self._people, self._load, self._settings = people, load, settings
+        self._loading = asyncio.Lock()
+        self._loaded: Backend | None = None
+        self._group: asyncio.TaskGroup | None = None
         self._sessions = Sessions()
         self._key: OneTimeKey | None = None
         self._failures = FailureCounter()
@@ -57,12 +81,15 @@ class Dashboard:
 
     async def run(self) -> None:
         """Follow clusters while people look at them, and end sessions, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._models.run())
-            while True:
-                await asyncio.sleep(SWEEP_SECONDS)
-                for session in self._sessions.ended(_now()):
-                    self._end(session)
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                while True:
+                    await asyncio.sleep(SWEEP_SECONDS)
+                    for session in self._sessions.ended(_now()):
+                        self._end(session)
+        finally:
+            self._group = self._loaded = None
+            self._sessions = Sessions()
 
     def end_streams(self) -> None:
         """End all streams, because the server closes."""
@@ -109,14 +136,44 @@ class Dashboard:
             raise PageError(401, "you are not logged in, or your session has ended", LOG_IN)
         match request.method, path:
             case "GET", "session":
-                return answers.json_answer(self._document(session))
+                return answers.json_answer(await self._document(session))
             case "GET", "stream":
                 return await self._stream(request, session)
             case "POST", "logout":
                 self._check_csrf(request, session)
                 self._end(session)
                 return answers.json_answer({}, headers={"set-cookie": _cookie(request, site, "")})
-        raise PageError(404, "there is no such page")
+            case "POST", "actions":
+                return await self._act(request, session)
+        if request.method != "GET":
+            raise PageError(405, f"{request.method} is not possible here")
+        return await self._page(request, path, session)
+
+    async def _page(self, request: web.BaseRequest, path: str, session: Session) -> web.Response:
+        """Answer what takes longer; of each session only some at the same time."""
+        if session.requests >= sessions.REQUESTS_OF_SESSION:
+            raise PageError(429, "too many requests at the same time", "Try again.")
+        session.requests += 1
+        try:
+            async with asyncio.timeout(PAGE_SECONDS):
+                found = await self._backend.answer(
+                    session.member, path, dict(request.rel_url.query)
+                )
+                return answers.json_answer(found)
+        except TimeoutError as error:
+            raise PageError(503, "the answer took too long", "Try again in a while.") from error
+        finally:
+            session.requests -= 1
+
+    async def _act(self, request: web.BaseRequest, session: Session) -> web.Response:
+        self._check_csrf(request, session)
+        if not self._settings.allows_actions:
+            advice = "Start it with: dray ui --allow-actions"
+            raise PageError(403, "this dashboard changes nothing", advice)
+        asked = await answers.json_body(request)
+        done = await self._backend.act(session.member, asked)
+        log.info("%s: %s", session.person.name, done)
+        return answers.json_answer({"message": done})
 
     async def _log_in(self, request: web.BaseRequest, site: Site) -> web.Response:
         if self._logins >= WAITING_LOGINS:
@@ -134,14 +191,10 @@ class Dashboard:
         finally:
             self._logins -= 1
         cookie = _cookie(request, site, session.identity)
-        return answers.json_answer(self._document(session), headers={"set-cookie": cookie})
+        return answers.json_answer(await self._document(session), headers={"set-cookie": cookie})
 
     async def _opened(self, person: Person) -> Session:
-        try:
-            member = await self._models.join(person)
-        except TooManyModels as error:
-            advice = "Try again later."
-            raise PageError(429, "too many people with other rights look", advice) from error
+        member = await (await self._ready()).join(person)
         return self._sessions.open(person, member, _now())
 
     async def _person(self, given: dict[str, Any], request: web.BaseRequest) -> Person | None:
@@ -163,20 +216,21 @@ class Dashboard:
                 return await self._people.of_certificate(found) if found else None
         raise PageError(400, "a key, a token or certificate: true is needed", LOG_IN)
 
-    def _document(self, session: Session) -> dict[str, Any]:
+    async def _document(self, session: Session) -> dict[str, Any]:
+        about = await self._backend.about(
+            session.member, allows_actions=self._settings.allows_actions
+        )
         return {
             "user": session.person.name,
             "csrf": session.csrf,
-            "canAct": False,
-            "rights": {"deletePods": [], "cordon": False, "taintDevices": False},
-            "cluster": self._about,
-            "history": {"since": None, "gaps": []},
+            "cluster": {"name": self._settings.name, "version": self._settings.version},
+            **about,
         }
 
     async def _stream(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
         if session.streams >= sessions.STREAMS_OF_SESSION or len(self._streams) >= STREAMS_LIMIT:
             raise PageError(429, "too many streams are open", "Close other windows.")
-        self._models.revive(session.member)
+        self._backend.viewer(session.member)
         session.streams += 1
         try:
             with self._streaming():
@@ -194,6 +248,21 @@ class Dashboard:
         finally:
             self._streams.discard(task)
 
+    @property
+    def _backend(self) -> Backend:
+        """Return what answers those who have a session: it was loaded when they logged in."""
+        assert self._loaded is not None
+        return self._loaded
+
+    async def _ready(self) -> Backend:
+        async with self._loading:
+            if self._group is None:
+                raise PageError(503, "the dashboard is starting", "Try again.")
+            if self._loaded is None:
+                self._loaded = await self._load()
+                self._group.create_task(self._loaded.run())
+            return self._loaded
+
     def _session(self, request: web.BaseRequest) -> Session | None:
         return self._sessions.find(_given_cookie(request), _now())
 
@@ -205,7 +274,7 @@ class Dashboard:
     def _end(self, session: Session) -> None:
         if not session.is_over:
             self._sessions.close(session)
-            self._models.leave(session.member)
+            self._backend.leave(session.member)
 
 
 def _cookie_name(request: web.BaseRequest) -> str:

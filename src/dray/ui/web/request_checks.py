@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from dray.ui.web.answers import PageError
+from dray.ui.pages.page_errors import PageError
 
 API: Final = "/ui/api/"
 _OWN_PAGE: Final = ("same-origin", "none")

@@ -6,9 +6,12 @@ import asyncio
 import hmac
 import secrets
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from dray.ui.model.models import Membership
 from dray.ui.people import Person
+
+if TYPE_CHECKING:
+    from dray.ui.model.models import Membership
 
 KEY_SECONDS = 900.0
 KEY_TRIES = 20

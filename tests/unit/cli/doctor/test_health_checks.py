@@ -12,11 +12,12 @@ import pytest
 from dray.api.types.meta import JsonObject
 from dray.apiserver import standalone
 from dray.apiserver.access.certificates import Authority
-from dray.cli.doctor import certificate_checks, health_checks
-from dray.cli.doctor.problems import ClusterProblem, find
+from dray.cli.doctor import certificate_checks
 from dray.cli.inputs import cluster_objects
 from dray.client import kubeconfig
 from dray.client.kubeconfig import ClusterConnection
+from dray.health import health_checks
+from dray.health.problems import ClusterProblem, find
 from tests.unit.cli.conftest import Cluster, as_list
 from tests.unit.cli.doctor.test_problems import (
     DRIVER,

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dray.api.formats import serialization
 from dray.cli.command_errors import WrongUsage
 from dray.cli.inputs import manifests
-from dray.cli.output import durations, serialization, tables
+from dray.cli.output import durations, tables
 from dray.cli.verbs import wait
 from dray.cli.verbs.descriptions import command as describe
 from tests.unit.cli.conftest import run

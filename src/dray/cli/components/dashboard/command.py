@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from dray import supervision
-from dray.cli.command_errors import DrayCommand, WrongUsage
+from dray.api.features import Features
+from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import foreground
-from dray.cli.components.dashboard import link
+from dray.cli.components.dashboard import link, record_option
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
+from dray.cli.session.read_only import ReadOnlyTransport
 from dray.client import server_version
 from dray.client.api_client import Client
 from dray.client.rest import RestTransport
+from dray.clock import utc_now
 
 DEFAULT_LISTEN = "127.0.0.1:0"
 CONNECTIONS = 512
@@ -26,43 +33,85 @@ ADVICE = "Choose another address with --listen; port 0 takes any free port."
 @click.command("ui", cls=DrayCommand)
 @connection.options
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="127.0.0.1:PORT")
-def ui(target: Target, listen: str) -> None:
+@click.option(
+    "--allow-actions",
+    is_flag=True,
+    help="Let the page delete pods, cordon nodes and taint devices, if the user may.",
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Record the history of the devices in this file while it runs.",
+)
+def ui(target: Target, listen: str, allow_actions: bool, record: Path | None) -> None:
     """Show a cluster in a browser until stopped: devices, who holds them, and what waits and why.
 
-    It only reads, with the rights of the kubeconfig. The link that it prints works once.
+    It only reads, with the rights of the kubeconfig, unless --allow-actions is given. The link that
+    it prints works once.
     """
     address = link.parse(listen, "--listen")
     if address is None:
         raise WrongUsage("--listen none: a dashboard has to listen somewhere")
-    host, port = address
-    foreground.run(
-        foreground.until_signalled(lambda: _run(target, listen, host, port)), logging.WARNING
-    )
+    options = UiOptions(*address, allow_actions, record)
+    foreground.run(foreground.until_signalled(lambda: _run(target, options)), logging.WARNING)
 
 
-async def _run(target: Target, listen: str, host: str, port: int) -> None:
+class UiOptions(NamedTuple):
+    """Where the dashboard is served, and what it does besides reading."""
+
+    host: str
+    port: int
+    allows_actions: bool
+    record: Path | None
+
+
+async def _run(target: Target, options: UiOptions) -> None:
     # The HTTP server takes long to import.
     from dray.ui import opening
     from dray.ui.people import KubeconfigPeople
     from dray.ui.web import plain_server
+    from dray.ui.web.dashboard import DashboardSettings
 
-    chosen = target.choose()
+    chosen, record = target.choose(), options.record
     async with contextlib.AsyncExitStack() as stack:
         transport = await stack.enter_async_context(
             RestTransport(chosen.connection, connections=CONNECTIONS)
         )
-        client = Client(transport)
+        sender = transport if options.allows_actions else ReadOnlyTransport(transport)
+        client = Client(sender)
         version = await server_version.read(client)
         name = chosen.connection.context or chosen.connection.server
-        people = KubeconfigPeople(transport, name, target.namespace or chosen.connection.namespace)
-        dashboard = await opening.opened(
-            client,
-            people,
-            version.features,
-            name=name,
-            version=str(version.document.get("gitVersion", "")),
-        )
-        serving = plain_server.serving(dashboard, host, port)
+        people = KubeconfigPeople(sender, name, target.namespace or chosen.connection.namespace)
+        features = version.features
+        git_version = str(version.document.get("gitVersion", ""))
+        settings = DashboardSettings(name, git_version, options.allows_actions, record)
+        dashboard = opening.opened(client, people, features, settings)
+        if record is not None:
+            await stack.enter_async_context(_recording(stack, client, record, features))
+        serving = plain_server.serving(dashboard, options.host, options.port)
+        listen = f"{options.host}:{options.port}"
         url = await foreground.listen(stack, serving, listen, ADVICE)
         click.echo(f"The dashboard of {name} is at {link.of(url, dashboard.new_key())}")
         await supervision.run_forever("dashboard", dashboard.run)
+
+
+@contextlib.asynccontextmanager
+async def _recording(
+    stack: contextlib.AsyncExitStack, client: Client, path: Path, features: Features
+) -> AsyncIterator[None]:
+    """Record the history of a cluster while the block runs. Raises CommandError."""
+    from dray.history.recorder import OtherCluster, Recorder
+
+    file = record_option.opened(stack, path)
+    recorder = Recorder(client, file, features=features, now=utc_now)
+    try:
+        await recorder.check()
+    except OtherCluster as error:
+        raise CommandError(f"--record {path}: {error}", "Choose another file.") from error
+    running = asyncio.create_task(supervision.run_forever("recorder", recorder.run))
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.wait([running])

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dray import supervision
@@ -48,7 +49,9 @@ def of(url: str, key: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def of_cluster(cluster: RunningCluster, address: tuple[str, int]) -> AsyncIterator[str]:
+async def of_cluster(
+    cluster: RunningCluster, address: tuple[str, int], history: Path | None
+) -> AsyncIterator[str]:
     """Serve the dashboard of a cluster, here and on its API server; yields the link."""
     # Not every cluster has one.
     from dray.cluster import dashboards
@@ -56,7 +59,7 @@ async def of_cluster(cluster: RunningCluster, address: tuple[str, int]) -> Async
     from dray.ui.web.secure_pages import SecurePages
 
     name = "dray up"
-    dashboard = await dashboards.opened(cluster, name)
+    dashboard = dashboards.opened(cluster, name, history)
     host, port = address
     async with contextlib.AsyncExitStack() as stack:
         serving = plain_server.serving(dashboard, host, port)

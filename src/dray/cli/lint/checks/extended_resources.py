@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dray.api import kinds
+from dray.api.formats import serialization
 from dray.api.types.dra import DeviceClass
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
@@ -20,7 +21,6 @@ from dray.cli.lint.checks import pod_specs
 from dray.cli.lint.field_changes import RenameField
 from dray.cli.lint.findings import Finding, Suggestion
 from dray.cli.lint.source_documents import Document
-from dray.cli.output import serialization
 from dray.explain.selectors import spelling
 
 Classes = Mapping[str, str]

@@ -14,7 +14,7 @@ from dray.api.well_known import ADMIN_ACCESS_LABEL, NO_EXECUTE
 from dray.cel import device as cel
 from dray.cel.runtime import values
 from dray.cli.command_errors import CommandError
-from dray.cli.inputs import cluster_objects, selector_report
+from dray.cli.inputs import cluster_objects
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.lint import selector_hints
 from dray.cli.lint.checks import container_claims, extended_resources, pod_specs
@@ -22,7 +22,7 @@ from dray.cli.lint.checks.container_claims import CLAIM, SOURCES, TEMPLATE
 from dray.cli.lint.field_changes import RemoveField, RenameField, SetField
 from dray.cli.lint.findings import Finding, Suggestion
 from dray.cli.lint.source_documents import Document
-from dray.explain.selectors import expressions, spelling
+from dray.explain.selectors import expressions, selector_report, spelling
 
 Names = Mapping[str, set[tuple[str, str]]]
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from dray.api.formats import serialization
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
-from dray.cli.output import serialization, tables
+from dray.cli.output import tables
 from dray.cli.session import progress
 from dray.planner.policies.by_name import POLICIES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dray.api import well_known
 from dray.api.formats import gotime
@@ -18,12 +18,12 @@ from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.cli.doctor.problems import Checks, ClusterProblem
-from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.clock import utc_now
 from dray.drivers.simulated.fleet import FLEET_LABEL
 from dray.explain.pod import device_problems, message_patterns, obstacles
 from dray.explain.text import phrases
+from dray.health.examined_objects import ExaminedObjects
+from dray.health.problems import Checks, ClusterProblem
 
 WAITING_SECONDS = 30.0
 """The time after which something should have happened that components do at once."""
@@ -32,7 +32,7 @@ _GATE_OFF = re.compile(r"feature gate (\w+) is off|the (\w+) feature is disabled
 _ENDED = ("Succeeded", "Failed")
 
 
-def nodes_not_ready(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def nodes_not_ready(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find nodes whose agent does not report."""
     for node in objects.of(Node):
         ready = find_condition(node.status.conditions, "Ready")
@@ -44,7 +44,7 @@ def nodes_not_ready(objects: ClusterObjects) -> Iterator[ClusterProblem]:
         yield ClusterProblem("node-not-ready", f"node {name}", f"is not ready: {why}", (), advice)
 
 
-def devices_of_pods(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def devices_of_pods(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find unhealthy devices, and devices with a NoExecute taint, that pods have."""
     claims = _claims(objects)
     slices, rules = objects.of(ResourceSlice), objects.of(dra.DeviceTaintRule)
@@ -63,7 +63,7 @@ def devices_of_pods(objects: ClusterObjects) -> Iterator[ClusterProblem]:
                 yield ClusterProblem("device-tainted", about, message, (), advice)
 
 
-def tainted_devices(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def tainted_devices(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find free devices with a NoExecute taint of their driver: few pods tolerate it."""
     used = {result.device_id for claim in objects.of(ResourceClaim) for result in _results(claim)}
     slices = objects.of(ResourceSlice)
@@ -79,7 +79,7 @@ def tainted_devices(objects: ClusterObjects) -> Iterator[ClusterProblem]:
                     yield ClusterProblem("device-tainted", about, message, (), advice)
 
 
-def missing_devices(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def missing_devices(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find claims with devices that no driver publishes any more."""
     published = {DeviceId(*pool, device.name) for pool, device in objects.devices()}
     for claim in objects.of(ResourceClaim):
@@ -97,7 +97,7 @@ def missing_devices(objects: ClusterObjects) -> Iterator[ClusterProblem]:
         yield ClusterProblem("device-missing", about, message, (), advice)
 
 
-def silent_drivers(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def silent_drivers(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find drivers that are registered on a node and publish no device for it."""
     specs = [item.spec for item in objects.of(ResourceSlice) if item.spec.devices]
     elsewhere = {spec.driver for spec in specs if not spec.node_name}
@@ -113,7 +113,7 @@ def silent_drivers(objects: ClusterObjects) -> Iterator[ClusterProblem]:
                 yield ClusterProblem("driver-publishes-nothing", about, message, (), advice)
 
 
-def stuck_pods(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def stuck_pods(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find pods that should have ended by now."""
     claims = _claims(objects)
     for pod in objects.of(Pod):
@@ -137,7 +137,7 @@ def stuck_pods(objects: ClusterObjects) -> Iterator[ClusterProblem]:
         yield ClusterProblem("pod-stuck-terminating", about, message, (), advice.strip())
 
 
-def _why_stuck(pod: Pod, drivers: set[str], objects: ClusterObjects) -> tuple[str, str]:
+def _why_stuck(pod: Pod, drivers: set[str], objects: ExaminedObjects) -> tuple[str, str]:
     """Return why a pod does not end, and what to do."""
     errors = [
         event.message
@@ -153,7 +153,7 @@ def _why_stuck(pod: Pod, drivers: set[str], objects: ClusterObjects) -> tuple[st
     return errors[-1], start
 
 
-def gates_that_are_off(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def gates_that_are_off(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find pods that use a field whose feature gate is off."""
     messages: dict[str, list[str]] = defaultdict(list)
     for event in objects.of(CoreEvent):
@@ -172,7 +172,7 @@ def gates_that_are_off(objects: ClusterObjects) -> Iterator[ClusterProblem]:
             yield ClusterProblem("gate-off", f"pod {_name(pod.metadata)}", message, (), advice)
 
 
-def idle_scheduler(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def idle_scheduler(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find schedulers for which pods wait that none has looked at."""
     waiting: dict[str, list[str]] = defaultdict(list)
     for pod in objects.of(Pod):
@@ -187,7 +187,7 @@ def idle_scheduler(objects: ClusterObjects) -> Iterator[ClusterProblem]:
         yield ClusterProblem("scheduler-not-running", f"scheduler {scheduler}", message, (), advice)
 
 
-def idle_controllers(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def idle_controllers(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find pods whose claims nobody creates from their templates."""
     templates = set(map(_template_key, objects.of(dra.ResourceClaimTemplate)))
     reported = {
@@ -232,7 +232,7 @@ LIVE_CHECKS: Checks = {
 """Checks of what should have happened by now: not for a snapshot."""
 
 
-def _claims(objects: ClusterObjects) -> dict[ClaimKey, ResourceClaim]:
+def _claims(objects: ExaminedObjects) -> dict[ClaimKey, ResourceClaim]:
     return {claim.key: claim for claim in objects.of(ResourceClaim)}
 
 
@@ -257,7 +257,7 @@ def _eviction(problem: obstacles.DeviceTainted) -> str:
     return f"It is evicted at {problem.evicted_at}." if problem.evicted_at else "It is evicted."
 
 
-def _untaint(rule: str, device: str, slices: list[ResourceSlice]) -> str:
+def _untaint(rule: str, device: str, slices: Sequence[ResourceSlice]) -> str:
     """Return how the taint of a device is removed."""
     if rule:
         return f"The taint is that of a rule: dray delete devicetaintrule {rule}"

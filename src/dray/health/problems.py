@@ -14,8 +14,8 @@ from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.pods import Pod
 from dray.api.well_known import FAILED_PREPARE_REASON
-from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.explain.pod import message_patterns
+from dray.health.examined_objects import ExaminedObjects
 
 POD_RESOURCE = "pods"
 UUID_ATTRIBUTE = "uuid"
@@ -86,12 +86,12 @@ class ClusterProblem(NamedTuple):
     advice: str = ""
 
 
-Check = Callable[[ClusterObjects], Iterator[ClusterProblem]]
+Check = Callable[[ExaminedObjects], Iterator[ClusterProblem]]
 Checks = Mapping[Check, frozenset[str]]
 """The kinds that each check needs: pods that cannot be read are not pods that are gone."""
 
 
-def find(objects: ClusterObjects, checks: Checks) -> list[ClusterProblem]:
+def find(objects: ExaminedObjects, checks: Checks) -> list[ClusterProblem]:
     """Return all problems that can be found in the objects that could be read.
 
     A check that compares pods with claims needs both of the same namespaces.
@@ -106,7 +106,7 @@ def find(objects: ClusterObjects, checks: Checks) -> list[ClusterProblem]:
     ]
 
 
-def orphaned_reservations(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def orphaned_reservations(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find claims that are reserved for pods which no longer exist."""
     uids = _pod_uids(objects)
     for claim in objects.of(ResourceClaim):
@@ -119,7 +119,7 @@ def orphaned_reservations(objects: ClusterObjects) -> Iterator[ClusterProblem]:
             yield ClusterProblem("orphaned-reservation", str(target), message, (repair,))
 
 
-def claims_of_gone_pods(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def claims_of_gone_pods(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find claims that were created for pods which no longer exist."""
     uids = _pod_uids(objects)
     for claim in objects.of(ResourceClaim):
@@ -135,7 +135,7 @@ def claims_of_gone_pods(objects: ClusterObjects) -> Iterator[ClusterProblem]:
                 yield ClusterProblem("claim-of-gone-pod", str(target), message, (), advice)
 
 
-def stale_generations(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def stale_generations(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find slices of older generations, which are never allocated from."""
     for pool, slices in pools.group_by_pool(objects.of(ResourceSlice)).items():
         newest = pools.newest_generation(slices)
@@ -147,7 +147,7 @@ def stale_generations(objects: ClusterObjects) -> Iterator[ClusterProblem]:
                 yield ClusterProblem("stale-generation", str(target), message, (Deletion(target),))
 
 
-def incomplete_pools(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def incomplete_pools(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find pools with missing slices, which are never allocated from."""
     for pool, slices in _current(objects).items():
         expected = slices[0].spec.pool.resource_slice_count
@@ -156,7 +156,7 @@ def incomplete_pools(objects: ClusterObjects) -> Iterator[ClusterProblem]:
             yield ClusterProblem("incomplete-pool", f"pool {pool}", message, _republished(slices))
 
 
-def devices_published_twice(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def devices_published_twice(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find pools with two devices of one name, which makes the pool invalid."""
     for pool, slices in _current(objects).items():
         seen: set[str] = set()
@@ -169,7 +169,7 @@ def devices_published_twice(objects: ClusterObjects) -> Iterator[ClusterProblem]
             seen.add(name)
 
 
-def devices_of_two_drivers(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def devices_of_two_drivers(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find hardware in two pools, which could be allocated twice."""
     places: dict[tuple[str, str], dict[PoolId, str]] = defaultdict(dict)
     for resource_slice in pools.current_slices_of_pools(objects.of(ResourceSlice)):
@@ -187,7 +187,7 @@ def devices_of_two_drivers(objects: ClusterObjects) -> Iterator[ClusterProblem]:
             yield ClusterProblem("device-published-twice", f"device {uuid}", message, (), advice)
 
 
-def drivers_not_registered(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+def drivers_not_registered(objects: ExaminedObjects) -> Iterator[ClusterProblem]:
     """Find pods that cannot start because a driver is missing on their node."""
     messages = _prepare_errors(objects)
     waiting: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -217,7 +217,7 @@ CHECKS: Checks = {
 }
 
 
-def _pod_uids(objects: ClusterObjects) -> set[str]:
+def _pod_uids(objects: ExaminedObjects) -> set[str]:
     return {pod.metadata.uid for pod in objects.of(Pod)}
 
 
@@ -226,7 +226,7 @@ def _identity(kind: str, metadata: ObjectMeta) -> ObjectIdentity:
     return ObjectIdentity(kind, *where, metadata.uid, metadata.resource_version)
 
 
-def _current(objects: ClusterObjects) -> dict[PoolId, list[ResourceSlice]]:
+def _current(objects: ExaminedObjects) -> dict[PoolId, list[ResourceSlice]]:
     """Return the slices of each pool's newest generation."""
     return pools.group_by_pool(pools.current_slices_of_pools(objects.of(ResourceSlice)))
 
@@ -239,7 +239,7 @@ def _republished(slices: Iterable[ResourceSlice]) -> tuple[Repair, ...]:
     return tuple(Deletion(_identity("ResourceSlice", item.metadata)) for item in slices)
 
 
-def _prepare_errors(objects: ClusterObjects) -> dict[str, str]:
+def _prepare_errors(objects: ExaminedObjects) -> dict[str, str]:
     """Return the messages about claims that could not be prepared, by the pod's uid."""
     return {
         event.involved_object.uid: event.message
@@ -248,7 +248,7 @@ def _prepare_errors(objects: ClusterObjects) -> dict[str, str]:
     }
 
 
-def _drivers_by_consumer(objects: ClusterObjects) -> dict[str, set[str]]:
+def _drivers_by_consumer(objects: ExaminedObjects) -> dict[str, set[str]]:
     """Return the drivers of each pod's devices, by the pod's uid."""
     by_consumer: dict[str, set[str]] = defaultdict(set)
     for claim in objects.of(ResourceClaim):

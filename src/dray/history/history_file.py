@@ -1,0 +1,482 @@
+"""The file of a history, as the recorder writes it.
+
+A commit is one transaction: the changes, and up to where everything is recorded. When it returns,
+the disk has both. Each table gets one statement for many rows, because sqlite3 gives up the
+interpreter lock at every row it steps to: with a busy event loop in the same process, a statement
+per row would wait for that lock once per row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import sqlite3
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from dray import durable_files
+from dray.api.ids import DeviceId
+from dray.history import file_format, interval_tree
+from dray.history.facts import (
+    MILLISECOND,
+    Begin,
+    Change,
+    Details,
+    End,
+    Fact,
+    Held,
+    Marked,
+    ObjectRef,
+    Progress,
+    Revise,
+    Total,
+    Used,
+    Waiting,
+)
+from dray.history.file_format import HistoryUnusable, Kind
+from dray.history.periods import MarkKind
+
+__all__ = ["RETENTION", "HistoryFile", "HistoryUnusable", "Recorded"]
+
+RETENTION: Final = datetime.timedelta(days=30)
+ROWS_AT_ONCE: Final = 90
+"""Rows of one statement: SQLite takes at most 999 values in its older versions."""
+SWEPT_AT_ONCE: Final = 1_000
+UUID_BYTES: Final = 16
+
+_OPEN = """
+    SELECT id, kind, subject, object, node, class, since FROM period WHERE until IS NULL
+"""
+_SWEEP = """
+    DELETE FROM period WHERE id IN (
+        SELECT id FROM period WHERE fork < :before AND until < :before LIMIT :limit
+    )
+"""
+# In the order of the ids: a later sweep goes on behind the objects that are still needed.
+_SWEEP_OBJECTS = """
+    DELETE FROM object WHERE id > :after AND id <= :end
+    AND NOT EXISTS (SELECT 1 FROM period WHERE kind <= 2 AND period.object = object.id)
+    AND NOT EXISTS (SELECT 1 FROM period WHERE subject = object.id AND kind IN (2, 5))
+"""
+
+
+_ENDED = """
+    ON CONFLICT (id) DO UPDATE
+    SET until = excluded.until, about = excluded.about, fork = excluded.fork
+"""
+# `object` is in an index: it is written only where it changes.
+_MOVED = "ON CONFLICT (id) DO UPDATE SET root = excluded.root"
+_REVISED = "ON CONFLICT (id) DO UPDATE SET object = excluded.object"
+
+
+class Recorded(NamedTuple):
+    """What the file knew last."""
+
+    facts: dict[Fact, Details]
+    """Those that had not ended, with the time at which they began."""
+    until: int | None
+    """Until when everything is known; None for a new file."""
+    versions: dict[str, str]
+    cluster: str
+
+
+class _Row(NamedTuple):
+    """A period without its end, as it is stored."""
+
+    id: int
+    kind: int
+    subject: int
+    object: int | str
+    node: int
+    device_class: int
+    since: int
+
+
+class _Known:
+    """What the file has, as far as later changes refer to it."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.devices: dict[DeviceId, tuple[int, str]] = {}
+        """The id and the root of each device."""
+        self.objects: dict[ObjectRef, int] = {}
+        """Those that a fact is about which has not ended."""
+        self.uses: Counter[ObjectRef] = Counter()
+        """The number of these facts."""
+        self.open: dict[Fact, _Row] = {}
+        self.next = dict.fromkeys(("name", "device", "object", "period"), 1)
+
+    def new_id(self, table: str) -> int:
+        number = self.next[table]
+        self.next[table] += 1
+        return number
+
+    def release(self, reference: ObjectRef) -> None:
+        self.uses[reference] -= 1
+        if not self.uses[reference]:
+            del self.uses[reference], self.objects[reference]
+
+
+class HistoryFile:
+    """The open file, locked against other recorders. Used by one thread at a time."""
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, retention: datetime.timedelta
+    ) -> None:
+        """Only `open` makes one."""
+        self.path = path
+        self._connection = connection
+        self._retention = retention // MILLISECOND
+        self._known = _Known()
+        self._swept_object = 0
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(
+        cls, path: Path, *, retention: datetime.timedelta = RETENTION
+    ) -> Iterator[HistoryFile]:
+        """Open or create the file with mode 0600, and close it at the end of the block.
+
+        Raises HistoryUnusable for a file that is damaged, in use, of a newer version or not a
+        history; such a file is left as it is.
+        """
+        with contextlib.ExitStack() as stack:
+            with file_format.refusing(path):
+                _lock(path, stack)
+                _check_content(path)
+                durable_files.create_private(path)
+                connection = stack.enter_context(contextlib.closing(file_format.writing(path)))
+                file_format.create_tables(connection)
+                _check_after_crash(connection)
+                file = cls(path, connection, retention)
+            yield file
+            # What is not closed in order is checked when it is opened the next time.
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("UPDATE meta SET clean = 1")
+
+    def load(self) -> Recorded:
+        """Return what the disk has; after a commit that failed, go on from there."""
+        with file_format.refusing(self.path):
+            known = self._known = _Known()
+            rows = self._connection.execute(_OPEN).fetchall()
+            names = dict(self._connection.execute("SELECT id, text FROM name").fetchall())
+            known.names.update((text, number) for number, text in names.items())
+            devices = self._load_devices(names)
+            objects = self._load_objects(names)
+            facts = {}
+            for row in map(_Row._make, rows):
+                fact, details = _fact(row, names, devices, objects)
+                facts[fact] = details
+                known.open[fact] = row
+                known.uses.update(_objects_of(fact))
+            runs = self._connection.execute(
+                "SELECT until FROM run ORDER BY id DESC LIMIT 1"
+            ).fetchall()
+            (cluster,) = self._connection.execute("SELECT cluster FROM meta").fetchone()
+            versions = dict(self._connection.execute("SELECT kind, version FROM followed"))
+            for table in known.next:
+                (last,) = self._connection.execute(f"SELECT max(id) FROM {table}").fetchone()
+                known.next[table] = (last or 0) + 1
+        return Recorded(facts, runs[0][0] if runs else None, versions, cluster)
+
+    def commit(self, changes: Sequence[Change], progress: Progress) -> None:
+        """Write changes and progress durably. After a failure, only `load` may follow.
+
+        Raises HistoryUnusable; then nothing of it is in the file.
+        """
+        with file_format.refusing(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._write(changes)
+                self._write_progress(progress)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def sweep(self, now: int) -> bool:
+        """Remove some periods that are older than the retention; return whether there are more."""
+        before = now - self._retention
+        with file_format.refusing(self.path):
+            gone = self._connection.execute(
+                _SWEEP, {"before": before, "limit": SWEPT_AT_ONCE}
+            ).rowcount
+            if gone:
+                # A history that has lost some of its first periods begins after them.
+                self._connection.execute(
+                    "UPDATE run SET since = max(since, ?) WHERE since < ?", (before, before)
+                )
+                self._connection.execute(
+                    "DELETE FROM run WHERE until < ? AND id < (SELECT max(id) FROM run)", (before,)
+                )
+            has_more = gone == SWEPT_AT_ONCE or self._sweep_objects()
+        return has_more
+
+    def _sweep_objects(self) -> bool:
+        """Remove some objects that no period is about; return whether the end is not reached."""
+        (end,) = self._connection.execute(
+            "SELECT max(id) FROM (SELECT id FROM object WHERE id > ? ORDER BY id LIMIT ?)",
+            (self._swept_object, SWEPT_AT_ONCE),
+        ).fetchone()
+        if end is None:
+            self._swept_object = 0
+            return False
+        self._connection.execute(_SWEEP_OBJECTS, {"after": self._swept_object, "end": end})
+        self._swept_object = end
+        return True
+
+    def _load_devices(self, names: dict[int, str]) -> dict[int, tuple[DeviceId, str]]:
+        found = {}
+        rows = self._connection.execute("SELECT id, driver, pool, name, root FROM device")
+        for number, driver, pool, name, root in rows.fetchall():
+            device = DeviceId(names[driver], names[pool], names[name])
+            found[number] = (device, names[root])
+            self._known.devices[device] = (number, names[root])
+        return found
+
+    def _load_objects(self, names: dict[int, str]) -> dict[int, tuple[ObjectRef, str]]:
+        """Return the objects that facts are about which have not ended."""
+        rows = self._connection.execute(
+            """
+            SELECT id, namespace, name, uid, user FROM object WHERE id IN (
+                SELECT object FROM period WHERE until IS NULL AND kind <= 2
+                UNION SELECT subject FROM period WHERE until IS NULL AND kind IN (2, 5)
+            )
+            """
+        )
+        found = {}
+        for number, namespace, name, uid, user in rows.fetchall():
+            reference = ObjectRef(names[namespace], name, read_uid(uid))
+            found[number] = (reference, names[user])
+            self._known.objects[reference] = number
+        return found
+
+    def _write(self, changes: Iterable[Change]) -> None:
+        rows = _NewRows()
+        for change in changes:
+            if isinstance(change, Begin):
+                self._begin(change, rows)
+            elif isinstance(change, End):
+                self._end(change, rows)
+            else:
+                self._revise(change, rows)
+        self._insert("name", 2, rows.names)
+        self._insert("device", 5, [*rows.devices.values()], _MOVED)
+        self._insert("object", 5, rows.objects)
+        self._insert("period", 10, [*rows.begun.values()])
+        self._insert("period", 10, [*rows.ended.values()], _ENDED)
+        self._insert("period", 10, [*rows.revised.values()], _REVISED)
+
+    def _begin(self, change: Begin, rows: _NewRows) -> None:
+        fact, details = change.fact, change.details
+        subject, held = self._parts(fact, details, rows)
+        row = _Row(
+            self._known.new_id("period"),
+            _kind(fact),
+            subject,
+            held,
+            self._name(details.node, rows),
+            self._name(_class_of(fact, details), rows),
+            change.since,
+        )
+        self._known.open[fact] = row
+        self._known.uses.update(_objects_of(fact))
+        rows.begun[row.id] = (*row, None, 0, None)
+
+    def _end(self, change: End, rows: _NewRows) -> None:
+        row = self._known.open.pop(change.fact)
+        until = max(change.until, row.since)
+        fork = interval_tree.fork(row.since, until)
+        ended = rows.begun if row.id in rows.begun else rows.ended
+        ended[row.id] = (*row, until, int(change.is_about), fork)
+        for reference in _objects_of(change.fact):
+            self._known.release(reference)
+
+    def _revise(self, change: Revise, rows: _NewRows) -> None:
+        row = self._known.open[change.fact]._replace(object=change.reason)
+        self._known.open[change.fact] = row
+        revised = rows.begun if row.id in rows.begun else rows.revised
+        revised[row.id] = (*row, None, 0, None)
+
+    def _parts(self, fact: Fact, details: Details, rows: _NewRows) -> tuple[int, int | str]:
+        match fact:
+            case Held():
+                number = self._device(fact.device, details.root, rows)
+                return number, self._object(fact.claim, details.user, rows)
+            case Used():
+                claim = self._object(fact.claim, details.user, rows)
+                return claim, self._object(fact.pod, "", rows)
+            case Marked():
+                number = self._device(fact.device, details.root, rows)
+                return number, self._name(fact.key, rows)
+            case Waiting():
+                return self._object(fact.pod, details.user, rows), details.reason
+            case Total():
+                return self._name(fact.device_class, rows), fact.count
+
+    def _name(self, text: str, rows: _NewRows) -> int:
+        number = self._known.names.get(text)
+        if number is None:
+            number = self._known.names[text] = self._known.new_id("name")
+            rows.names.append((number, text))
+        return number
+
+    def _device(self, device: DeviceId, root: str, rows: _NewRows) -> int:
+        root = root or device.device
+        number, known_root = self._known.devices.get(device, (0, ""))
+        if root != known_root:
+            number = number or self._known.new_id("device")
+            self._known.devices[device] = (number, root)
+            names = [self._name(name, rows) for name in (*device, root)]
+            rows.devices[number] = (number, *names)
+        return number
+
+    def _object(self, reference: ObjectRef, user: str, rows: _NewRows) -> int:
+        number = self._known.objects.get(reference)
+        if number is None:
+            number = self._known.objects[reference] = self._known.new_id("object")
+            namespace = self._name(reference.namespace, rows)
+            created_by = self._name(user, rows)
+            uid = written_uid(reference.uid)
+            rows.objects.append((number, namespace, reference.name, uid, created_by))
+        return number
+
+    def _insert(
+        self, table: str, width: int, rows: Sequence[tuple[Any, ...]], conflict: str = ""
+    ) -> None:
+        placeholders = f"({','.join('?' * width)})"
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            part = rows[start : start + ROWS_AT_ONCE]
+            values = [value for row in part for value in row]
+            lines = ",".join([placeholders] * len(part))
+            self._connection.execute(f"INSERT INTO {table} VALUES {lines} {conflict}", values)
+
+    def _write_progress(self, progress: Progress) -> None:
+        until = progress.until
+        last = "WHERE id = (SELECT max(id) FROM run)"
+        (runs,) = self._connection.execute("SELECT count(*) FROM run").fetchone()
+        if progress.begins_anew or not runs:
+            self._connection.execute("INSERT INTO run (since, until) VALUES (?, ?)", (until, until))
+        else:
+            self._connection.execute(f"UPDATE run SET until = max(since, ?) {last}", (until,))
+        if progress.versions:
+            conflict = "ON CONFLICT (kind) DO UPDATE SET version = excluded.version"
+            self._insert("followed", 2, [*progress.versions.items()], conflict)
+        self._connection.execute(
+            "UPDATE meta SET clean = 0, cluster = ?",
+            (progress.cluster,),
+        )
+
+
+class _NewRows:
+    """The rows of one transaction; those of periods by id."""
+
+    def __init__(self) -> None:
+        self.names: list[tuple[int, str]] = []
+        self.devices: dict[int, tuple[int, ...]] = {}
+        self.objects: list[tuple[Any, ...]] = []
+        self.begun: dict[int, tuple[Any, ...]] = {}
+        self.ended: dict[int, tuple[Any, ...]] = {}
+        self.revised: dict[int, tuple[Any, ...]] = {}
+
+
+def written_uid(uid: str) -> bytes | str:
+    """Return a UUID as its bytes, which are half as long."""
+    with contextlib.suppress(ValueError):
+        found = uuid.UUID(uid)
+        if str(found) == uid:
+            return found.bytes
+    return uid
+
+
+def read_uid(stored: bytes | str) -> str:
+    return stored if isinstance(stored, str) else str(uuid.UUID(bytes=stored))
+
+
+def _kind(fact: Fact) -> Kind:
+    match fact:
+        case Held():
+            return Kind.HELD
+        case Used():
+            return Kind.USED
+        case Marked():
+            return Kind.TAINTED if fact.kind == "tainted" else Kind.UNHEALTHY
+        case Waiting():
+            return Kind.WAITING
+        case Total():
+            return Kind.TOTAL
+
+
+def _class_of(fact: Fact, details: Details) -> str:
+    return fact.device_class if isinstance(fact, Waiting) else details.device_class
+
+
+def _objects_of(fact: Fact) -> tuple[ObjectRef, ...]:
+    """Return the objects that are kept in mind as long as the fact is true."""
+    match fact:
+        case Held():
+            return (fact.claim,)
+        case Used():
+            return (fact.claim, fact.pod)
+        case Waiting():
+            return (fact.pod,)
+        case _:
+            return ()
+
+
+def _fact(
+    row: _Row,
+    names: dict[int, str],
+    devices: dict[int, tuple[DeviceId, str]],
+    objects: dict[int, tuple[ObjectRef, str]],
+) -> tuple[Fact, Details]:
+    """Return what a row says, and when it began."""
+    if row.kind in (Kind.USED, Kind.WAITING):
+        subject, user = objects[row.subject]
+        details = Details(row.since, user=user)
+        if row.kind == Kind.WAITING:
+            revised = msgspec.structs.replace(details, reason=str(row.object))
+            return Waiting(subject, names[row.device_class]), revised
+        return Used(subject, objects[int(row.object)][0]), details
+    if row.kind == Kind.TOTAL:
+        return Total(names[row.subject], int(row.object)), Details(row.since)
+    device, root = devices[row.subject]
+    if row.kind == Kind.HELD:
+        claim, user = objects[int(row.object)]
+        node, device_class = names[row.node], names[row.device_class]
+        return Held(device, claim), Details(row.since, node, device_class, root, user)
+    kind: MarkKind = "tainted" if row.kind == Kind.TAINTED else "unhealthy"
+    return Marked(device, kind, names[int(row.object)]), Details(row.since, root=root)
+
+
+def _lock(path: Path, stack: contextlib.ExitStack) -> None:
+    """Keep other recorders out; the kernel releases the lock when this process ends.
+
+    A file of its own, because closing any handle of the database would drop SQLite's own locks.
+    """
+    try:
+        stack.enter_context(durable_files.locked(Path(f"{path}.lock")))
+    except BlockingIOError as error:
+        raise HistoryUnusable(
+            f"{path} is in use by another recorder", "Stop that one, or choose another file."
+        ) from error
+
+
+def _check_content(path: Path) -> None:
+    """Look at a file before anything about it is changed, its mode included."""
+    if path.exists() and (not path.is_file() or path.stat().st_size):
+        file_format.reading(path).close()
+
+
+def _check_after_crash(connection: sqlite3.Connection) -> None:
+    (clean,) = connection.execute("SELECT clean FROM meta").fetchone()
+    if not clean:
+        problems = connection.execute("PRAGMA quick_check").fetchall()
+        if problems != [("ok",)]:
+            raise sqlite3.DatabaseError(problems[0][0])

@@ -1,0 +1,419 @@
+"""One attempt to record: from what the disk has, to the first failure."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from dray.api import errors, kinds
+from dray.api.features import Features
+from dray.api.http_messages import Request
+from dray.api.ids import ClaimKey, PoolId
+from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceSlice
+from dray.client import api_client
+from dray.client.api_client import Client, ListPage, ObjectSelection
+from dray.client.discovery import OptionalKinds
+from dray.history.cluster_facts import NOTHING, TOTALS, ClusterFacts, Source, time_of
+from dray.history.fact_changes import ChangeTime, FactChanges
+from dray.history.facts import ObjectRef, Progress, Waiting, milliseconds
+from dray.history.followed_kind import FollowedKind, Listing, ObjectEvent, revision
+from dray.history.history_file import HistoryFile, HistoryUnusable, Recorded
+from dray.history.objects import RecordedClaim, RecordedObject, RecordedPod
+
+__all__ = ["OtherCluster", "Recording", "Setting", "cluster_uid"]
+
+log = logging.getLogger(__name__)
+
+COMMIT_SECONDS: Final = 0.5
+HEARTBEAT_SECONDS: Final = 10.0
+SWEEP_SECONDS: Final = 3600.0
+MAX_PENDING: Final = 50_000
+"""Changes that wait for the disk; then nothing more is read."""
+CLOCK_JUMP: Final = 60_000
+"""Milliseconds; a clock that is set back by less stands still for so long."""
+UNSCHEDULED: Final = ObjectSelection(field_selector="spec.nodeName=")
+PARTIAL: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+PAGE_SIZE: Final = 500
+
+T = TypeVar("T")
+_objects = msgspec.json.Decoder(RecordedObject)
+
+
+class InThread(Protocol):
+    """Runs work that blocks in the one thread that uses the file."""
+
+    def __call__(self, work: Callable[[], T]) -> Awaitable[T]: ...
+
+
+class OtherCluster(HistoryUnusable):
+    """The file is the history of another cluster."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What all attempts of a recorder have in common."""
+
+    client: Client
+    file: HistoryFile
+    features: Features
+    now: Callable[[], datetime.datetime]
+    follows_new_clusters: bool
+    is_recording: asyncio.Event
+
+    def check_cluster(self, recorded: Recorded, cluster: str) -> bool:
+        """Return whether the file is about this cluster, as far as that is known."""
+        if not recorded.cluster or not cluster or recorded.cluster == cluster:
+            return True
+        if self.follows_new_clusters:
+            return False
+        raise OtherCluster(
+            f"{self.file.path} is the history of another cluster: its namespace kube-system has "
+            f"the UID {recorded.cluster}, not {cluster}",
+            "Choose another file with --file.",
+        )
+
+
+class _Kinds(NamedTuple):
+    """What is followed; in this order objects are understood at the start."""
+
+    classes: FollowedKind[DeviceClass]
+    slices: FollowedKind[ResourceSlice]
+    rules: FollowedKind[DeviceTaintRule] | None
+    claims: FollowedKind[RecordedClaim]
+    pods: FollowedKind[RecordedPod]
+
+    def present(self) -> list[FollowedKind[Any]]:
+        return [each for each in self if each is not None]
+
+
+class Recording:
+    """One attempt: from what the disk has, to the first failure."""
+
+    def __init__(self, setting: Setting, in_thread: InThread) -> None:
+        self._setting, self._in_thread = setting, in_thread
+        self._client, self._file = setting.client, setting.file
+        self._facts = ClusterFacts(setting.features)
+        self._changes = FactChanges({})
+        self._versions: dict[str, str] = {}
+        self._kinds: _Kinds
+        self._cluster = ""
+        self._begins_anew = False
+        self._last = 0
+        """The last time that was used: times do not go back."""
+        self._unclassified: dict[str, RecordedPod] = {}
+        """Waiting pods whose claims were not seen yet."""
+        self._needs_slices = False
+        self._has_changes, self._has_room = asyncio.Event(), asyncio.Event()
+        self._writing: asyncio.Future[None] | None = None
+        self._heard = 0
+        """The last time at which all connections stood."""
+        self._is_ready = False
+        self.has_recorded = False
+        """Whether the disk has the state at the start of this attempt."""
+
+    async def run(self) -> None:
+        """Record until something fails. Raises Expired, Gone and HistoryUnusable."""
+        recorded = await self._in_thread(self._file.load)
+        cluster = await cluster_uid(self._client)
+        is_same = self._setting.check_cluster(recorded, cluster)
+        self._cluster = cluster or recorded.cluster
+        self._kinds = await self._followed()
+        await self._take_over(recorded if is_same else recorded._replace(versions={}))
+        await self._commit()
+        self.has_recorded = True
+        self._setting.is_recording.set()
+        await self._go_on()
+
+    async def end(self) -> None:
+        """Write what is still to be written, if that is possible."""
+        if not self._is_ready:
+            return
+        self._is_ready = False
+        with contextlib.suppress(HistoryUnusable):
+            if self._writing is not None:
+                # What this was to write is not written again: if it failed, nothing follows.
+                await self._writing
+            await self._commit()
+
+    async def _followed(self) -> _Kinds:
+        client = self._client
+        served = await OptionalKinds.of(client, self._setting.features)
+        rules = served.taint_rules
+        return _Kinds(
+            FollowedKind(client, kinds.DEVICE_CLASS, DeviceClass),
+            FollowedKind(client, kinds.RESOURCE_SLICE, ResourceSlice),
+            FollowedKind(client, rules, DeviceTaintRule) if rules else None,
+            FollowedKind(client, kinds.RESOURCE_CLAIM, RecordedClaim),
+            FollowedKind(client, kinds.POD, RecordedPod, UNSCHEDULED),
+        )
+
+    # From what was known to what is.
+
+    async def _take_over(self, recorded: Recorded) -> None:
+        """Record what has changed since the file was written last."""
+        following = self._kinds.present()
+        listings = await asyncio.gather(*(kind.read() for kind in following))
+        listed = {kind.kind.plural: found for kind, found in zip(following, listings, strict=True)}
+        self._understand(listed)
+        past = await self._past(recorded, listed)
+        self._changes = FactChanges(recorded.facts)
+        now = self._clock()
+        known = min(recorded.until, now) if recorded.until is not None else None
+        self._last = max(now, recorded.until or 0) if past is not None else now
+        if past is None:
+            await self._learn_users(listed)
+            self._begins_anew = True
+            self._compare(listed, ChangeTime(known or 0, now, end_is_about=True))
+        else:
+            self._catch_up(past, listed, known or 0, now)
+        self._needs_slices = False
+        self._versions = {plural: found.version for plural, found in listed.items()}
+        for plural, events in (past or {}).items():
+            newer = [event for event in events if _is_after(event, listed[plural])]
+            for event in newer:
+                self._apply(plural, event)
+        self._heard = self._clock()
+        self._is_ready = True
+
+    def _understand(self, listed: Mapping[str, Listing[Any]]) -> None:
+        for found in listed[kinds.DEVICE_CLASS.plural].objects:
+            self._facts.class_changed(found.metadata.name, found)
+        if self._kinds.rules is not None:
+            for found in listed[self._kinds.rules.kind.plural].objects:
+                self._facts.rule_changed(found.metadata.name, found)
+        for found in listed[kinds.RESOURCE_SLICE.plural].objects:
+            self._facts.slice_changed(found.metadata.name, found)
+
+    async def _past(
+        self, recorded: Recorded, listed: Mapping[str, Listing[Any]]
+    ) -> dict[str, list[ObjectEvent[Any]]] | None:
+        """Return everything that happened since the file was written, or None if it is unknown."""
+        if recorded.until is None:
+            return None
+        following = {kind.kind.plural: kind for kind in self._kinds.present()}
+        past = await asyncio.gather(
+            *(
+                kind.since(recorded.versions.get(plural, ""), listed[plural].version)
+                for plural, kind in following.items()
+            )
+        )
+        found = {
+            plural: events
+            for plural, events in zip(following, past, strict=True)
+            if events is not None
+        }
+        return found if len(found) == len(following) else None
+
+    def _compare(self, listed: Mapping[str, Listing[Any]], time: ChangeTime) -> int:
+        """Replace all facts by those of the objects; return how many objects differ."""
+        changes, facts = self._changes, self._facts
+        claims = [
+            (Source("claim", each.metadata.uid), facts.claim(each))
+            for each in listed[kinds.RESOURCE_CLAIM.plural].objects
+        ]
+        pods = [
+            (Source("pod", each.metadata.uid), facts.pod(each))
+            for each in listed[kinds.POD.plural].objects
+        ]
+        pools = [(Source("pool", str(pool)), facts.pool(pool)) for pool in facts.pools()]
+        differing = changes.put_only("claim", claims, time)
+        differing += changes.put_only("pod", pods, time)
+        differing += changes.put_only("pool", pools, time)
+        changes.put(TOTALS, facts.totals(), time)
+        return differing
+
+    def _catch_up(
+        self,
+        past: Mapping[str, list[ObjectEvent[Any]]],
+        listed: Mapping[str, Listing[Any]],
+        known: int,
+        now: int,
+    ) -> None:
+        """Record what happened since the file was written, in the order of the revisions."""
+        events = [
+            (plural, event)
+            for plural, found in past.items()
+            for event in found
+            if not _is_after(event, listed[plural])
+        ]
+        # Pods first: from them claims have their users.
+        for found in past[kinds.POD.plural]:
+            if found.object is not None:
+                self._facts.remember_user(found.object.metadata)
+        written: dict[str, int] = {}
+        reached = known
+        for plural, event in sorted(events, key=lambda item: revision(item[1].version)):
+            claimed = time_of(event.written)
+            is_about = claimed <= written.get(event.uid, known // 1000 * 1000)
+            reached = min(max(reached, claimed), now)
+            written[event.uid] = claimed
+            self._apply(plural, event, ChangeTime(reached, reached, is_about))
+        differing = self._compare(listed, ChangeTime(reached, now, end_is_about=True))
+        if differing:
+            log.warning("%d objects differ from what the server says about its past", differing)
+
+    async def _learn_users(self, listed: Mapping[str, Listing[Any]]) -> None:
+        """Read who created the pods for which claims were made, if those are scheduled already."""
+        for found in listed[kinds.POD.plural].objects:
+            self._facts.remember_user(found.metadata)
+        claims = listed[kinds.RESOURCE_CLAIM.plural].objects
+        if not any(self._facts.lacks_user(claim.metadata) for claim in claims):
+            return
+        wanted = {owner.uid for claim in claims for owner in claim.metadata.owner_references}
+        token = ""
+        while True:
+            page = await self._pods_page(token)
+            for raw in page.items:
+                metadata = _objects.decode(raw).metadata
+                if metadata.uid in wanted:
+                    self._facts.remember_user(metadata)
+            token = page.rest
+            if not token:
+                return
+
+    async def _pods_page(self, token: str) -> ListPage:
+        query = [("limit", str(PAGE_SIZE)), *([("continue", token)] if token else [])]
+        path = api_client.collection_path(kinds.POD)
+        try:
+            response = await self._client.send(
+                Request("GET", path, tuple(query), {"accept": PARTIAL})
+            )
+        except errors.StatusError as error:
+            log.warning("cannot read who created pods: %s", error)
+            return ListPage()
+        return msgspec.json.decode(response.body, type=ListPage)
+
+    # What happens now.
+
+    async def _go_on(self) -> None:
+        loops: list[Callable[[], Awaitable[None]]] = [self._commit_regularly, self._sweep_regularly]
+        loops += [functools.partial(self._follow, kind) for kind in self._kinds.present()]
+        tasks = [asyncio.ensure_future(loop()) for loop in loops]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _follow(self, kind: FollowedKind[Any]) -> None:
+        plural = kind.kind.plural
+        async for event in kind.follow(self._versions[plural]):
+            self._apply(plural, event)
+            if self._needs_slices:
+                self._needs_slices = False
+                await self._see_slices()
+            if len(self._changes) > MAX_PENDING:
+                self._has_room.clear()
+                await self._has_room.wait()
+
+    async def _see_slices(self) -> None:
+        """Look again which classes select the devices."""
+        listing = await self._kinds.slices.read()
+        for found in listing.objects:
+            self._facts.slice_changed(found.metadata.name, found)
+
+    def _apply(self, plural: str, event: ObjectEvent[Any], time: ChangeTime | None = None) -> None:
+        self._versions[plural] = event.version
+        if event.key is None:
+            return
+        time = time or ChangeTime.at(self._clock())
+        name, found, facts = event.key.name, event.object, self._facts
+        match plural:
+            case kinds.RESOURCE_CLAIM.plural:
+                if found is None:
+                    facts.claim_removed(ClaimKey(*event.key))
+                new = facts.claim(found) if found is not None else NOTHING
+                self._changes.put(Source("claim", event.uid), new, time)
+            case kinds.POD.plural:
+                self._put_pod(event.uid, found, time)
+            case kinds.RESOURCE_SLICE.plural:
+                self._put_pools(facts.slice_changed(name, found), time)
+            case kinds.DEVICE_CLASS.plural:
+                self._needs_slices |= facts.class_changed(name, found)
+            case _:
+                self._put_pools(facts.rule_changed(name, found), time)
+        if self._changes:
+            self._has_changes.set()
+
+    def _put_pod(self, uid: str, pod: RecordedPod | None, time: ChangeTime) -> None:
+        new = self._facts.pod(pod) if pod is not None else NOTHING
+        self._unclassified.pop(uid, None)
+        if pod is not None and Waiting(_reference(pod), "") in new:
+            self._unclassified[uid] = pod
+        self._changes.put(Source("pod", uid), new, time)
+
+    def _put_pools(self, pools: Iterable[PoolId], time: ChangeTime) -> None:
+        for pool in pools:
+            self._changes.put(Source("pool", str(pool)), self._facts.pool(pool), time)
+
+    def _clock(self) -> int:
+        """Return the time in milliseconds. It does not go back by a little."""
+        now = milliseconds(self._setting.now())
+        if now < self._last - CLOCK_JUMP:
+            log.warning("the clock was set back by %d s", (self._last - now) // 1000)
+            self._begins_anew = True
+        elif now < self._last:
+            return self._last
+        self._last = now
+        return now
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await self._has_changes.wait()
+                await asyncio.sleep(COMMIT_SECONDS)
+            await self._commit()
+
+    async def _commit(self) -> None:
+        """Write what has changed. Nothing else may be written if this fails."""
+        now = self._clock()
+        for uid, pod in list(self._unclassified.items()):
+            self._put_pod(uid, pod, ChangeTime.at(now))
+        self._changes.put(TOTALS, self._facts.totals(), ChangeTime.at(now))
+        if all(kind.is_connected for kind in self._kinds.present()):
+            self._heard = now
+        self._has_changes.clear()
+        changes = self._changes.take()
+        progress = Progress(self._heard, dict(self._versions), self._begins_anew, self._cluster)
+        self._begins_anew = False
+        self._writing = asyncio.ensure_future(
+            self._in_thread(functools.partial(self._file.commit, changes, progress))
+        )
+        # The thread goes on if this task is cancelled; `end` waits for it.
+        await asyncio.shield(self._writing)
+        self._writing = None
+        self._has_room.set()
+
+    async def _sweep_regularly(self) -> None:
+        while True:
+            while await self._in_thread(functools.partial(self._file.sweep, self._clock())):
+                await asyncio.sleep(0)
+            await asyncio.sleep(SWEEP_SECONDS)
+
+
+async def cluster_uid(client: Client) -> str:
+    """Return the UID of the namespace kube-system, or "" where it cannot be read."""
+    try:
+        found = await client.get(kinds.NAMESPACE, "kube-system")
+    except errors.ClientError:
+        return ""
+    return str(found["metadata"].get("uid", ""))
+
+
+def _is_after(event: ObjectEvent[Any], listing: Listing[Any]) -> bool:
+    return revision(event.version) > revision(listing.version)
+
+
+def _reference(pod: RecordedPod) -> ObjectRef:
+    return ObjectRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
