@@ -13,13 +13,27 @@ let frame = null;
 
 async function start() {
   const key = keyOfLink();
+  const refusal = key ? await refused(key) : null;
   try {
-    if (key) {
-      await server.post("login", { key });
-    }
+    // A link that was used already may be opened again where it was used.
     open(await server.get("session"));
   } catch (error) {
-    fail(error, Boolean(key));
+    fail(refusal ?? error, refusal !== null);
+  }
+}
+
+/**
+ * Logs in with a key.
+ *
+ * @param {string} key
+ * @returns {Promise<unknown>} why that failed; null if it did not
+ */
+async function refused(key) {
+  try {
+    await server.post("login", { key });
+    return null;
+  } catch (error) {
+    return error;
   }
 }
 

@@ -2,7 +2,7 @@
  * Numbers and lists in sentences, and the order of names.
  */
 const ORDER = new Intl.Collator("en", { numeric: true });
-const NUMBER = new Intl.NumberFormat("en");
+const NUMBER = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
 /**
  * Compares names so that gpu-10 comes after gpu-9.

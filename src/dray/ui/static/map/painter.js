@@ -19,6 +19,8 @@ import { HEADING } from "./layout.js";
 
 const RADIUS = { large: 5, medium: 4, small: 2, tiny: 1 };
 const DIMMED = 0.22;
+/** A profile of MIG in the name of a device, with its dot or without. */
+const PROFILE = /\d+[cg]\.?\d+gb([+.]me)?/;
 
 /**
  * @param {Surface} surface
@@ -39,7 +41,8 @@ export function paintCard(surface, card, fleet, size, theme) {
   const status = statusOf(node);
   const inner = card.w - 2 * pad;
   const right = isSmall ? "" : status || modelsOf(card, fleet);
-  const rightWidth = right ? Math.min(inner * 0.55, right.length * 6.4 + 12) : isSmall && status ? 12 : 0;
+  // Estimated: the name comes first, the models take what is left.
+  const rightWidth = right ? Math.max(0, Math.min(right.length * 6.6 + 12, inner - Math.min(inner * 0.6, card.name.length * 8.2 + 14))) : isSmall && status ? 12 : 0;
   surface.text(card.name, card.x + pad, baseline, {
     size: isSmall ? 11 : 13,
     weight: 600,
@@ -242,7 +245,7 @@ export function slotArea(area, part, slots) {
  * @param {number} width
  */
 function profile(key, part, width) {
-  const name = /\d+[cg]\.[\d.]+gb(\+me)?/.exec(deviceOf(part.k))?.[0];
+  const name = PROFILE.exec(deviceOf(part.k))?.[0].replace(/^(\d+[cg])\.?/, "$1.");
   if (!name) {
     return partName(key, part.k);
   }

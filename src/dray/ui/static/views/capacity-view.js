@@ -74,10 +74,12 @@ export class CapacityView extends HTMLElement {
     if (!first) {
       return;
     }
-    const span = spanOf(this.#query.get("range") || "1d", Date.parse(first), Date.now());
+    const { server } = this.context;
+    const recorded = /** @type {import("../base/types.js").Span} */ (await server.get("history/span"));
+    const span = spanOf(this.#query.get("range") || "1d", Date.parse(first), recorded.until ? Date.parse(recorded.until) : Date.now());
     const since = Math.max(span.since, Date.parse(first));
     const usage = /** @type {import("../base/types.js").Usage} */ (
-      await this.context.server.get("history/usage", { since: new Date(since).toISOString(), until: new Date(span.until).toISOString(), buckets: BUCKETS })
+      await server.get("history/usage", { since: new Date(since).toISOString(), until: new Date(span.until).toISOString(), buckets: BUCKETS })
     );
     if (this.#charts.contains(document.activeElement) || this.#charts.querySelector("details[open]")) {
       return;

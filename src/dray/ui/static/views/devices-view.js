@@ -95,7 +95,7 @@ export class DevicesView extends HTMLElement {
       h(
         "div",
         { class: "tools", role: "search", "aria-label": "Devices" },
-        h("div", { class: "grow" }, labelled("Filter (CEL)", this.#filter), this.#problem),
+        h("div", { class: "grow" }, labelled("Filter (CEL)", this.#filter)),
         labelled("Held by claim or pod", this.#holder),
         labelled("Group by", this.#group),
         labelled("Cells", this.#size),
@@ -108,6 +108,7 @@ export class DevicesView extends HTMLElement {
           button("PNG", () => this.#save("png"), { "aria-label": "Save the map as PNG" }),
         ),
       ),
+      this.#problem,
       this.#map,
       this.#table,
     );

@@ -64,13 +64,24 @@ export class ExplanationPanel extends HTMLElement {
           { class: "checks", "aria-label": "Checks" },
           explanation.checks.map((check) => {
             const verdict = VERDICTS.get(check.passed) ?? { sign: "·", word: "not reached", style: "open" };
-            return h("li", { class: verdict.style }, h("span", { class: "sign", "aria-hidden": "true" }, verdict.sign), check.text, h("span", { class: "unseen" }, `: ${verdict.word}`));
+            return h("li", { class: verdict.style }, h("span", { class: "sign", "aria-hidden": "true" }, verdict.sign), sentence(stageOf(check.text, explanation.headline)), h("span", { class: "unseen" }, `: ${verdict.word}`));
           }),
         ),
       explanation.funnel.length > 0 && funnelBars(explanation.funnel),
       explanation.text && text,
     );
   }
+}
+
+/**
+ * A stage with what is wrong with it, unless the headline has said that.
+ *
+ * @param {string} text
+ * @param {string} headline
+ */
+function stageOf(text, headline) {
+  const at = text.indexOf(": ");
+  return at >= 0 && headline.endsWith(text.slice(at + 2)) ? text.slice(0, at) : text;
 }
 
 customElements.define("explanation-panel", ExplanationPanel);

@@ -37,8 +37,8 @@ export class HistoryView extends HTMLElement {
   #gantt = h("section", { "aria-label": "Device over time", class: "gantt-section", hidden: true });
   #absent = h("p", { class: "notice", hidden: true }, "There is no history: the server was started without a recorder (dray ui --record FILE, or dray record).");
   #query = new URLSearchParams();
-  /** @type {{first: number | null, gaps: Gap[]}} */
-  #recorded = { first: null, gaps: [] };
+  /** Since when there is history, and until when it is written. @type {{first: number | null, last: number, gaps: Gap[]}} */
+  #recorded = { first: null, last: 0, gaps: [] };
   /** @type {[number, number][]} */
   #held = [];
   /** @type {Moment | null} */
@@ -124,7 +124,7 @@ export class HistoryView extends HTMLElement {
     const { server } = this.context;
     if (this.#recorded.first === null || this.#isNow) {
       const span = /** @type {import("../base/types.js").Span} */ (await server.get("history/span"));
-      this.#recorded = { first: span.since ? Date.parse(span.since) : null, gaps: span.gaps };
+      this.#recorded = { first: span.since ? Date.parse(span.since) : null, last: span.until ? Date.parse(span.until) : Date.now(), gaps: span.gaps };
     }
     this.#absent.hidden = this.#recorded.first !== null;
     if (this.#recorded.first === null) {
@@ -143,7 +143,7 @@ export class HistoryView extends HTMLElement {
     }
     const { since, until } = this.#span;
     const usage = /** @type {import("../base/types.js").Usage} */ (
-      await this.context.server.get("history/usage", { since: new Date(Math.max(since, this.#recorded.first)).toISOString(), until: new Date(until).toISOString(), buckets: BUCKETS })
+      await this.context.server.get("history/usage", { since: new Date(Math.max(since, this.#recorded.first)).toISOString(), until: new Date(Math.min(until, this.#recorded.last)).toISOString(), buckets: BUCKETS })
     );
     /** @type {Map<number, [held: number, total: number]>} */
     const sums = new Map();
@@ -169,7 +169,8 @@ export class HistoryView extends HTMLElement {
       return;
     }
     const past = this.#isNow ? fleet : fleet.at(moment);
-    this.#unknown.hidden = moment.known || this.#isNow;
+    // What happens now is written after some seconds.
+    this.#unknown.hidden = moment.known || this.#isNow || this.#at > this.#recorded.last;
     fill(this.#summary, this.#isNow ? "now" : ["at ", timeElement(moment.time)]);
     const counts = countedStates(past.cells.values());
     fill(this.#counts, STATES.filter((state) => counts.get(state)).map((state) => h("span", { class: "state" }, stateIcon(state), `${counts.get(state)} ${state}`)));

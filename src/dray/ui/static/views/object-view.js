@@ -18,6 +18,7 @@ import { ExplanationPanel } from "./explanation-panel.js";
 /** @typedef {import("./app-frame.js").Context} Context */
 /** @typedef {import("../base/routes.js").Route} Route */
 /** @typedef {import("../base/types.js").ObjectPage} ObjectPage */
+/** @typedef {import("../base/types.js").ChainStep} ChainStep */
 /** @typedef {import("../model/fleet.js").Touched} Touched */
 
 const REFRESH = 400;
@@ -206,15 +207,32 @@ export class ObjectView extends HTMLElement {
 
 /** @param {ObjectPage} page */
 function chainOf(page) {
-  return h(
+  /** @type {ChainStep[][]} */
+  const chains = [];
+  for (const step of page.chain) {
+    if (step.step === "claim" || !chains.length) {
+      chains.push([]);
+    }
+    chains[chains.length - 1].push(step);
+  }
+  return chains.map((chain) => h(
     "ol",
     { class: "chain" },
-    page.chain.map((step) => {
+    chain.map((step) => {
       const href = ofTarget(step.link);
       const style = /fail|miss|unhealthy|error|not /i.test(step.state) ? "bad" : /wait|pending|none|unknown/i.test(step.state) ? "open" : "good";
-      return h("li", { class: style }, h("span", { class: "chain-step" }, step.step), href ? h("a", { href }, step.text) : h("strong", null, step.text), h("span", { class: "chain-state" }, step.state));
+      return h("li", { class: style }, h("span", { class: "chain-step" }, step.step), href ? h("a", { href, title: step.text }, nameOf(step)) : h("strong", null, step.text), h("span", { class: "chain-state" }, step.state));
     }),
-  );
+  ));
+}
+
+/**
+ * The name of a step: of a device, that without driver and pool, which its page has.
+ *
+ * @param {ChainStep} step
+ */
+function nameOf(step) {
+  return step.link?.kind === "device" ? deviceOf(step.text) : step.text;
 }
 
 /** @param {ObjectPage} page */
