@@ -13,7 +13,7 @@ import click
 from dray.cli.output import tables
 from dray.cli.output.counts import number_of
 from dray.cli.plan import card_drawing
-from dray.planner.capacity import shapes
+from dray.planner.capacity import limits_text, shapes
 from dray.planner.capacity.cards import Card
 from dray.planner.capacity.limits import COUNTERS
 from dray.planner.capacity.pod_capacity import NodeCapacity, PodCapacity
@@ -49,7 +49,7 @@ def _wait(number: int) -> str:
 
 def _show_classes(report: CapacityReport, is_wide: bool) -> None:
     rows = [["CLASS", "PODS THAT FIT", "LIMIT"]]
-    rows += [[found.name, _pods(found), _limit(found)] for found in report.capacities]
+    rows += [[found.name, _pods(found), limits_text.of(found)] for found in report.capacities]
     tables.show(rows, has_header=True)
     for capacity in report.capacities if is_wide else ():
         click.echo()
@@ -57,7 +57,7 @@ def _show_classes(report: CapacityReport, is_wide: bool) -> None:
 
 
 def _show_pod(capacity: PodCapacity, is_wide: bool) -> None:
-    click.echo(f"{capacity.name}: {_pods(capacity)} more fit; limit: {_limit(capacity)}")
+    click.echo(f"{capacity.name}: {_pods(capacity)} more fit; limit: {limits_text.of(capacity)}")
     if capacity.nodes:
         rows = [["NODES", "PODS EACH", "LIMIT"], *_node_rows(capacity.nodes, is_wide)]
         tables.show(rows, has_header=True)
@@ -65,20 +65,6 @@ def _show_pod(capacity: PodCapacity, is_wide: bool) -> None:
 
 def _pods(capacity: PodCapacity) -> str:
     return f"{capacity.pods}{'' if capacity.is_complete else '+'}"
-
-
-def _limit(capacity: PodCapacity) -> str:
-    """Return what limits the number: a quota, a claim, or checks of nodes."""
-    if capacity.message:
-        return capacity.message
-    words = [capacity.quota] if capacity.quota else []
-    if capacity.claim:
-        words.append(f"the users of claim {capacity.claim}")
-    if capacity.is_limited_by_nodes:
-        found = capacity.limits()
-        words += [f"{check} ({number_of(count, 'node')})" for check, count in found[:_LISTED]]
-        words += [f"{len(found) - _LISTED} more"] if len(found) > _LISTED else []
-    return ", ".join(words) or "no nodes"
 
 
 def _node_rows(nodes: Sequence[NodeCapacity], is_wide: bool) -> Iterator[list[str]]:
@@ -195,7 +181,7 @@ def _capacity_document(found: PodCapacity) -> dict[str, Any]:
         "name": found.name,
         "pods": found.pods,
         "isComplete": found.is_complete,
-        "limit": _limit(found),
+        "limit": limits_text.of(found),
         "nodes": [
             {"node": node.node, "pods": node.pods, "limits": list(node.limits)}
             for node in found.nodes

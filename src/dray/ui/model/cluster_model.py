@@ -36,7 +36,7 @@ from dray.explain.pod.pod_context import OTHER_NAMESPACES
 from dray.ui.model.change_log import ChangeLog
 from dray.ui.model.entries import Cell, NodeEntry, Shape, Waiting
 from dray.ui.model.fleet_state import FleetState
-from dray.ui.model.rights import Rights
+from dray.ui.model.rights import EVERYWHERE, Rights
 from dray.ui.model.waiting_state import WaitingState
 
 log = logging.getLogger(__name__)
@@ -114,9 +114,10 @@ class ClusterModel:
         self.rights, self.features = rights, features
         self.transport = SharedTransport()
         self.client = Client(self.transport)
-        self._observer = observer if kinds.RESOURCE_CLAIM.kind in rights.partly_read else None
-        if kinds.RESOURCE_CLAIM.kind in rights.unread:
-            self._observer = observer
+        # Who may not read devices does not learn from claims which there are.
+        self._shows_devices = bool(rights.of(kinds.RESOURCE_SLICE))
+        sees_all_claims = tuple(rights.of(kinds.RESOURCE_CLAIM)) == EVERYWHERE
+        self._observer = observer if self._shows_devices and not sees_all_claims else None
         knows_nodes = bool(rights.of(kinds.NODE))
         self.fleet = FleetState(features, knows_nodes=knows_nodes)
         self.waiting = WaitingState()
@@ -247,7 +248,8 @@ class ClusterModel:
         self._dirty.set()
 
     def _claim_changed(self, change: ObjectChange[ResourceClaim]) -> None:
-        self.fleet.claim_changed(change)
+        if self._shows_devices:
+            self.fleet.claim_changed(change)
         self.waiting.claim_changed(change)
 
     def _hidden_changed(self, change: ObjectChange[ResourceClaim]) -> None:

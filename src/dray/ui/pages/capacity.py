@@ -14,7 +14,7 @@ from dray.allocator.device_states import DeviceState
 from dray.api import kinds
 from dray.api.features import Features
 from dray.api.kinds import Kind
-from dray.planner.capacity import cards, pod_capacity, shapes, stranded
+from dray.planner.capacity import cards, limits_text, pod_capacity, shapes, stranded
 from dray.planner.capacity.cards import Card
 from dray.planner.capacity.pod_capacity import PodCapacity
 from dray.planner.cluster_model import ClusterModel as PlannedCluster
@@ -28,7 +28,6 @@ KEPT_SECONDS: Final = 15.0
 CLASS_SECONDS: Final = 2.0
 """The time for counting the pods of one class; then it says how many fit at least."""
 WAIT_SECONDS: Final = 20.0
-LIMITS_SHOWN: Final = 2
 NEEDED: Final = (kinds.NODE, kinds.POD, kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE)
 _HELD: Final = (str(DeviceState.IN_USE), str(DeviceState.SHARED))
 
@@ -157,7 +156,7 @@ def _line(
         unusable,
         largest,
         fits.pods if fits is not None else None,
-        _limit(fits) if fits is not None else "not everything may be read",
+        limits_text.of(fits) if fits is not None else "not everything may be read",
     )
 
 
@@ -165,10 +164,3 @@ def _largest(found: Sequence[Card]) -> str:
     """Return the largest partition that a claim can get now; "" without such devices."""
     best = max(found, key=lambda card: card.share, default=None)
     return best.largest or "none" if best is not None else ""
-
-
-def _limit(fits: PodCapacity) -> str:
-    if fits.message or fits.quota:
-        return fits.message or fits.quota
-    words = ", ".join(limit for limit, _ in fits.limits()[:LIMITS_SHOWN])
-    return words if fits.is_complete else f"{words}; not every node was counted".lstrip("; ")

@@ -26,6 +26,8 @@ EVERY_ANSWER: Final = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
+    # Else the versions of Python and its libraries are told to everybody.
+    "server": "dray",
 }
 API_ANSWER: Final = {**EVERY_ANSWER, "cache-control": "no-store"}
 

@@ -60,7 +60,7 @@ async def _next(
     try:
         async with asyncio.timeout(HEARTBEAT_SECONDS):
             await model.synced.wait()
-            if position is not None and position.log == log.name:
+            if position == Position(log.name, log.number):
                 await log.wait(position)
     except TimeoutError:
         # An event and no comment: browsers do not show comments to the page.
