@@ -72,6 +72,8 @@ GROUPS: Final = (
         is_optional=True,
     ),
     Group("pre-commit", r"no pre-commit on PATH", "install pre-commit"),
+    Group("a browser", r"no Chromium on PATH", "install chromium"),
+    Group("TypeScript", r"no tsc", "run npm ci --prefix tests/browser/typescript"),
     Group("Prometheus", r"no Prometheus on PATH", "install prometheus"),
     Group("an example's tools", r"is not installed$", "install gcc, libc6-dev and util-linux"),
     Group(
