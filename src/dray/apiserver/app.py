@@ -18,6 +18,7 @@ import dray
 from dray import telemetry
 from dray.api import errors, http_messages, kinds
 from dray.api.conversion import versions
+from dray.api.formats import durations, gotext
 from dray.api.http_messages import Request, Response, User
 from dray.api.ids import GroupResource
 from dray.api.kinds import Kind
@@ -69,6 +70,8 @@ MEASURED_VERBS = frozenset(
     }
 )
 
+_LONG_RUNNING = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+
 Subresource = Callable[[Call], Awaitable[Response]]
 
 
@@ -112,6 +115,7 @@ class App:
         info = request_info.parse(request)
         notes = RequestNotes()
         try:
+            _check_timeout(request, info)
             response = await self._authorized(request, info, user, notes)
         except errors.StatusError as error:
             response = status_response(error)
@@ -305,6 +309,17 @@ def _with_warnings(response: Response, texts: list[str], *, first: bool = False)
     if not warning:
         return response
     return msgspec.structs.replace(response, headers={**response.headers, "warning": warning})
+
+
+def _check_timeout(request: Request, info: RequestInfo) -> None:
+    """Refuse a timeout that is no duration; what stays open has no timeout of this name."""
+    text = request.parameter("timeout")
+    is_open = info.verb == "watch" or info.subresource in _LONG_RUNNING
+    if text and not is_open and not durations.is_go_duration(text):
+        raise errors.bad_request(
+            "invalid timeout specified in the request URL - "
+            f"time: invalid duration {gotext.quote(text)}"
+        )
 
 
 def _check_acceptable(call: Call) -> None:

@@ -12,6 +12,8 @@ import zoneinfo
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
+from dray.api.formats.durations import GO_DURATION_PART
+
 __all__ = ["Schedule", "ScheduleError", "parse", "zone"]
 
 _DAYS_AHEAD = 5 * 366
@@ -26,8 +28,16 @@ _DESCRIBED = {
     "@hourly": "0 * * * *",
 }
 _EVERY = "@every "
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(h|ms|m|s|us|µs|ns)")
+_UNITS = {
+    "h": 3600.0,
+    "m": 60.0,
+    "s": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ns": 1e-9,
+}
 
 
 class ScheduleError(ValueError):
@@ -200,10 +210,10 @@ def _number(text: str, names: Mapping[str, int]) -> int:
 def _seconds(text: str) -> int:
     """Return the whole seconds of `@every 1h30m`, at least one."""
     duration = text.removeprefix(_EVERY)
-    if not re.fullmatch(f"(?:{_DURATION.pattern})+", duration):
+    if not re.fullmatch(f"(?:{GO_DURATION_PART.pattern})+", duration):
         why = f'time: invalid duration "{duration}"'
         raise ScheduleError(f"failed to parse duration {text}: {why}")
-    total = sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(duration))
+    total = sum(float(number) * _UNITS[unit] for number, unit in GO_DURATION_PART.findall(duration))
     if total > 2**63 / 1e9:
         why = f'time: invalid duration "{duration}"'
         raise ScheduleError(f"failed to parse duration {text}: {why}")

@@ -1,12 +1,22 @@
-"""Ages and durations as kubectl shows them."""
+"""Ages and durations as kubectl shows them, and durations as Go reads them."""
 
 from __future__ import annotations
 
 import datetime
+import re
+from typing import Final
 
-__all__ = ["UNKNOWN", "human_duration", "since"]
+__all__ = ["GO_DURATION_PART", "UNKNOWN", "human_duration", "is_go_duration", "since"]
 
 UNKNOWN = "<unknown>"
+GO_DURATION_PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(h|ms|m|s|us|µs|μs|ns)")
+"""A number and its unit, as Go's time.ParseDuration reads them."""
+_GO_DURATION = re.compile(f"[-+]?(?:0|(?:{GO_DURATION_PART.pattern})+)")
+
+
+def is_go_duration(text: str) -> bool:
+    """Return whether Go's time.ParseDuration reads a text; numbers may be of any size."""
+    return _GO_DURATION.fullmatch(text) is not None
 
 
 def human_duration(duration: datetime.timedelta) -> str:

@@ -213,6 +213,12 @@ def _parameter(name: str, type: str, where: str = "query") -> JsonObject:
     return {"name": name, "in": where, **required, "schema": {"type": type, "uniqueItems": True}}
 
 
+def _parameters(types: Mapping[str, str]) -> JsonObject:
+    """Return the parameters of an operation; clients read an empty list as none and lose it."""
+    listed = [_parameter(*parameter) for parameter in types.items()]
+    return {"parameters": listed} if listed else {}
+
+
 def _operations(kind: Kind, version: str, rows: Mapping[str, _Verb]) -> JsonObject:
     spoken = kind.in_version(version)
     return {
@@ -243,7 +249,7 @@ def _subresource_operations(kind: Kind, version: str, subresource: Subresource) 
     }
     if subresource.name == "log":
         operations["get"] |= {
-            "parameters": [_parameter(*parameter) for parameter in _LOG_PARAMETERS.items()],
+            **_parameters(_LOG_PARAMETERS),
             "responses": _responses(("200",), {"text/plain": {"schema": {"type": "string"}}}),
         }
     return operations
@@ -258,7 +264,7 @@ def _operation(
         "description": " ".join(filter(None, [row.words, part, row.article, kind.kind])),
         "operationId": row.identifier + _identifier(kind, version, subresource, collection),
         "tags": [_tag(kind, version)],
-        "parameters": [_parameter(*parameter) for parameter in row.parameters.items()],
+        **_parameters(row.parameters),
         "responses": _responses(row.codes, _content(_answer_type(row, kind, spoken))),
         "x-kubernetes-action": row.action,
         _GVK: _gvk(spoken),
@@ -273,12 +279,11 @@ def _connection(
 ) -> JsonObject:
     """Describe a stream over an upgraded connection, such as exec."""
     identifier = _identifier(kind, version, subresource.name, method.capitalize())
-    parameters = _CONNECTION_PARAMETERS[subresource.name].items()
     return {
         "description": f"connect {method.upper()} requests to {subresource.name} of {kind.kind}",
         "operationId": f"connect{identifier}",
         "tags": [_tag(kind, version)],
-        "parameters": [_parameter(*parameter) for parameter in parameters],
+        **_parameters(_CONNECTION_PARAMETERS[subresource.name]),
         "responses": _responses(("200",), {"*/*": {"schema": {"type": "string"}}}),
         "x-kubernetes-action": "connect",
         _GVK: _gvk(spoken),

@@ -38,3 +38,21 @@ def test_the_age_of_what_has_no_time_is_unknown() -> None:
     now = datetime.datetime(2026, 1, 10, tzinfo=datetime.UTC)
     assert durations.since(None, now) == "<unknown>"
     assert durations.since("2026-01-09T23:59:00Z", now) == "60s"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_duration"),
+    [
+        *(
+            ("0", True),
+            ("5s", True),
+            ("1h30m", True),
+            ("-1.5h", True),
+            (".5ms", True),
+            ("1µs", True),
+        ),
+        *(("", False), ("5", False), ("s", False), ("5 s", False), ("1d", False), ("1s\n", False)),
+    ],
+)
+def test_durations_of_go(text: str, is_duration: bool) -> None:
+    assert durations.is_go_duration(text) is is_duration
