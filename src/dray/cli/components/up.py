@@ -45,7 +45,8 @@ from dray.store import compaction
 QUICKSTART = "quickstart"
 PUBLICATION_SECONDS = 5.0
 """The longest wait for the devices of a fleet; a large one goes on in the background."""
-PREEMPTION_GATES = ("DrayPreemption", "DrayGangSearch")
+PREEMPTION_GATES = ("DrayPreemption", "DrayGangSearch", "GenericWorkload")
+"""The last one serves PodGroups, without which there are no gangs."""
 RUNTIME_ADVICE = "Without --runtime the first that works is taken; none simulates pods."
 
 
@@ -95,7 +96,7 @@ class UpOptions(NamedTuple):
     "--preemption",
     is_flag=True,
     help="Evict less important pods where that gives a pod its devices, and search for gangs "
-    f"({' and '.join(PREEMPTION_GATES)}).",
+    f"(feature gates {', '.join(PREEMPTION_GATES)}).",
 )
 @click.option(
     "--history",
