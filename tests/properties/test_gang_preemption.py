@@ -24,6 +24,7 @@ from dray.api.types.workloads import (
 )
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decision, decide
+from dray.scheduling.preemption import gang_victims
 from dray.scheduling.state import SchedulingObject, SchedulingState
 from dray.scheduling.unschedulable import PreemptionPlan, Unschedulable
 from tests import rounds
@@ -230,6 +231,28 @@ def test_the_victims_of_gangs_are_the_best_of_all_sets(seed: int) -> None:
         assert cost(made, list(result.preemption.victims)) == expected
     else:
         assert len(units(made)) > MOST_VICTIMS or made.size == 1
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(60, long=500))
+def test_many_victims_are_restored_until_none_can_be_spared(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gang_victims, "COMBINED_LIMIT", 0)
+    made = GroupCluster(seed)
+    state = made.state()
+    before = held(state)
+    decisions = decide(state, made.gang, now=NOW)
+    result = decisions[0]
+    if len(made.gang) == 1 or placed(decisions) or not isinstance(result, Unschedulable):
+        return
+    assert held(state) == before
+    expected = cheapest(made)
+    if result.preemption is None:
+        assert expected is None
+        return
+    assert expected is not None
+    check_plan(made, result.preemption)
 
 
 def check_plan(made: GroupCluster, plan: PreemptionPlan) -> None:

@@ -156,12 +156,12 @@ def _run(state: SchedulingState, node: str, gpu: int) -> None:
 def _pods(state: SchedulingState, name: str, count: int, *, is_gang: bool = False) -> list[Pod]:
     """Return pods that wait, with claims of their own."""
     names = [f"{name}-{number}" for number in range(count)]
-    for each in names:
-        state.put(_claim(each))
+    for pod_name in names:
+        state.put(_claim(pod_name))
     if is_gang:
         policy = PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(count))
         state.put(PodGroup(_metadata(name), PodGroupSpec(scheduling_policy=policy, priority=HIGH)))
-    return [_pod(each, HIGH, name if is_gang else "") for each in names]
+    return [_pod(pod_name, HIGH, name if is_gang else "") for pod_name in names]
 
 
 def _metadata(name: str) -> ObjectMeta:

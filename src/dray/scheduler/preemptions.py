@@ -1,8 +1,8 @@
 """Preemptions under way: the victims of each plan are evicted, and its nomination ends some day.
 
 Nothing of this is stored but `status.nominatedNodeName` and the deletions of victims. A restarted
-scheduler restores nominations from these (`PodPreemption.refusal`). It does not know any more which
-devices were kept, victims on other nodes, and how long a nomination has lasted.
+scheduler restores nominations from these (`PodPreemptionPlanner.refusal`). It does not know any
+more which devices were kept, victims on other nodes, and how long a nomination has lasted.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
 from dray.scheduling.gangs.gang_search import GangSearch
 from dray.scheduling.node_choice import NodeChooser, NoNode
 from dray.scheduling.podgroups import Gang, GangPlacement, GangPlacer, GangTrial
-from dray.scheduling.preemption.gang_preemption import GangPreemption
+from dray.scheduling.preemption.gang_preemption import GangPreemptionPlanner
 from dray.scheduling.preemption.leaving import Leaving
 from dray.scheduling.preemption.nominations import Nomination, Nominations
-from dray.scheduling.preemption.pod_preemption import Planned, PodPreemption
+from dray.scheduling.preemption.pod_preemption import Planned, PodPreemptionPlanner
 from dray.scheduling.preemption.preemptor import Preemptor, PreemptorKey
 from dray.scheduling.preemption.victims import Victims
 from dray.scheduling.state import SchedulingState
@@ -269,8 +269,8 @@ class _Preemption:
 
     def __init__(self, state: SchedulingState, devices: DeviceMatcher) -> None:
         self.nominations, victims = Nominations(state), Victims(state)
-        self.of_pods = PodPreemption(state, devices, victims, self.nominations)
-        self.of_gangs = GangPreemption(state, victims, self.nominations)
+        self.of_pods = PodPreemptionPlanner(state, devices, victims, self.nominations)
+        self.of_gangs = GangPreemptionPlanner(state, victims, self.nominations)
 
     def decided(
         self, preemptor: Preemptor, planned: Planned | PreemptionRefusal, result: Unschedulable

@@ -213,12 +213,12 @@ class GangTrial:
 
     @property
     def assignments(self) -> Sequence[NodeAssignment]:
-        """What the pods have got. It is reserved in the state."""
+        """Return what the pods have got. It is reserved in the state."""
         return self._attempt.assignments
 
     @property
     def is_plain(self) -> bool:
-        """Whether each pod can be placed again without regard to where the others are."""
+        """Return whether each pod can be placed again without regard to where the others are."""
         demands = (self._attempt.demand(pod) for pod in self._gang.waiting)
         return not topology.keys_of(self._gang.group) and not any(
             self._state.affinity.checks_for(demand.pod, demand.requirements)
@@ -228,7 +228,7 @@ class GangTrial:
 
     @property
     def is_ready(self) -> bool:
-        """Whether enough of the pods have all that a decision about them needs."""
+        """Return whether enough of the pods have all that a decision about them needs."""
         demands = map(self._attempt.demand, self._gang.waiting)
         ready = sum(not isinstance(demand, Unschedulable) for demand in demands)
         return ready >= self._gang.needed

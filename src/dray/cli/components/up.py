@@ -49,7 +49,8 @@ QUICKSTART = "quickstart"
 DASHBOARD_LISTEN = "127.0.0.1:0"
 PUBLICATION_SECONDS = 5.0
 """The longest wait for the devices of a fleet; a large one goes on in the background."""
-PREEMPTION_GATES = ("DrayPreemption", "DrayGangSearch")
+PREEMPTION_GATES = ("DrayPreemption", "DrayGangSearch", "GenericWorkload")
+"""The last one serves PodGroups, without which there are no gangs."""
 RUNTIME_ADVICE = "Without --runtime the first that works is taken; none simulates pods."
 
 
@@ -108,7 +109,7 @@ class DashboardPlan(NamedTuple):
     "--preemption",
     is_flag=True,
     help="Evict less important pods where that gives a pod its devices, and search for gangs "
-    f"({' and '.join(PREEMPTION_GATES)}).",
+    f"(feature gates {', '.join(PREEMPTION_GATES)}).",
 )
 @click.option(
     "--history",

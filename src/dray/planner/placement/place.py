@@ -150,13 +150,17 @@ class _Placement:
             if isinstance(decision, NodeAssignment):
                 self._bind(decision)
             elif key in self._items:
-                self._wait(key, decision)
-
-    def _wait(self, key: ObjectKey, decision: Unschedulable) -> None:
-        for event in decision.wake_events:
-            self._waiting.setdefault(event, {})[key] = None
-        if decision.preemption is not None:
-            self._preempt(key, decision.preemption.victims)
+                for event in decision.wake_events:
+                    self._waiting.setdefault(event, {})[key] = None
+        # All pods of a gang have the same plan.
+        preempting = (
+            (key, decision.preemption)
+            for key, decision in found.items()
+            if isinstance(decision, Unschedulable) and key in self._items
+        )
+        key, plan = next(preempting, (item.pod.metadata.key, None))
+        if plan is not None:
+            self._preempt(key, plan.victims)
 
     def _bind(self, assignment: NodeAssignment) -> None:
         pod = assignment.pod

@@ -9,7 +9,7 @@ from dray.api.semantics import pod_claims
 from dray.api.types.pods import Pod
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.preemption import leaving
-from dray.scheduling.preemption.gang_victims import GangTrial, GangVictimSearch
+from dray.scheduling.preemption.gang_victims import GangVictimSearch, PlacementTrial
 from dray.scheduling.preemption.nominations import Nomination, Nominations
 from dray.scheduling.preemption.pod_preemption import (
     FORBIDDEN,
@@ -27,14 +27,14 @@ from dray.scheduling.steps import Steps
 from dray.scheduling.unschedulable import NodeRefusal, PreemptionPlan, PreemptionRefusal
 
 
-class GangPreemption:
+class GangPreemptionPlanner:
     """Searches victims for gangs that do not fit. The trial of a gang holds nothing before."""
 
     def __init__(self, state: SchedulingState, victims: Victims, nominations: Nominations) -> None:
         self._state, self._victims, self._nominations = state, victims, nominations
 
     def refusal(
-        self, gang: Preemptor, trial: GangTrial, now: datetime.datetime
+        self, gang: Preemptor, trial: PlacementTrial, now: datetime.datetime
     ) -> Steps[PreemptionRefusal | None]:
         """Return why no pods may be evicted for a gang now; None if they may."""
         # As kube-scheduler without PodGroupPreemptionPolicy, with which dray has no such field.
@@ -46,7 +46,9 @@ class GangPreemption:
             return PreemptionRefusal(VICTIMS_LEAVE)
         return claim_refusal(gang, self._nominations)
 
-    def _restore(self, gang: Preemptor, trial: GangTrial, now: datetime.datetime) -> Steps[bool]:
+    def _restore(
+        self, gang: Preemptor, trial: PlacementTrial, now: datetime.datetime
+    ) -> Steps[bool]:
         """Nominate the nodes that an earlier scheduler has nominated, if that still helps."""
         names = {pod.status.nominated_node_name for pod in gang.pods} - {""}
         if not names or self._nominations.is_known(gang):
@@ -66,7 +68,11 @@ class GangPreemption:
         return assignments is not None
 
     def next_victim(
-        self, gang: Preemptor, trial: GangTrial, now: datetime.datetime, evicted: Collection[str]
+        self,
+        gang: Preemptor,
+        trial: PlacementTrial,
+        now: datetime.datetime,
+        evicted: Collection[str],
     ) -> Steps[Pod | None]:
         """Return a pod that still has to be evicted for a nominated gang; None if none has to.
 
@@ -86,7 +92,7 @@ class GangPreemption:
             finally:
                 simulation.set(())
 
-    def nominated_fit(self, gang: Preemptor, trial: GangTrial) -> Steps[bool]:
+    def nominated_fit(self, gang: Preemptor, trial: PlacementTrial) -> Steps[bool]:
         """Place a gang that is nominated, as later plans do not count. Returns whether it fits."""
         if self._nominations.of(gang.key) is None:
             return False
@@ -94,7 +100,7 @@ class GangPreemption:
             return (yield from trial.place())
 
     def plan(
-        self, gang: Preemptor, trial: GangTrial, now: datetime.datetime
+        self, gang: Preemptor, trial: PlacementTrial, now: datetime.datetime
     ) -> Steps[Planned | PreemptionRefusal]:
         """Return nodes for the gang and the victims there, or why preemption does not help."""
         self._victims.refresh(now)
@@ -125,7 +131,7 @@ class GangPreemption:
         return RemovalSimulation(self._state, kept, is_logged=True)
 
 
-def _placed(trial: GangTrial) -> Steps[Sequence[NodeAssignment] | None]:
+def _placed(trial: PlacementTrial) -> Steps[Sequence[NodeAssignment] | None]:
     """Return what the pods of a gang get as the state is; None if they do not fit."""
     is_placed = yield from trial.place()
     assignments = tuple(trial.assignments)

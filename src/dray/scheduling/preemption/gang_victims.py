@@ -27,20 +27,22 @@ COMBINED_LIMIT = 12
 """The victims that are tried in all combinations."""
 TRIALS_LIMIT = 500
 """How often the gang is placed for that."""
+SPARED_LIMIT = 64
+"""The victims of which it is tried whether the gang fits anywhere else with them."""
 _STEP = 64
 """Victims to restore before the caller may pause."""
 
 
-class GangTrial(Protocol):
+class PlacementTrial(Protocol):
     """Places as many pods of a gang as it needs, for a trial."""
 
     @property
     def assignments(self) -> Sequence[NodeAssignment]:
-        """What the pods have got. It is reserved in the state."""
+        """Return what the pods have got. It is reserved in the state."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether each pod can be placed again without regard to where the others are."""
+        """Return whether each pod can be placed again without regard to where the others are."""
 
     def place(self) -> Steps[bool]:
         """Place the pods, where they had something before too. Returns whether they fit."""
@@ -71,7 +73,7 @@ class GangVictimSearch:
         victims: Iterable[Victim],
         allowed: Sequence[int],
         simulation: RemovalSimulation,
-        trial: GangTrial,
+        trial: PlacementTrial,
     ) -> None:
         self._state, self._allowed = state, allowed
         self._simulation, self._trial = simulation, trial
@@ -160,8 +162,18 @@ class GangVictimSearch:
         yield from self._fits(victims)
         victims.reverse()
         if self._trial.is_plain:
-            return (yield from self._restored_singly(victims))
+            victims = yield from self._restored_singly(victims)
+            return (yield from self._without_spared(victims))
         return (yield from self._restored(victims, []))
+
+    def _without_spared(self, victims: list[Victim]) -> Steps[list[Victim]]:
+        """Leave out victims that can be spared if the whole gang is placed again."""
+        for victim in victims[:SPARED_LIMIT]:
+            fewer = [other for other in victims if other is not victim]
+            if (yield from self._fits(fewer)):
+                victims = fewer
+        yield from self._fits(victims)
+        return victims
 
     def _cheapest_first(self) -> list[tuple[tuple[bool, int], Victim]]:
         """Return the victims with whether they exceed budgets and their priority, in that order."""
@@ -176,7 +188,7 @@ class GangVictimSearch:
         # Of equal ones, those that started last are the cheapest.
         return sorted(ranked, key=lambda one: (one[0], len(one[1].pods), -one[1].start))
 
-    def _restored_singly(self, victims: Sequence[Victim]) -> Steps[Sequence[Victim]]:
+    def _restored_singly(self, victims: Sequence[Victim]) -> Steps[list[Victim]]:
         """Restore each victim if only pods of the gang beside it have to move for that."""
         kept: list[Victim] = []
         beside = _Beside(self._trial.assignments)
@@ -207,7 +219,9 @@ class GangVictimSearch:
         held = {(device.pool, device.device) for device in victim.held}
         pools = self._state.inventory.pools()
         for device in victim.held:
-            if any(each.spec.shared_counters for each in pools[device.pool].slices.values()):
+            pool = pools.get(device.pool)
+            published = pool.slices.values() if pool is not None else ()
+            if any(resource_slice.spec.shared_counters for resource_slice in published):
                 return False
         for assignment in near:
             for assigned in assignment.fit.claims:

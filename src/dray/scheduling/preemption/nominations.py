@@ -28,7 +28,7 @@ _MARK = "(nominated)"
 
 
 class Nomination(NamedTuple):
-    """What is kept for a preemptor."""
+    """The nodes and devices that are kept for a preemptor."""
 
     preemptor: Preemptor
     assignments: Sequence[NodeAssignment]

@@ -48,7 +48,7 @@ class Planned(NamedTuple):
     assignments: Sequence[NodeAssignment]
 
 
-class PodPreemption:
+class PodPreemptionPlanner:
     """Searches victims for pods that do not fit."""
 
     def __init__(

@@ -38,14 +38,14 @@ NO_COST = EvictionCost(0, 0, 0, 0, -NOT_STARTED)
 
 
 class Costly(Protocol):
-    """What is evicted as one: a pod, or all pods of a PodGroup."""
+    """A victim as far as its cost: a pod, or all pods of a PodGroup that are evicted as one."""
 
     @property
     def priority(self) -> int: ...
 
     @property
     def budgets(self) -> tuple[tuple[int, ...], ...]:
-        """The numbers of the disruption budgets of each of the pods."""
+        """Return the numbers of the disruption budgets of each of the pods."""
 
     @property
     def start(self) -> int: ...

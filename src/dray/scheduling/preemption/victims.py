@@ -1,4 +1,4 @@
-"""What may be evicted for others: single pods, and PodGroups that are disrupted as a whole."""
+"""Victims of preemption: single pods, and PodGroups that are disrupted as a whole."""
 
 from __future__ import annotations
 

@@ -260,7 +260,9 @@ def test_down_stops_the_containers_that_an_agent_has_left(tmp_path: Path) -> Non
     assert attempt.exit() is not None
 
 
-@pytest.mark.parametrize("gates", ["DrayPreemption=false", "DrayGangSearch=false,AllBeta=true"])
+@pytest.mark.parametrize(
+    "gates", ["DrayPreemption=false", "DrayGangSearch=false,AllBeta=true", "GenericWorkload=false"]
+)
 def test_preemption_is_not_switched_on_and_off_at_once(gates: str, tmp_path: Path) -> None:
     result = run("up", "--data", str(tmp_path), "--preemption", "--feature-gates", gates)
     assert result.exit_code == 2

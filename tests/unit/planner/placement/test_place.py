@@ -165,6 +165,32 @@ def test_a_gang_is_placed_as_a_whole() -> None:
     assert [bool(planned.node) for planned in plan.pods] == [True, False, False]
 
 
+def test_a_gang_evicts_each_of_its_victims_once() -> None:
+    gates = features.parse("GenericWorkload=true,DrayPreemption=true")
+    policy = PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(2))
+    group = PodGroup(
+        ObjectMeta(name="gang", namespace=builders.NAMESPACE),
+        PodGroupSpec(scheduling_policy=policy, priority=9),
+    )
+    model = ClusterModel(cluster(group).objects, gates)
+    gang = [
+        SubmittedPod(
+            builders.pod(
+                name,
+                claims={"gpu": f"{name}-claim"},
+                uid=name,
+                schedulingGroup={"podGroupName": "gang"},
+            ),
+            [builders.claim(builders.request(), name=f"{name}-claim")],
+        )
+        for name in ("a", "b")
+    ]
+    plan = placing.place(model, [submitted("x"), submitted("y"), *gang])
+    assert [bool(planned.node) for planned in plan.pods] == [False, False, True, True]
+    evicted = [victim.metadata.name for planned in plan.pods for victim in planned.evicted]
+    assert sorted(evicted) == ["x", "y"]
+
+
 @pytest.mark.parametrize("is_on", [False, True])
 def test_a_gang_is_searched_for_where_that_is_switched_on(is_on: bool) -> None:
     gates = features.parse(f"GenericWorkload=true,DrayGangSearch={str(is_on).lower()}")
