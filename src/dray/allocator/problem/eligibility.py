@@ -29,7 +29,7 @@ def selected_devices(resolved: ResolvedAlternative, inventory: NodeInventory) ->
     if not pools.has_binding_conditions(inventory.features):
         matching = inventory.where(lambda candidate: not candidate.device.binding_conditions)
     for located in resolved.selectors:
-        matches = located.selector.matches(inventory)
+        matches = located.selector.matches(inventory, matching)
         failing |= matching & matches.failing
         matching &= matches.matching
     on_node = inventory.on_node
