@@ -24,7 +24,7 @@ from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 _FIRST_FEW = 2
 
 
-class Outcome(enum.Enum):
+class DescentOutcome(enum.Enum):
     """The outcomes of a descent that has found no solution."""
 
     IMPOSSIBLE = enum.auto()
@@ -35,7 +35,7 @@ class Outcome(enum.Enum):
 
 def descend(
     problem: NodeProblem, order: Order | None, should_stop: Callable[[], bool] | None
-) -> Solution | Outcome:
+) -> Solution | DescentOutcome:
     """Return the first solution of the search if it needs no step back.
 
     The state of the checks is the same afterwards. Raises AllocationError where the search would.
@@ -82,13 +82,13 @@ def _at_first_sight(problem: NodeProblem, alternative: NodeAlternative) -> Candi
 
 def _first_free(
     problem: NodeProblem, alternative: NodeAlternative, order: Order | None
-) -> Solution | Outcome:
+) -> Solution | DescentOutcome:
     inventory = problem.inventory
     free = alternative.eligible
     if not alternative.parsed.admin_access:
         free &= ~inventory.taken
     if not free:
-        return Outcome.IMPOSSIBLE
+        return DescentOutcome.IMPOSSIBLE
     if order is None:
         device = inventory.devices[(free & -free).bit_length() - 1]
     else:
@@ -120,7 +120,7 @@ class _Descent:
         self._picks: list[Pick] = []
         self._chosen: list[NodeAlternative] = []
 
-    def run(self) -> Solution | Outcome:
+    def run(self) -> Solution | DescentOutcome:
         try:
             for request in self._problem.requests:
                 outcome = self._choose(request)
@@ -130,11 +130,11 @@ class _Descent:
         finally:
             self._trail.unwind(0)
 
-    def _choose(self, request: NodeRequest) -> Outcome | None:
+    def _choose(self, request: NodeRequest) -> DescentOutcome | None:
         """Take devices for the first alternative that has a candidate; None if all are found."""
         for alternative in request.alternatives:
             if self._has_choices and self._exceeds_limit(alternative):
-                return Outcome.UNDECIDED
+                return DescentOutcome.UNDECIDED
             before = len(self._picks)
             if self._take_all(alternative):
                 self._chosen.append(alternative)
@@ -142,8 +142,10 @@ class _Descent:
             # Without a candidate for its first device, no search could use the alternative. A later
             # device may be missing only because of an earlier one.
             if len(self._picks) > before or alternative.all_mode_devices is not None:
-                return Outcome.UNDECIDED
-        return Outcome.UNDECIDED if self._picks or self._chosen else Outcome.IMPOSSIBLE
+                return DescentOutcome.UNDECIDED
+        return (
+            DescentOutcome.UNDECIDED if self._picks or self._chosen else DescentOutcome.IMPOSSIBLE
+        )
 
     def _exceeds_limit(self, alternative: NodeAlternative) -> bool:
         of_claim = [chosen.count for chosen in self._chosen if chosen.claim == alternative.claim]
