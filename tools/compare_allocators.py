@@ -49,7 +49,7 @@ Row = dict[str, Any]
 @click.option("--only", multiple=True, help="A scenario or a family; several times for more.")
 @click.option("--out", type=click.Path(path_type=Path), default=TARGET, help="The file to write.")
 def main(program: str, seeds: int, rounds: int, only: tuple[str, ...], out: Path) -> None:
-    rows = []
+    rows, load = [], os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         for file in _files(Path(folder), seeds, only):
             rows.append(compare(program, file, rounds))
@@ -61,6 +61,7 @@ def main(program: str, seeds: int, rounds: int, only: tuple[str, ...], out: Path
         "python": platform.python_version(),
         "dray": __version__,
         "rounds": rounds,
+        "load": round(max(load, os.getloadavg()[0])),
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", "utf-8")

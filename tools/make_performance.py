@@ -42,10 +42,13 @@ def page() -> str:
     recorded = json.loads(compare_allocators.TARGET.read_bytes())
     machine, rows = recorded["machine"], recorded["rows"]
     ratios = [row["ratio"] for row in rows]
+    busy = (
+        "" if machine["load"] <= machine["cores"] else " **The machine was busy with other work.**"
+    )
     summary = (
         f"{machine['cores']} cores, Python {machine['python']}, best of {machine['rounds']} runs "
         f"each, in turn. Median of the ratios: {statistics.median(ratios):.1f}; "
-        f"the lowest: {min(ratios):.2f}.\n\n"
+        f"the lowest: {min(ratios):.2f}.{busy}\n\n"
     )
     header = [
         "| scenario | nodes | devices | claims | placed | dray, claims/s | Go, claims/s | ratio |",

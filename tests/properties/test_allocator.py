@@ -136,9 +136,9 @@ def test_a_descent_finds_what_the_search_finds(seed: int) -> None:
         _outcome(backtracking.Search(on_node).run),
     )
     assert _snapshot(on_node.constraints) == state
-    if found is first_descent.Outcome.IMPOSSIBLE:
+    if found is first_descent.DescentOutcome.IMPOSSIBLE:
         assert searched is None
-    elif found is not first_descent.Outcome.UNDECIDED:
+    elif found is not first_descent.DescentOutcome.UNDECIDED:
         assert found == searched
 
 

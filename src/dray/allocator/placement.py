@@ -24,7 +24,7 @@ from dray.allocator.problem.resolution import ResolvedClaim, ResolvedRequest
 from dray.allocator.search import first_descent, infeasibility, results
 from dray.allocator.search.backtracking import Search
 from dray.allocator.search.device_order import Order
-from dray.allocator.search.first_descent import Outcome
+from dray.allocator.search.first_descent import DescentOutcome
 from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE, AllocationResult, ResourceClaim
 
 _SIGNATURES_LIMIT = 4096
@@ -219,10 +219,10 @@ class Allocator:
     def _attempt(self, cache: _SignatureCache, problem: NodeProblem) -> Fit | _Refusal:
         found = first_descent.descend(problem, self._order, self._should_stop)
         search: Search | None = None
-        if found is Outcome.UNDECIDED:
+        if found is DescentOutcome.UNDECIDED:
             search = self._search(cache, problem)
-            found = search.run() or Outcome.IMPOSSIBLE
-        if isinstance(found, Outcome):
+            found = search.run() or DescentOutcome.IMPOSSIBLE
+        if isinstance(found, DescentOutcome):
             return _Refusal(problem, search)
         allocations = results.build(problem, found, self._new_share_id)
         return Fit(problem.inventory.node.metadata.name, allocations)

@@ -52,6 +52,8 @@ class MatchAttribute:
             narrowed = value
         elif value is INCOMPARABLE:
             return rejections.AttributeIncomparable(device.id, self.number, self.attribute)
+        elif value == common:
+            return None
         else:
             narrowed = Value(value.kind, common.members & value.members)
             if common.kind != value.kind or not narrowed.members:

@@ -78,18 +78,8 @@ class PoolCounters:
     def consumers(self, devices: Iterable[Candidate]) -> Sequence[CounterConsumers]:
         """Return who draws from each counter, among the pool's devices on the node."""
         if self._consumers is None:
-            needs = [(device.bit, device.need) for device in devices]
-            self._consumers = [
-                CounterConsumers(
-                    counter, sum(bit for bit, _ in taking), min(steps for _, steps in taking)
-                )
-                for counter in self._layout.counters.values()
-                if (
-                    taking := [
-                        (bit, counter.read(need)) for bit, need in needs if counter.read(need)
-                    ]
-                )
-            ]
+            needs = tuple([(device.bit, device.need) for device in devices])
+            self._consumers = self._layout.consumers(needs)
         return self._consumers
 
     def missing(self, need: int) -> Iterator[tuple[PackedCounter, int]]:
@@ -139,7 +129,7 @@ class PoolCounters:
 class _Layout:
     """The bits of a pool's counters: equal for all pools with the same counters and partitions."""
 
-    __slots__ = ("counters", "guards", "needs", "sources", "total")
+    __slots__ = ("_consumers", "counters", "guards", "needs", "sources", "total")
 
     def __init__(self, counter_sets: Mapping[str, CounterSet], consuming: Sequence[Device]) -> None:
         totals = {
@@ -157,8 +147,25 @@ class _Layout:
             device.name: self._packed(amount)
             for device, amount in zip(consuming, amounts, strict=True)
         }
+        self._consumers: dict[Hashable, Sequence[CounterConsumers]] = {}
         self.sources = [device.consumes_counters for device in consuming]
         """Kept, so that their identities stay theirs."""
+
+    def consumers(self, needs: tuple[tuple[int, int], ...]) -> Sequence[CounterConsumers]:
+        """Return who draws from each counter, of devices given by their bits and needs."""
+        found = self._consumers.get(needs)
+        if found is None:
+            if len(self._consumers) >= _CONSUMERS_LIMIT:
+                self._consumers.clear()
+            found = self._consumers[needs] = list(self._consumers_among(needs))
+        return found
+
+    def _consumers_among(self, needs: Iterable[tuple[int, int]]) -> Iterator[CounterConsumers]:
+        for counter in self.counters.values():
+            taking = [(bit, counter.read(need)) for bit, need in needs if counter.read(need)]
+            if taking:
+                least = min(steps for _, steps in taking)
+                yield CounterConsumers(counter, sum(bit for bit, _ in taking), least)
 
     def _packed(self, amounts: Mapping[CounterKey, int]) -> int:
         counters = self.counters
@@ -168,6 +175,7 @@ class _Layout:
 
 
 _LAYOUTS_LIMIT = 1 << 9
+_CONSUMERS_LIMIT = 1 << 5
 _layouts: dict[Hashable, _Layout] = {}
 
 

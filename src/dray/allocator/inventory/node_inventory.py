@@ -7,6 +7,7 @@ integers with one bit per device, so that checks can work on many devices in one
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from dray.allocator.checks import compatibility_groups, taints
@@ -26,7 +27,7 @@ _SAME_IN_A_POOL = ((), (shapes.DRIVER,))
 """The paths, or none, in which all devices of a pool agree."""
 
 _CACHED_KEYS = 64
-"""Limit of cached groupings and of cached attributes per node."""
+"""Limit of cached groupings per pool, and of cached attributes per node."""
 
 ShapeGroups = list[tuple[Hashable, int]]
 """Devices by shape: the shape, and the set of devices that have it."""
@@ -38,6 +39,7 @@ class NodePool:
     __slots__ = (
         "charged",
         "counters",
+        "groups",
         "holders",
         "indexes",
         "members",
@@ -56,6 +58,8 @@ class NodePool:
         """Indexes in the inventory, by device name."""
         self.members = 0
         """The devices that are on the node."""
+        self.groups: dict[Hashable, ShapeGroups] = {}
+        """These devices by shape, for each reader of shapes."""
         self.charged: dict[str, None] = {}
         """The allocated devices whose counters are subtracted."""
         self.synced_version = -1
@@ -71,7 +75,6 @@ class NodeInventory:
     __slots__ = (
         "_capacities",
         "_excludable",
-        "_shape_groups",
         "_unusable",
         "_value_masks",
         "_values",
@@ -127,7 +130,6 @@ class NodeInventory:
         """Increases with every change of holders; results are cached with it."""
         self._capacities: list[tuple[Mapping[str, DeviceCapacity], int]] | None = None
         self._excludable: list[tuple[Candidate, int]] | None = None
-        self._shape_groups: dict[Hashable, ShapeGroups] = {}
         self._values: dict[str, list[Value | None]] = {}
         self._value_masks: dict[str, dict[Value, int]] = {}
 
@@ -158,25 +160,36 @@ class NodeInventory:
             yield self.devices[bit.bit_length() - 1]
 
     def group_by_shape(
-        self, key: Hashable, read_shapes: Callable[[Sequence[Candidate]], list[Hashable]]
+        self, key: Hashable, read_shapes: shapes.Reader, among: int = -1
     ) -> ShapeGroups:
-        """Group the devices by what `read_shapes` returns for them; `key` identifies the reader."""
-        cached = self._shape_groups.get(key)
-        if cached is None:
+        """Group the devices by what `read_shapes` returns for them; `key` identifies the reader.
+
+        Pools without a device of `among` may be left out.
+        """
+        of_pools = [
+            node_pool.groups.get(key) or self._group_pool(node_pool, key, read_shapes)
+            for node_pool in self.node_pools
+            if node_pool.members & among
+        ]
+        return of_pools[0] if len(of_pools) == 1 else list(itertools.chain(*of_pools))
+
+    def _group_pool(
+        self, node_pool: NodePool, key: Hashable, read_shapes: shapes.Reader
+    ) -> ShapeGroups:
+        if key in _SAME_IN_A_POOL:
+            first = node_pool.members & -node_pool.members
+            (shape,) = read_shapes([self.devices[first.bit_length() - 1]])
+            groups = [(shapes.interned(shape), node_pool.members)]
+        else:
+            devices = list(self.members(node_pool.members))
             members: dict[Hashable, int] = {}
-            if key in _SAME_IN_A_POOL:
-                pools_with_devices = [pool for pool in self.node_pools if pool.members]
-                firsts = [next(self.members(pool.members)) for pool in pools_with_devices]
-                alike = [pool.members for pool in pools_with_devices]
-            else:
-                firsts, alike = self.devices, [candidate.bit for candidate in self.devices]
-            for shape, devices in zip(read_shapes(firsts), alike, strict=True):
-                members[shape] = members.get(shape, 0) | devices
-            cached = [(shapes.interned(shape), devices) for shape, devices in members.items()]
-            if len(self._shape_groups) >= _CACHED_KEYS:
-                self._shape_groups.clear()
-            self._shape_groups[key] = cached
-        return cached
+            for candidate, shape in zip(devices, read_shapes(devices), strict=True):
+                members[shape] = members.get(shape, 0) | candidate.bit
+            groups = [(shapes.interned(shape), found) for shape, found in members.items()]
+        if len(node_pool.groups) >= _CACHED_KEYS:
+            node_pool.groups.clear()
+        node_pool.groups[key] = groups
+        return groups
 
     def excludable_devices(self) -> list[tuple[Candidate, int]]:
         """Return the possibly excluded devices: one of each kind, and all that are like it."""

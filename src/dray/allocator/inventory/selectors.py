@@ -14,6 +14,7 @@ from dray.allocator.model import attributes, rejections
 from dray.allocator.model.attributes import Value
 from dray.allocator.model.candidates import Candidate, DeviceMatches
 from dray.api.features import Features
+from dray.api.types.dra import Device
 from dray.cel import device as cel
 from dray.cel.runtime.values import CostExceeded, EvaluationError
 
@@ -37,13 +38,16 @@ class CachedSelector:
         self._read = shapes.reader(self.paths)
         self._results: dict[Hashable, bool | str] = {}
 
-    def matches(self, inventory: NodeInventory) -> DeviceMatches:
+    def matches(self, inventory: NodeInventory, among: int = -1) -> DeviceMatches:
+        """Return the matching devices of a node; the answer for others than `among` is open."""
         if self._compiled.error is not None:
             return DeviceMatches(0, inventory.everything)
         # A shape has only what the expression reads. An attribute without a value elsewhere on the
         # device is an error nevertheless, whatever the cached result of the shape.
         matching, failing = 0, inventory.unusable
-        for shape, members in inventory.group_by_shape(self.paths, self._read):
+        for shape, members in inventory.group_by_shape(self.paths, self._read, among):
+            if not members & among:
+                continue
             result = self._results.get(shape)
             if result is None:
                 usable = members & ~failing
@@ -172,8 +176,20 @@ class Selectors:
         return cached
 
 
+_VIEWS_LIMIT = 1 << 7
+_views: dict[tuple[int, str], tuple[Device, cel.DeviceView]] = {}
+"""The latest views, by the identity of the device, which is kept with its view."""
+
+
 def _view(candidate: Candidate) -> cel.DeviceView:
-    return cel.view(candidate.driver, candidate.device)
+    # The selectors of a request are evaluated one after the other on the same devices.
+    device, driver = candidate.device, candidate.driver
+    known = _views.get((id(device), driver))
+    if known is None:
+        if len(_views) >= _VIEWS_LIMIT:
+            _views.clear()
+        known = _views[id(device), driver] = device, cel.view(driver, device)
+    return known[1]
 
 
 def _with_hint(error: str) -> str:

@@ -7,6 +7,7 @@ are three values.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable
 from typing import NamedTuple
 
@@ -43,13 +44,13 @@ def lookup(device: Device, driver: str, name: str) -> DeviceAttribute | None:
 
 def scalar_value(attribute: DeviceAttribute) -> Value:
     if attribute.string_value is not None:
-        return Value("string", frozenset((attribute.string_value,)))
+        return _value("string", (attribute.string_value,))
     if attribute.int_value is not None:
-        return Value("int", frozenset((attribute.int_value,)))
+        return _value("int", (attribute.int_value,))
     if attribute.bool_value is not None:
-        return Value("bool", frozenset((attribute.bool_value,)))
+        return _value("bool", (attribute.bool_value,))
     if attribute.version_value is not None:
-        return Value("version", frozenset((attribute.version_value,)))
+        return _value("version", (attribute.version_value,))
     return INCOMPARABLE
 
 
@@ -65,5 +66,11 @@ def set_value(attribute: DeviceAttribute) -> Value:
         ("version", attribute.version_values),
     ):
         if members:
-            return Value(kind, frozenset(members))
+            return _value(kind, members)
     return scalar_value(attribute)
+
+
+@functools.lru_cache(maxsize=1 << 13)
+def _value(kind: str, members: tuple[Hashable, ...]) -> Value:
+    # A fleet has few values, and every node reads them again.
+    return Value(kind, frozenset(members))

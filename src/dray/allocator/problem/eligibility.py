@@ -29,7 +29,7 @@ def selected_devices(resolved: ResolvedAlternative, inventory: NodeInventory) ->
     if not pools.has_binding_conditions(inventory.features):
         matching = inventory.where(lambda candidate: not candidate.device.binding_conditions)
     for located in resolved.selectors:
-        matches = located.selector.matches(inventory)
+        matches = located.selector.matches(inventory, matching)
         failing |= matching & matches.failing
         matching &= matches.matching
     on_node = inventory.on_node
@@ -64,6 +64,29 @@ def excluded_devices(alternative: Alternative, inventory: NodeInventory) -> int:
         if next(_exclusions(alternative, inventory, example), None) is not None:
             excluded |= devices
     return excluded
+
+
+def is_eligible(
+    resolved: ResolvedAlternative, inventory: NodeInventory, device: Candidate
+) -> bool | None:
+    """Return whether one device passes all of these checks; None if one may raise an error."""
+    for located in resolved.selectors:
+        result = located.selector.result(device)
+        if result is not True:
+            return None if isinstance(result, str) else False
+    if not inventory.on_node.matching & device.bit:
+        return None if inventory.on_node.failing & device.bit else False
+    if inventory.features.consumable_capacity:
+        try:
+            if resolved.demands.on(device.device.capacity) is None:
+                return False
+        except capacity.CapacityError:
+            return None
+    if device.device.binding_conditions and not pools.has_binding_conditions(inventory.features):
+        return False
+    if not inventory.possibly_excluded & device.bit:
+        return True
+    return next(_exclusions(resolved.parsed, inventory, device), None) is None
 
 
 def failure(

@@ -32,6 +32,7 @@ class NodeAlternative:
 
     __slots__ = (
         "_inventory",
+        "_is_new",
         "all_mode_devices",
         "claim",
         "count",
@@ -55,6 +56,7 @@ class NodeAlternative:
 
     def __init__(self, resolved: ResolvedAlternative, inventory: NodeInventory) -> None:
         self._inventory = inventory
+        self._is_new = True
         self.resolved = resolved
         self.claim = resolved.claim
         self.parsed = resolved.parsed
@@ -71,7 +73,13 @@ class NodeAlternative:
         self._find_devices()
         return getattr(self, name)
 
+    def looks_first(self) -> bool:
+        """Return True once, the first time, if the devices have not been found by then."""
+        is_first, self._is_new = self._is_new, False
+        return is_first
+
     def _find_devices(self) -> None:
+        self._is_new = False
         inventory = self._inventory
         selected, failing = eligibility.selected_devices(self.resolved, inventory)
         self.demands = []

@@ -8,18 +8,23 @@ and neither stack nor reasons for dead ends are needed. Where one does not, the 
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model.candidates import Candidate, Check, Slot
 from dray.allocator.model.trail import Trail
+from dray.allocator.problem import eligibility
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem, NodeRequest
 from dray.allocator.search import check_sequence
 from dray.allocator.search.device_order import Order
 from dray.allocator.search.results import Pick, Solution
 from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 
+_FIRST_FEW = 2
 
-class Outcome(enum.Enum):
+
+class DescentOutcome(enum.Enum):
     """The outcomes of a descent that has found no solution."""
 
     IMPOSSIBLE = enum.auto()
@@ -30,34 +35,60 @@ class Outcome(enum.Enum):
 
 def descend(
     problem: NodeProblem, order: Order | None, should_stop: Callable[[], bool] | None
-) -> Solution | Outcome:
+) -> Solution | DescentOutcome:
     """Return the first solution of the search if it needs no step back.
 
     The state of the checks is the same afterwards. Raises AllocationError where the search would.
     """
     check_sequence.raise_if_out_of_time(should_stop)
     single = problem.single_alternative
-    if single is not None and _is_unchecked(problem, single):
-        return _first_free(problem, single, order)
+    if single is not None and not single.is_constrained:
+        if order is None and single.looks_first():
+            device = _at_first_sight(problem, single)
+            if device is not None:
+                return Solution((Pick(single, device),), (single,))
+        if _is_unchecked(problem, single):
+            return _first_free(problem, single, order)
     return _Descent(problem, order, should_stop).run()
 
 
 def _is_unchecked(problem: NodeProblem, alternative: NodeAlternative) -> bool:
     """Return whether a candidate only has to be free: nothing else depends on what is in use."""
+    return not (alternative.failing or alternative.eligible & _special(problem.inventory))
+
+
+def _special(inventory: NodeInventory) -> int:
+    """Return the devices for which it is not enough to be free, or not necessary."""
+    return inventory.shareable | inventory.shared | inventory.partitions
+
+
+def _at_first_sight(problem: NodeProblem, alternative: NodeAlternative) -> Candidate | None:
+    """Return the first free device if it is among the first few, without a look at the others.
+
+    Where no two nodes are alike, most of the time goes into devices that nobody asks for again.
+    """
     inventory = problem.inventory
-    special = inventory.shareable | inventory.shared | inventory.partitions
-    return not (alternative.is_constrained or alternative.failing or alternative.eligible & special)
+    free = inventory.everything & ~inventory.taken
+    if alternative.parsed.admin_access or free & _special(inventory):
+        return None
+    for device in itertools.islice(inventory.members(free), _FIRST_FEW):
+        is_eligible = eligibility.is_eligible(alternative.resolved, inventory, device)
+        if is_eligible:
+            return device
+        if is_eligible is None:
+            break
+    return None
 
 
 def _first_free(
     problem: NodeProblem, alternative: NodeAlternative, order: Order | None
-) -> Solution | Outcome:
+) -> Solution | DescentOutcome:
     inventory = problem.inventory
     free = alternative.eligible
     if not alternative.parsed.admin_access:
         free &= ~inventory.taken
     if not free:
-        return Outcome.IMPOSSIBLE
+        return DescentOutcome.IMPOSSIBLE
     if order is None:
         device = inventory.devices[(free & -free).bit_length() - 1]
     else:
@@ -89,7 +120,7 @@ class _Descent:
         self._picks: list[Pick] = []
         self._chosen: list[NodeAlternative] = []
 
-    def run(self) -> Solution | Outcome:
+    def run(self) -> Solution | DescentOutcome:
         try:
             for request in self._problem.requests:
                 outcome = self._choose(request)
@@ -99,11 +130,11 @@ class _Descent:
         finally:
             self._trail.unwind(0)
 
-    def _choose(self, request: NodeRequest) -> Outcome | None:
+    def _choose(self, request: NodeRequest) -> DescentOutcome | None:
         """Take devices for the first alternative that has a candidate; None if all are found."""
         for alternative in request.alternatives:
             if self._has_choices and self._exceeds_limit(alternative):
-                return Outcome.UNDECIDED
+                return DescentOutcome.UNDECIDED
             before = len(self._picks)
             if self._take_all(alternative):
                 self._chosen.append(alternative)
@@ -111,8 +142,10 @@ class _Descent:
             # Without a candidate for its first device, no search could use the alternative. A later
             # device may be missing only because of an earlier one.
             if len(self._picks) > before or alternative.all_mode_devices is not None:
-                return Outcome.UNDECIDED
-        return Outcome.UNDECIDED if self._picks or self._chosen else Outcome.IMPOSSIBLE
+                return DescentOutcome.UNDECIDED
+        return (
+            DescentOutcome.UNDECIDED if self._picks or self._chosen else DescentOutcome.IMPOSSIBLE
+        )
 
     def _exceeds_limit(self, alternative: NodeAlternative) -> bool:
         of_claim = [chosen.count for chosen in self._chosen if chosen.claim == alternative.claim]

@@ -1,7 +1,7 @@
 """The random numbers of a family, the nodes of its scenario, and how much may differ.
 
 How many different nodes and claims there are is drawn first: a fleet of one model, whose answers
-can be remembered, is as likely as one where each node and each claim is unlike all others.
+can be remembered, is as likely as one where no two nodes are alike.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Draw(random.Random):
         self.nodes = [node["metadata"]["name"] for node in nodes]
         self.claims = claims
         self._kinds = self.choice((1, 3, 12, len(nodes)))
-        self._signatures = self.choice((2, 8, 32, max(1, claims // 3)))
+        self._signatures = self.choice((1, 4, 16, 64))
 
     def chance(self, probability: float) -> bool:
         return self.random() < probability
@@ -54,7 +54,7 @@ class Draw(random.Random):
         return self._spread(make, nodes if all_differ else self._kinds, nodes)
 
     def per_claim(self, make: Callable[[], _Drawn]) -> list[_Drawn]:
-        """Return what each claim asks for: one of a few things, or each its own."""
+        """Return what each claim asks for: one of some things, as the pods of Deployments do."""
         return self._spread(make, self._signatures, self.claims)
 
     def with_one_class(self, slices: list[Object], make: Callable[[], Object]) -> Parts:
