@@ -152,6 +152,8 @@ class ClusterModel:
             for cache, changed in watched:
                 cache.subscribe(functools.partial(self._take_over, cache.kind, changed))
                 await asyncio.sleep(0)
+            # Even if there is nothing that may be read.
+            self._dirty.set()
             while True:
                 await self._dirty.wait()
                 if self.synced.is_set():
