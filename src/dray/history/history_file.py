@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import sqlite3
-import uuid
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -48,6 +46,7 @@ ROWS_AT_ONCE: Final = 90
 """Rows of one statement: SQLite takes at most 999 values in its older versions."""
 SWEPT_AT_ONCE: Final = 1_000
 UUID_BYTES: Final = 16
+UUID_CHARACTERS: Final = 36
 
 _OPEN = """
     SELECT id, kind, subject, object, node, class, since FROM period WHERE until IS NULL
@@ -106,7 +105,7 @@ class _Known:
         """The id and the root of each device."""
         self.objects: dict[ObjectRef, int] = {}
         """Those that a fact is about which has not ended."""
-        self.uses: Counter[ObjectRef] = Counter()
+        self.uses: dict[ObjectRef, int] = {}
         """The number of these facts."""
         self.open: dict[Fact, _Row] = {}
         self.next = dict.fromkeys(("name", "device", "object", "period"), 1)
@@ -116,10 +115,18 @@ class _Known:
         self.next[table] += 1
         return number
 
-    def release(self, reference: ObjectRef) -> None:
-        self.uses[reference] -= 1
-        if not self.uses[reference]:
-            del self.uses[reference], self.objects[reference]
+    def use(self, fact: Fact) -> None:
+        """Keep in mind the objects that a fact is about, as long as it is true."""
+        for reference in _objects_of(fact):
+            self.uses[reference] = self.uses.get(reference, 0) + 1
+
+    def release(self, fact: Fact) -> None:
+        for reference in _objects_of(fact):
+            left = self.uses[reference] - 1
+            if left:
+                self.uses[reference] = left
+            else:
+                del self.uses[reference], self.objects[reference]
 
 
 class HistoryFile:
@@ -173,7 +180,7 @@ class HistoryFile:
                 fact, details = _fact(row, names, devices, objects)
                 facts[fact] = details
                 known.open[fact] = row
-                known.uses.update(_objects_of(fact))
+                known.use(fact)
             runs = self._connection.execute(
                 "SELECT until FROM run ORDER BY id DESC LIMIT 1"
             ).fetchall()
@@ -286,7 +293,7 @@ class HistoryFile:
             change.since,
         )
         self._known.open[fact] = row
-        self._known.uses.update(_objects_of(fact))
+        self._known.use(fact)
         rows.begun[row.id] = (*row, None, 0, None)
 
     def _end(self, change: End, rows: _NewRows) -> None:
@@ -295,8 +302,7 @@ class HistoryFile:
         fork = interval_tree.fork(row.since, until)
         ended = rows.begun if row.id in rows.begun else rows.ended
         ended[row.id] = (*row, until, int(change.is_about), fork)
-        for reference in _objects_of(change.fact):
-            self._known.release(reference)
+        self._known.release(change.fact)
 
     def _revise(self, change: Revise, rows: _NewRows) -> None:
         row = self._known.open[change.fact]._replace(object=change.reason)
@@ -388,29 +394,34 @@ class _NewRows:
 
 def written_uid(uid: str) -> bytes | str:
     """Return a UUID as its bytes, which are half as long."""
-    with contextlib.suppress(ValueError):
-        found = uuid.UUID(uid)
-        if str(found) == uid:
-            return found.bytes
+    if len(uid) == UUID_CHARACTERS:
+        with contextlib.suppress(ValueError):
+            written = bytes.fromhex(uid.replace("-", ""))
+            # Other spellings of the same number are kept as they are.
+            if len(written) == UUID_BYTES and read_uid(written) == uid:
+                return written
     return uid
 
 
 def read_uid(stored: bytes | str) -> str:
-    return stored if isinstance(stored, str) else str(uuid.UUID(bytes=stored))
+    if isinstance(stored, str):
+        return stored
+    text = stored.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _kind(fact: Fact) -> Kind:
-    match fact:
-        case Held():
-            return Kind.HELD
-        case Used():
-            return Kind.USED
-        case Marked():
-            return Kind.TAINTED if fact.kind == "tainted" else Kind.UNHEALTHY
-        case Waiting():
-            return Kind.WAITING
-        case Total():
-            return Kind.TOTAL
+_KINDS: Final = {
+    Held: int(Kind.HELD),
+    Used: int(Kind.USED),
+    Waiting: int(Kind.WAITING),
+    Total: int(Kind.TOTAL),
+}
+
+
+def _kind(fact: Fact) -> int:
+    if isinstance(fact, Marked):
+        return int(Kind.TAINTED if fact.kind == "tainted" else Kind.UNHEALTHY)
+    return _KINDS[type(fact)]
 
 
 def _class_of(fact: Fact, details: Details) -> str:

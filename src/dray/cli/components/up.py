@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import os
 import shlex
@@ -23,9 +24,14 @@ from dray.apiserver.access.server_keys import KeyFiles, ServerKeys
 from dray.apiserver.server import Settings
 from dray.cli import lazy_group
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
-from dray.cli.components import apiserver, foreground, key_options, store_option
+from dray.cli.components import (
+    apiserver,
+    foreground,
+    key_options,
+    store_option,
+)
 from dray.cli.components.store_option import StoreChoice
-from dray.cli.inputs import pod_options, policy_option
+from dray.cli.inputs import pod_options, policy_option, record_options
 from dray.cli.output import durations
 from dray.cli.session import cluster_choice, up_instance
 from dray.cli.session.up_instance import UpInstance
@@ -60,6 +66,8 @@ class UpOptions(NamedTuple):
     feature_gates: str
     preemption: bool
     history_seconds: float
+    record: str
+    record_retention: float
     runtime: str
     allow_host_access: bool
     policy: str | None
@@ -104,8 +112,10 @@ class UpOptions(NamedTuple):
     show_default=True,
     callback=durations.parse,
     metavar="DURATION",
-    help="How long old revisions are kept, for `dray history`.",
+    help="How long old revisions are kept: a watch or a recorder can go on from there.",
 )
+@record_options.file_option
+@record_options.retention_option
 @click.option(
     "--runtime",
     type=click.Choice(selection.NAMES),
@@ -153,9 +163,7 @@ def up(**options: Any) -> None:
     with up_instance.locked(directory):
         foreground.run(
             foreground.until_signalled(
-                lambda: _run(
-                    directory, given.store, address, plan, keys, given.history_seconds, announce
-                )
+                lambda: _run(directory, given, address, plan, keys, announce)
             ),
             logging.INFO if given.verbose else logging.WARNING,
         )
@@ -209,6 +217,9 @@ def _register(
     cluster: RunningCluster,
 ) -> None:
     """Write what runs and how to reach it, for other commands."""
+    recorded = record_options.chosen(given.record, directory)
+    components = ("apiserver", *assembly.component_names(plan))
+    components += ("recorder",) if recorded is not None else ()
     sqlite = f"{store_option.SQLITE}{store_option.sqlite_path('', directory)}"
     described = UpInstance(
         pid=os.getpid(),
@@ -217,7 +228,8 @@ def _register(
         fleet=plan.fleet.name if plan.fleet else "",
         store=given.store.text or sqlite,
         runtime=cluster.choice.name,
-        components=("apiserver", *assembly.component_names(plan)),
+        history=str(recorded.absolute()) if recorded is not None else "",
+        components=components,
     )
     up_instance.write(directory, described)
     admin = keys.connection(url, "admin", standalone.ADMIN_GROUP)
@@ -242,16 +254,19 @@ def _reachable(host: str, port: int) -> tuple[str, int] | None:
 
 async def _run(
     directory: Path,
-    store: StoreChoice,
+    given: UpOptions,
     listen: tuple[str, int],
     plan: ClusterPlan,
     keys: ServerKeys,
-    history_seconds: float,
     announce: Callable[[str, RunningCluster], None],
 ) -> None:
     advice = "Is another `dray up` running there? Choose another address with --listen."
     async with contextlib.AsyncExitStack() as stack:
-        state = await stack.enter_async_context(store_option.opened(store, directory))
+        state = await stack.enter_async_context(store_option.opened(given.store, directory))
+        file = record_options.chosen(given.record, directory)
+        if file is not None:
+            history = stack.enter_context(record_options.opened(file, given.record_retention))
+            plan = dataclasses.replace(plan, history=history)
         try:
             cluster = await stack.enter_async_context(
                 assembly.running(state, directory, plan, keys)
@@ -271,7 +286,7 @@ async def _run(
             )
         announce(url, cluster)
         try:
-            await compaction.compact_regularly(state, history_seconds)
+            await compaction.compact_regularly(state, given.history_seconds)
         finally:
             click.echo("Stopping …")
 
