@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -39,12 +40,13 @@ from dray.history.facts import (
 from dray.history.file_format import HistoryUnusable, Kind
 from dray.history.periods import MarkKind
 
-__all__ = ["RETENTION", "HistoryFile", "HistoryUnusable", "Recorded"]
+__all__ = ["RETENTION", "HistoryFile", "HistoryUnusable", "Recorded", "is_in_use"]
 
 RETENTION: Final = datetime.timedelta(days=30)
 ROWS_AT_ONCE: Final = 90
 """Rows of one statement: SQLite takes at most 999 values in its older versions."""
 SWEPT_AT_ONCE: Final = 1_000
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02
 UUID_BYTES: Final = 16
 UUID_CHARACTERS: Final = 36
 
@@ -470,13 +472,34 @@ def _lock(path: Path, stack: contextlib.ExitStack) -> None:
     """Keep other recorders out; the kernel releases the lock when this process ends.
 
     A file of its own, because closing any handle of the database would drop SQLite's own locks.
+    Tries again, because `is_in_use` holds the lock for a moment.
     """
+    for tries_left in reversed(range(LOCK_TRIES)):
+        try:
+            stack.enter_context(durable_files.locked(_lock_path(path)))
+            return
+        except BlockingIOError as error:
+            if not tries_left:
+                raise HistoryUnusable(
+                    f"{path} is in use by another recorder",
+                    "Stop that one, or choose another file.",
+                ) from error
+            time.sleep(LOCK_PAUSE_SECONDS)
+
+
+def is_in_use(path: Path) -> bool:
+    """Return whether a recorder writes the file."""
     try:
-        stack.enter_context(durable_files.locked(Path(f"{path}.lock")))
-    except BlockingIOError as error:
-        raise HistoryUnusable(
-            f"{path} is in use by another recorder", "Stop that one, or choose another file."
-        ) from error
+        with durable_files.locked(_lock_path(path)):
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def _lock_path(path: Path) -> Path:
+    return Path(f"{path}.lock")
 
 
 def _check_content(path: Path) -> None:

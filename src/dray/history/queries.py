@@ -16,7 +16,7 @@ from dray.api.ids import DeviceId
 from dray.history import file_format, interval_tree
 from dray.history.facts import from_milliseconds, milliseconds
 from dray.history.file_format import Kind
-from dray.history.history_file import read_uid
+from dray.history.history_file import is_in_use, read_uid
 from dray.history.periods import (
     Gap,
     HeldPeriod,
@@ -251,7 +251,7 @@ class History:
         )
         first, last = from_milliseconds(known[0][0]), from_milliseconds(known[-1][1])
         now = self._now()
-        if now - ALIVE <= last < now - LAG:
+        if now - ALIVE <= last < now - LAG and is_in_use(self._path):
             # The recorder runs: it would have written what happened before.
             last = now - LAG
         return Span(first, last, gaps)

@@ -400,8 +400,10 @@ class Recording:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
                     await self._has_changes.wait()
-                await asyncio.sleep(COMMIT_SECONDS)
+                await asyncio.sleep(GATHER_SECONDS)
             await self._commit()
+            # What is alone is written at once, and what comes in masses together.
+            await asyncio.sleep(COMMIT_SECONDS)
 
     async def _commit(self) -> None:
         """Write what has changed. Nothing else may be written if this fails."""

@@ -115,7 +115,7 @@ class UpOptions(NamedTuple):
     help="How long old revisions are kept: a watch or a recorder can go on from there.",
 )
 @record_options.file_option
-@record_options.retention_option
+@record_options.retention_option(durations.parse)
 @click.option(
     "--runtime",
     type=click.Choice(selection.NAMES),

@@ -102,7 +102,7 @@ def _recorded(
     target: Target, history: History, question: Question, at: Time, since: Time
 ) -> Answer | None:
     """Return what a file knows; None if it does not reach back so far."""
-    span = _span_up_to(history, at or datetime.datetime.now(datetime.UTC))
+    span = _span_up_to(history, at) if at is not None else history.span()
     if span.first is None or span.last is None:
         return None
     if at is not None and at < span.first:

@@ -10,6 +10,7 @@ import click
 from dray.cli.command_errors import CommandError, DrayCommand
 from dray.cli.components import foreground
 from dray.cli.inputs import record_options
+from dray.cli.output import durations
 from dray.cli.session import connection, server_version
 from dray.cli.session.connection import Target
 from dray.clock import utc_now
@@ -24,7 +25,7 @@ from dray.history.history_file import HistoryUnusable
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where to record; a file that exists goes on.",
 )
-@record_options.retention_option
+@record_options.retention_option(durations.parse)
 def record(target: Target, file: Path, record_retention: float) -> None:
     """Record who holds which device of a cluster, until stopped.
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 
 from dray.cli.command_errors import CommandError
-from dray.cli.output import durations
 from dray.cli.session.up_instance import HISTORY
 from dray.history.history_file import HistoryFile, HistoryUnusable
 
 NONE: Final = "none"
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 file_option = click.option(
     "--record",
@@ -24,14 +24,20 @@ file_option = click.option(
     metavar="FILE|none",
     help="Record who holds which device, for `dray history`.",
 )
-retention_option = click.option(
-    "--record-retention",
-    default="30d",
-    show_default=True,
-    callback=durations.parse,
-    metavar="DURATION",
-    help="How long the record reaches back.",
-)
+
+
+def retention_option(
+    parse: Callable[[click.Context, click.Parameter, str], float],
+) -> Callable[[Decorated], Decorated]:
+    """Return the option for how long a record reaches back, given what parses durations."""
+    return click.option(
+        "--record-retention",
+        default="30d",
+        show_default=True,
+        callback=parse,
+        metavar="DURATION",
+        help="How long the record reaches back.",
+    )
 
 
 def chosen(text: str, directory: Path) -> Path | None:
