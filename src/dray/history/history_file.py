@@ -157,7 +157,7 @@ class HistoryFile:
         with contextlib.ExitStack() as stack:
             with file_format.refusing(path):
                 _lock(path, stack)
-                _check_content(path)
+                file_format.check(path)
                 durable_files.create_private(path)
                 connection = stack.enter_context(contextlib.closing(file_format.writing(path)))
                 file_format.create_tables(connection)
@@ -500,12 +500,6 @@ def is_in_use(path: Path) -> bool:
 
 def _lock_path(path: Path) -> Path:
     return Path(f"{path}.lock")
-
-
-def _check_content(path: Path) -> None:
-    """Look at a file before anything about it is changed, its mode included."""
-    if path.exists() and (not path.is_file() or path.stat().st_size):
-        file_format.reading(path).close()
 
 
 def _check_after_crash(connection: sqlite3.Connection) -> None:
