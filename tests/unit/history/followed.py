@@ -31,17 +31,24 @@ class Server:
         self._world = world
         self.forgets = False
         """Whether it has no old revisions."""
+        self.breaks = False
+        """Whether its connections break."""
         self.methods: set[str] = set()
         self.client = Client(InProcessTransport(self._send, USER))
 
     async def _send(self, request: Request, user: User) -> Response:
         self.methods.add(request.method)
+        if self.breaks:
+            return _refused(503, errors.ServiceUnavailable("away"))
         if self.forgets and request.parameter("watch") and request.parameter("resourceVersion"):
             newest = (await self._world.client.list(kind_of(request))).resource_version
             if request.parameter("resourceVersion") != newest:
-                error = errors.Expired("too old resource version")
-                return Response(410, {}, msgspec.json.encode(errors.to_status(error)))
+                return _refused(410, errors.Expired("too old resource version"))
         return await self._world.handle(request, user)
+
+
+def _refused(status: int, error: errors.StatusError) -> Response:
+    return Response(status, {}, msgspec.json.encode(errors.to_status(error)))
 
 
 def kind_of(request: Request) -> Kind:

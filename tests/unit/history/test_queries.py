@@ -50,7 +50,7 @@ class Story:
         self.end = START
         self.first: int | None = None
         with HistoryFile.open(path) as file:
-            for life in range(4):
+            for _ in range(4):
                 open_facts = file.load().facts
                 assert {fact for fact in open_facts if isinstance(fact, Held)} == {
                     Held(each.device, each.claim) for each in self.kept if each.until is None
