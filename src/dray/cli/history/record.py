@@ -12,8 +12,8 @@ from dray.cli.components import foreground
 from dray.cli.inputs import record_options
 from dray.cli.output import durations
 from dray.cli.session import connection
-from dray.client import server_version
 from dray.cli.session.connection import Target
+from dray.client import discovery
 from dray.clock import utc_now
 from dray.history.history_file import HistoryUnusable
 
@@ -45,7 +45,7 @@ async def _run(target: Target, path: Path, retention_seconds: float) -> None:
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(foreground.client_of(target, recording.NAME))
         file = stack.enter_context(record_options.opened(path, retention_seconds))
-        version = await server_version.read(client)
+        version = await discovery.version_of(client)
         recorder = recording.Recorder(client, file, features=version.features, now=utc_now)
         try:
             await recorder.check()

@@ -21,7 +21,7 @@ from dray.cli.output import durations
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 from dray.cli.session.read_only import ReadOnlyTransport
-from dray.client import server_version
+from dray.client import discovery
 from dray.client.api_client import Client
 from dray.client.rest import RestTransport
 from dray.clock import utc_now
@@ -90,7 +90,7 @@ async def _run(target: Target, options: UiOptions) -> None:
         )
         sender = transport if options.allows_actions else ReadOnlyTransport(transport)
         client = Client(sender)
-        version = await server_version.read(client)
+        version = await discovery.version_of(client)
         name = chosen.connection.context or chosen.connection.server
         people = KubeconfigPeople(sender, name, target.namespace or chosen.connection.namespace)
         features = version.features
