@@ -261,12 +261,12 @@ class ClusterFacts:
 
     def _essentials(self, claim: RecordedClaim) -> _Claim:
         """Return what of a claim is kept: equal ones once, as those of one template are."""
-        found = _Claim(claim.classes(), _user(claim.metadata))
-        if not found.user:
-            # The pod may be seen later than the claim.
-            for owner in claim.metadata.owner_references:
-                if owner.kind == "Pod":
-                    self._owners[claim.metadata.uid] = owner.uid
+        metadata = claim.metadata
+        owners = [owner.uid for owner in metadata.owner_references if owner.kind == "Pod"]
+        if owners and USER_ANNOTATION not in metadata.annotations:
+            # Made by a controller for the pod, which may be seen later than the claim.
+            self._owners[metadata.uid] = owners[0]
+        found = _Claim(claim.classes(), _user(metadata))
         if len(self._equal_claims) >= EQUAL_CLAIMS:
             self._equal_claims.clear()
         return self._equal_claims.setdefault((*found.classes.items(), found.user), found)

@@ -53,6 +53,10 @@ class FactChanges:
     def __len__(self) -> int:
         return len(self._taken)
 
+    def __contains__(self, source: Source) -> bool:
+        """Return whether a source has facts."""
+        return source in self._facts
+
     def take(self) -> list[Change]:
         taken, self._taken = self._taken, []
         return taken

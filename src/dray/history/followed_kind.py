@@ -14,14 +14,13 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from dray.api import errors
-from dray.api.ids import ObjectKey
 from dray.api.kinds import Kind
 from dray.client import api_client, cache
 from dray.client.api_client import Client, WatchEvent
 from dray.client.cache import MAX_RETRY_SECONDS, RETRY_SECONDS
 from dray.history.objects import RecordedObject
 
-__all__ = ["FollowedKind", "Listing", "ObjectEvent", "Update", "revision"]
+__all__ = ["FollowedKind", "HasMetadata", "Listing", "ObjectEvent", "Update", "revision"]
 
 log = logging.getLogger(__name__)
 
@@ -45,23 +44,37 @@ class _HasName(Protocol):
     def resource_version(self) -> str: ...
 
 
-class _HasMetadata(Protocol):
+class HasMetadata(Protocol):
     @property
     def metadata(self) -> _HasName: ...
 
 
-T = TypeVar("T", bound=_HasMetadata)
+T = TypeVar("T", bound=HasMetadata)
 
 
-class _TypedEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """A line of a watch, decoded at once."""
+class Listing(NamedTuple, Generic[T]):
+    """The objects at one revision."""
+
+    objects: list[T]
+    version: str
+
+
+class ObjectEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """A change of an object, or only of the revision; a line of a watch is decoded as one."""
 
     type: str
     object: T
+    """If it is deleted, as it was last."""
+    written: str = ""
+    """When the object was last written, as far as it says so; only for past events."""
+
+    @property
+    def version(self) -> str:
+        return self.object.metadata.resource_version
 
 
-def _event_decoder(type_: type[T]) -> msgspec.json.Decoder[_TypedEvent[T]]:
-    return msgspec.json.Decoder(_TypedEvent[type_])  # type: ignore[valid-type]
+def _event_decoder(type_: type[T]) -> msgspec.json.Decoder[ObjectEvent[T]]:
+    return msgspec.json.Decoder(ObjectEvent[type_])  # type: ignore[valid-type]
 
 
 class Update(NamedTuple, Generic[T]):
@@ -72,30 +85,8 @@ class Update(NamedTuple, Generic[T]):
 
 
 MODIFIED: Final = b'{"type":"MODIFIED"'
-_PRESENT: Final = ("ADDED", "MODIFIED")
-
+NOTHING: Final = "BOOKMARK"
 _identities = msgspec.json.Decoder(RecordedObject)
-
-
-class Listing(NamedTuple, Generic[T]):
-    """The objects at one revision."""
-
-    objects: list[T]
-    version: str
-
-
-class ObjectEvent(NamedTuple, Generic[T]):
-    """A change of an object; None if it is deleted.
-
-    Without a key nothing has changed but the revision.
-    """
-
-    version: str
-    key: ObjectKey | None = None
-    uid: str = ""
-    object: T | None = None
-    written: str = ""
-    """When the object was last written, as far as it says so; only for past events."""
 
 
 class FollowedKind(Generic[T]):
@@ -177,7 +168,7 @@ class FollowedKind(Generic[T]):
                 async for together in received:
                     self.is_connected, delay = True, RETRY_SECONDS
                     events = [self._event(line) for line in together]
-                    version = events[-1].version
+                    version = events[-1].object.metadata.resource_version
                     yield events
             except (errors.Expired, errors.Gone):
                 raise
@@ -200,32 +191,22 @@ class FollowedKind(Generic[T]):
 
     def _past_event(self, event: WatchEvent) -> ObjectEvent[T]:
         metadata = _identities.decode(event.object).metadata
-        found = self._decoded(event.object) if event.type in _PRESENT else None
-        if found is None and event.type != "DELETED":
-            return ObjectEvent(metadata.resource_version)
-        key = ObjectKey(metadata.namespace, metadata.name)
-        written = metadata.last_written()
-        return ObjectEvent(metadata.resource_version, key, metadata.uid, found, written)
+        found = self._decoded(event.object)
+        if found is None:
+            identity = self._decoder.decode(msgspec.json.encode({"metadata": metadata}))
+            return ObjectEvent("DELETED" if event.type == "DELETED" else NOTHING, identity)
+        return ObjectEvent(event.type, found, metadata.last_written())
 
     def _event(self, line: bytes) -> ObjectEvent[T]:
         try:
-            event = self._typed_event(line)
+            if self._update is not None and line.startswith(MODIFIED):
+                event = self._updates.decode(line)
+                if self._update.suffices(event.object):
+                    return event
+            return self._events.decode(line)
         except msgspec.ValidationError:
             # Not an object but an error, or an object with nulls.
             return self._past_event(api_client.watch_event(line))
-        metadata = event.object.metadata
-        if event.type == "BOOKMARK":
-            return ObjectEvent(metadata.resource_version)
-        found = event.object if event.type in _PRESENT else None
-        key = ObjectKey(metadata.namespace, metadata.name)
-        return ObjectEvent(metadata.resource_version, key, metadata.uid, found)
-
-    def _typed_event(self, line: bytes) -> _TypedEvent[T]:
-        if self._update is not None and line.startswith(MODIFIED):
-            event = self._updates.decode(line)
-            if self._update.suffices(event.object):
-                return event
-        return self._events.decode(line)
 
     def _decoded(self, raw: bytes | msgspec.Raw) -> T | None:
         """Return an object, or None if it cannot be read: what was known of it stays."""

@@ -21,7 +21,14 @@ from dray.client.discovery import OptionalKinds
 from dray.history.cluster_facts import NOTHING, TOTALS, ClusterFacts, Facts, Source, time_of
 from dray.history.fact_changes import ChangeTime, FactChanges
 from dray.history.facts import Progress, Waiting
-from dray.history.followed_kind import FollowedKind, Listing, ObjectEvent, Update, revision
+from dray.history.followed_kind import (
+    FollowedKind,
+    HasMetadata,
+    Listing,
+    ObjectEvent,
+    Update,
+    revision,
+)
 from dray.history.history_file import HistoryFile, HistoryUnusable, Recorded
 from dray.history.objects import ClaimUpdate, RecordedClaim, RecordedPod, ScheduledPod
 
@@ -32,15 +39,17 @@ log = logging.getLogger(__name__)
 GATHER_SECONDS: Final = 0.1
 """Events are read together: to be woken for each costs more than the event."""
 MANY_EVENTS: Final = 100
-COMMIT_SECONDS: Final = 0.5
+COMMIT_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 10.0
 SWEEP_SECONDS: Final = 3600.0
+BOOKMARK, DELETED, PRESENT = "BOOKMARK", "DELETED", ("ADDED", "MODIFIED")
 MAX_PENDING: Final = 50_000
 """Changes that wait for the disk; then nothing more is read."""
 CLOCK_JUMP: Final = 60_000
 """Milliseconds; a clock that is set back by less stands still for so long."""
 
 T = TypeVar("T")
+ObjectT = TypeVar("ObjectT", bound=HasMetadata)
 
 
 _CLAIM_UPDATE: Final[Update[Any]] = Update(ClaimUpdate, lambda _: True)
@@ -156,7 +165,8 @@ class Recording:
 
     def _sees_pod(self, pod: RecordedPod) -> bool:
         """Return whether a pod waits: there are many others, which are not kept."""
-        return bool(self._facts.pod(pod))
+        self._facts.pod(pod)
+        return pod.waiting_reason() is not None
 
     # From what was known to what is.
 
@@ -180,8 +190,9 @@ class Recording:
         self._heard = self._clock()
         self._versions = {plural: found.version for plural, found in listed.items()}
         for plural, events in (past or {}).items():
-            newer = [event for event in events if _is_after(event, listed[plural])]
-            for event in newer:
+            for event in events:
+                if not _is_after(event, listed[plural]):
+                    continue
                 self._application(plural)(event, ChangeTime.at(self._heard))
                 self._versions[plural] = event.version
         self._is_ready = True
@@ -245,19 +256,19 @@ class Recording:
             (plural, event)
             for plural, found in past.items()
             for event in found
-            if not _is_after(event, listed[plural])
+            if event.type != BOOKMARK and not _is_after(event, listed[plural])
         ]
         # Pods first: from them claims have their users.
         for event in past[kinds.POD.plural]:
-            if event.object is not None:
+            if event.type in PRESENT:
                 self._facts.pod(event.object)
         written: dict[str, int] = {}
         reached = known
         for plural, event in sorted(events, key=lambda item: revision(item[1].version)):
-            claimed = time_of(event.written)
-            is_about = claimed <= written.get(event.uid, known // 1000 * 1000)
+            uid, claimed = event.object.metadata.uid, time_of(event.written)
+            is_about = claimed <= written.get(uid, known // 1000 * 1000)
             reached = min(max(reached, claimed), now)
-            written[event.uid] = claimed
+            written[uid] = claimed
             self._application(plural)(event, ChangeTime(reached, reached, is_about))
         differing = self._compare(listed, ChangeTime(reached, now, end_is_about=True))
         if differing:
@@ -285,7 +296,8 @@ class Recording:
         async for events in kind.follow(self._versions[plural]):
             time = ChangeTime.at(self._clock())
             for event in events:
-                apply(event, time)
+                if event.type != BOOKMARK:
+                    apply(event, time)
             self._versions[plural] = events[-1].version
             if self._needs_slices:
                 self._needs_slices = False
@@ -313,35 +325,47 @@ class Recording:
         }
         return takes_over[plural]
 
-    def _claim_changed(self, event: ObjectEvent[RecordedClaim], time: ChangeTime) -> None:
-        if event.object is not None:
-            self._put(Source("claim", event.uid), self._facts.claim(event.object), time)
-        elif event.key is not None:
-            self._facts.claim_removed(ClaimKey(*event.key), event.uid)
-            self._put(Source("claim", event.uid), NOTHING, time)
+    def _claim_changed(
+        self, event: ObjectEvent[RecordedClaim | ClaimUpdate], time: ChangeTime
+    ) -> None:
+        claim = event.object
+        uid = claim.metadata.uid
+        if event.type != DELETED:
+            self._put(Source("claim", uid), self._facts.claim(claim), time)
+        else:
+            key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
+            self._facts.claim_removed(key, uid)
+            self._put(Source("claim", uid), NOTHING, time)
 
     def _pod_changed(
         self, event: ObjectEvent[RecordedPod | ScheduledPod], time: ChangeTime
     ) -> None:
-        if isinstance(event.object, RecordedPod):
-            self._put_pod(event.object, time)
-        elif event.key is not None:
-            if event.object is None:
-                self._facts.pod_removed(event.uid)
-            self._unclassified.pop(event.uid, None)
-            self._put(Source("pod", event.uid), NOTHING, time)
+        pod = event.object
+        if event.type == DELETED:
+            self._facts.pod_removed(pod.metadata.uid)
+            self._pod_waits_no_more(pod.metadata.uid, time)
+        elif isinstance(pod, RecordedPod):
+            self._put_pod(pod, time)
+        else:
+            self._pod_waits_no_more(pod.metadata.uid, time)
+
+    def _pod_waits_no_more(self, uid: str, time: ChangeTime) -> None:
+        self._unclassified.pop(uid, None)
+        source = Source("pod", uid)
+        if source in self._changes:
+            self._put(source, NOTHING, time)
 
     def _slice_changed(self, event: ObjectEvent[ResourceSlice], time: ChangeTime) -> None:
-        if event.key is not None:
-            self._put_pools(self._facts.slice_changed(event.key.name, event.object), time)
+        name = event.object.metadata.name
+        self._put_pools(self._facts.slice_changed(name, _present(event)), time)
 
     def _rule_changed(self, event: ObjectEvent[DeviceTaintRule], time: ChangeTime) -> None:
-        if event.key is not None:
-            self._put_pools(self._facts.rule_changed(event.key.name, event.object), time)
+        name = event.object.metadata.name
+        self._put_pools(self._facts.rule_changed(name, _present(event)), time)
 
     def _class_changed(self, event: ObjectEvent[DeviceClass], time: ChangeTime) -> None:
-        if event.key is not None:
-            self._needs_slices |= self._facts.class_changed(event.key.name, event.object)
+        name = event.object.metadata.name
+        self._needs_slices |= self._facts.class_changed(name, _present(event))
 
     def _put(self, source: Source, facts: Facts, time: ChangeTime) -> None:
         if self._changes.put(source, facts, time):
@@ -376,8 +400,10 @@ class Recording:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
                     await self._has_changes.wait()
-                await asyncio.sleep(COMMIT_SECONDS)
+                await asyncio.sleep(GATHER_SECONDS)
             await self._commit()
+            # What is alone is written at once, and what comes in masses together.
+            await asyncio.sleep(COMMIT_SECONDS)
 
     async def _commit(self) -> None:
         """Write what has changed. Nothing else may be written if this fails."""
@@ -413,6 +439,10 @@ async def cluster_uid(client: Client) -> str:
     except errors.ClientError:
         return ""
     return str(found["metadata"].get("uid", ""))
+
+
+def _present(event: ObjectEvent[ObjectT]) -> ObjectT | None:
+    return event.object if event.type != DELETED else None
 
 
 def _is_after(event: ObjectEvent[Any], listing: Listing[Any]) -> bool:

@@ -18,6 +18,7 @@ from dray.api import kinds
 from dray.api.features import Features
 from dray.api.formats import gotime
 from dray.api.http_messages import Request, Response
+from dray.api.ids import ClaimKey
 from dray.api.kinds import Kind
 from dray.api.types.core import Namespace, ResourceQuota
 from dray.api.types.dra import (
@@ -33,9 +34,10 @@ from dray.client.api_client import Client, ObjectSelection, Transport
 from dray.client.cache import Cache, ObjectChange
 from dray.clock import utc_now
 from dray.explain.pod.pod_context import OTHER_NAMESPACES
-from dray.ui.model.change_log import ChangeLog
-from dray.ui.model.entries import Cell, NodeEntry, Shape, Waiting
+from dray.ui.model.change_log import SentChanges
+from dray.ui.model.entries import Cell, CellShape, NodeCard, WaitingEntry
 from dray.ui.model.fleet_state import FleetState
+from dray.ui.model.reported_health import ReportedHealth
 from dray.ui.model.rights import EVERYWHERE, Rights
 from dray.ui.model.waiting_state import WaitingState
 
@@ -67,23 +69,23 @@ class State(msgspec.Struct, frozen=True):
 
     seq: int
     time: str
-    shapes: dict[str, Shape]
-    nodes: dict[str, NodeEntry]
+    shapes: dict[str, CellShape]
+    nodes: dict[str, NodeCard]
     cells: dict[str, Cell]
-    waiting: dict[str, Waiting]
+    waiting: dict[str, WaitingEntry]
     counts: dict[str, int]
     unreadable: list[str]
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What differs from the state before; null is gone."""
+class DrawnChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The differences from the state before; null is gone."""
 
     seq: int
     time: str
-    shapes: dict[str, Shape | None] = {}
-    nodes: dict[str, NodeEntry | None] = {}
+    shapes: dict[str, CellShape | None] = {}
+    nodes: dict[str, NodeCard | None] = {}
     cells: dict[str, Cell | None] = {}
-    waiting: dict[str, Waiting | None] = {}
+    waiting: dict[str, WaitingEntry | None] = {}
     counts: dict[str, int] | None = None
     unreadable: list[str] | None = None
 
@@ -98,7 +100,7 @@ class SharedTransport:
         return await next(iter(self.readers.values())).send(request)
 
 
-class ClusterModel:
+class FollowedCluster:
     """Follows a cluster with some rights.
 
     `observer` reads all claims, for the devices that claims hold which the person may not see.
@@ -121,8 +123,9 @@ class ClusterModel:
         knows_nodes = bool(rights.of(kinds.NODE))
         self.fleet = FleetState(features, knows_nodes=knows_nodes)
         self.waiting = WaitingState()
+        self._health = ReportedHealth(self.fleet, self._claim_of)
         self.caches: dict[str, list[Cache[Any]]] = {}
-        self.log = ChangeLog(self._snapshot)
+        self.log = SentChanges(self._snapshot)
         self.synced = asyncio.Event()
         self.listeners: list[Callable[[Kind, ObjectChange[Any]], None]] = []
         """Called with every change of a followed object after the model has taken it over."""
@@ -152,6 +155,8 @@ class ClusterModel:
             for cache, changed in watched:
                 cache.subscribe(functools.partial(self._take_over, cache.kind, changed))
                 await asyncio.sleep(0)
+            # Even if there is nothing that may be read.
+            self._dirty.set()
             while True:
                 await self._dirty.wait()
                 if self.synced.is_set():
@@ -188,7 +193,7 @@ class ClusterModel:
         if not (fleet.nodes or fleet.cells or shapes or waiting):
             return
         counts = dict(self.fleet.counts)
-        change = Change(
+        change = DrawnChange(
             self.log.next_number(),
             _now(),
             shapes,
@@ -259,6 +264,12 @@ class ClusterModel:
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         self.waiting.pod_changed(change)
+        if self._shows_devices:
+            self._health.pod_changed(change)
+
+    def _claim_of(self, key: ClaimKey) -> ResourceClaim | None:
+        found: ResourceClaim | None = self.find(kinds.RESOURCE_CLAIM, key.name, key.namespace)
+        return found
 
 
 def _nothing(_: ObjectChange[Any]) -> None:
