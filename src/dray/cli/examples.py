@@ -13,6 +13,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "dray up --fleet h100 --nodes 2  # a simulated fleet, two nodes of each kind",
             "dray up --data ~/lab --listen 127.0.0.1:7443",
         ),
+        "ui": (
+            "dray ui",
+            "dray ui --context production",
+            "dray ui --allow-actions --record ~/gpus.db",
+        ),
         "down": ("dray down", "dray down --keep-pods            # containers go on running"),
         "status": ("dray status", "dray status -o json"),
         "fleet list": ("dray fleet list",),

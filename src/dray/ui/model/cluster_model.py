@@ -18,6 +18,7 @@ from dray.api import kinds
 from dray.api.features import Features
 from dray.api.formats import gotime
 from dray.api.http_messages import Request, Response
+from dray.api.ids import ClaimKey
 from dray.api.kinds import Kind
 from dray.api.types.core import Namespace, ResourceQuota
 from dray.api.types.dra import (
@@ -36,6 +37,7 @@ from dray.explain.pod.pod_context import OTHER_NAMESPACES
 from dray.ui.model.change_log import ChangeLog
 from dray.ui.model.entries import Cell, NodeEntry, Shape, Waiting
 from dray.ui.model.fleet_state import FleetState
+from dray.ui.model.reported_health import ReportedHealth
 from dray.ui.model.rights import EVERYWHERE, Rights
 from dray.ui.model.waiting_state import WaitingState
 
@@ -121,6 +123,7 @@ class ClusterModel:
         knows_nodes = bool(rights.of(kinds.NODE))
         self.fleet = FleetState(features, knows_nodes=knows_nodes)
         self.waiting = WaitingState()
+        self._health = ReportedHealth(self.fleet, self._claim_of)
         self.caches: dict[str, list[Cache[Any]]] = {}
         self.log = ChangeLog(self._snapshot)
         self.synced = asyncio.Event()
@@ -152,6 +155,8 @@ class ClusterModel:
             for cache, changed in watched:
                 cache.subscribe(functools.partial(self._take_over, cache.kind, changed))
                 await asyncio.sleep(0)
+            # Even if there is nothing that may be read.
+            self._dirty.set()
             while True:
                 await self._dirty.wait()
                 if self.synced.is_set():
@@ -259,6 +264,12 @@ class ClusterModel:
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         self.waiting.pod_changed(change)
+        if self._shows_devices:
+            self._health.pod_changed(change)
+
+    def _claim_of(self, key: ClaimKey) -> ResourceClaim | None:
+        found: ResourceClaim | None = self.find(kinds.RESOURCE_CLAIM, key.name, key.namespace)
+        return found
 
 
 def _nothing(_: ObjectChange[Any]) -> None:

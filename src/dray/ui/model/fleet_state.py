@@ -121,9 +121,15 @@ class FleetState:
         if old is None or new is None or old.spec != new.spec:
             self._redraw_everything()
 
-    def health_changed(self, devices: Iterable[DeviceId]) -> None:
-        """Draw the devices again whose health pods report differently now."""
-        self._dirty |= dict.fromkeys(device.pool_id for device in devices)
+    def health_changed(self, healthy: Iterable[str], unhealthy: Iterable[str]) -> None:
+        """Take over what pods no longer report as unhealthy, and what they report now."""
+        for devices, sign in ((list(healthy), -1), (list(unhealthy), 1)):
+            self.holders.reported(devices, sign)
+            for device in devices:
+                driver, _, rest = device.partition("/")
+                pool_id = PoolId(driver, rest.rpartition("/")[0])
+                if pool_id in self.inventory.pools():
+                    self._dirty[pool_id] = None
 
     @property
     def is_current(self) -> bool:
@@ -219,7 +225,7 @@ class ClaimHolders:
     def __init__(self) -> None:
         self._users: dict[ClaimKey, tuple[str, ...]] = {}
         self._hidden: set[ClaimKey] = set()
-        self._unhealthy: Counter[DeviceId] = Counter()
+        self._unhealthy: Counter[str] = Counter()
 
     def claim_changed(
         self, key: ClaimKey, claim: ResourceClaim | None, *, is_visible: bool
@@ -236,7 +242,7 @@ class ClaimHolders:
             self._users[key] = users
         return users != before or was_hidden != (key in self._hidden)
 
-    def reported(self, devices: Iterable[DeviceId], sign: int) -> None:
+    def reported(self, devices: Iterable[str], sign: int) -> None:
         """Count what the status of a pod calls unhealthy."""
         for device in devices:
             self._unhealthy[device] += sign
@@ -250,7 +256,7 @@ class ClaimHolders:
         return self._users.get(claim, ())
 
     def is_reported_unhealthy(self, device: DeviceId) -> bool:
-        return device in self._unhealthy
+        return str(device) in self._unhealthy if self._unhealthy else False
 
 
 def node_entry(node: Node) -> NodeEntry:

@@ -106,7 +106,7 @@ class Models:
             self._quit(member)
 
     def _model_for(self, found: Rights, person: Person) -> ClusterModel:
-        key = found.namespaces
+        key = found
         shared = self._shared.get(key)
         if shared is None or shared.model.log.is_closed:
             if len(self._shared) >= MODELS_LIMIT:
@@ -148,7 +148,7 @@ class Models:
             self.end(member)
             return
         found = await rights.rights_of(person.client, self._followed, person.namespaces)
-        if found.key != member.model.rights.key and member.sessions > 0:
+        if found != member.model.rights and member.sessions > 0:
             before = member.model
             member.model = self._model_for(found, person)
             self._quit(Membership(person, before))
@@ -156,7 +156,7 @@ class Models:
     def explainer_of(self, member: Membership) -> Explainer:
         """Return what explains the cluster of a person."""
         self.revive(member)
-        return self._shared[member.model.rights.namespaces].explainer
+        return self._shared[member.model.rights].explainer
 
     def revive(self, member: Membership) -> None:
         """Give a person another model if that one has ended. Raises TooManyModels."""

@@ -42,8 +42,6 @@ class Rights(msgspec.Struct, frozen=True):
     """
 
     namespaces: tuple[tuple[Kind, tuple[str, ...]], ...]
-    messages: tuple[tuple[str, str], ...] = ()
-    """By the name of a kind that may not be read, or not everywhere, what the server said."""
 
     def of(self, kind: Kind) -> Sequence[str]:
         """Return the namespaces in which a kind may be read."""
@@ -51,28 +49,27 @@ class Rights(msgspec.Struct, frozen=True):
 
     @property
     def unread(self) -> dict[str, str]:
-        """Return the kinds that may not be read anywhere, with the server's message."""
-        messages = dict(self.messages)
+        """Return the kinds that may not be read anywhere, in words for each."""
         return {
-            kind.kind: messages.get(kind.kind, "")
+            kind.kind: f"you may not read {kind.plural}"
             for kind, namespaces in self.namespaces
             if not namespaces
         }
 
     @property
     def partly_read(self) -> dict[str, str]:
-        """Return the kinds that may be read in some namespaces, with the server's message."""
-        messages = dict(self.messages)
+        """Return the kinds that may be read in some namespaces, in words for each."""
         return {
-            kind.kind: messages.get(kind.kind, "")
+            kind.kind: f"you may read {kind.plural} of {_some(namespaces)} only"
             for kind, namespaces in self.namespaces
             if namespaces and namespaces != EVERYWHERE
         }
 
-    @property
-    def key(self) -> object:
-        """Return what is equal for people who may read the same: messages name the person."""
-        return self.namespaces
+
+def _some(namespaces: Sequence[str]) -> str:
+    if len(namespaces) == 1:
+        return f"namespace {namespaces[0]}"
+    return f"{len(namespaces)} namespaces"
 
 
 async def rights_of(
@@ -82,7 +79,6 @@ async def rights_of(
 
     Raises the errors of the server that are not about rights.
     """
-    messages: dict[str, str] = {}
     gate = asyncio.Semaphore(TRIED_AT_ONCE)
     tried = list(followed)
 
@@ -90,11 +86,7 @@ async def rights_of(
         async with gate:
             try:
                 await _read_one(client, kind, namespace)
-            except errors.Forbidden as error:
-                messages.setdefault(kind.kind, str(error))
-                return False
-            except errors.NotFound:
-                messages.setdefault(kind.kind, f"the server does not have {kind.plural}")
+            except (errors.Forbidden, errors.NotFound):
                 return False
         return True
 
@@ -111,7 +103,7 @@ async def rights_of(
             readable = await asyncio.gather(*(may_read(kind, name) for name in names))
             own = (name for name, is_readable in zip(names, readable, strict=True) if is_readable)
             found = {**found, kind: tuple(own)}
-    return Rights(tuple((kind, found[kind]) for kind in tried), tuple(sorted(messages.items())))
+    return Rights(tuple((kind, found[kind]) for kind in tried))
 
 
 async def _namespaces(
