@@ -78,6 +78,11 @@ class FakeDashboard:
         }
         self._send(f"event: change\nid: {told['seq']}\ndata: {json.dumps(told)}\n\n".encode())
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether a page has its stream open."""
+        return bool(self._streams)
+
     def disconnect(self) -> None:
         """End all streams and refuse new requests, as a server that is gone."""
         self.is_down = True
@@ -508,7 +513,7 @@ def main() -> None:
         print(address, flush=True)
         dice, pause = random.Random(1), threading.Event()
         while not pause.wait(0.1):
-            if options.churn:
+            if options.churn and dashboard.is_watched:
                 churn(dashboard, dice, max(1, options.churn // 10))
 
 
