@@ -1,7 +1,7 @@
 """Writes the screenshots of the dashboard in docs: the page of a cluster that runs, in Chromium.
 
-`python -m tools.make_screenshots`, or `make generate`; without Chromium it says so and leaves them as
-they are. Names and times differ from run to run. A test checks that pages show each, and their sizes.
+`python -m tools.make_screenshots`, or `make generate`; without Chromium it says so and leaves them
+as they are. Names and times differ from run to run. A test checks that pages show each of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import quote
 
 from playwright.sync_api import Browser, Page, sync_playwright
-
 from tests.browser import looks
 from tests.browser.conftest import OPTIONS, program
 from tests.browser.running import RunningDray, pod, running, template
@@ -46,7 +45,8 @@ READY = {
 def main() -> None:
     path = program()
     if path is None:
-        sys.exit("chromium is not on PATH: docs/dashboard stays as it is")
+        print("Chromium is not on PATH: docs/dashboard stays as it is", file=sys.stderr)
+        return
     with tempfile.TemporaryDirectory(prefix="dray-", dir="/tmp") as home:
         options = ("--fleet", str(FLEET), "--store", "memory")
         with running(Path(home) / "data", *options) as dray, sync_playwright() as playwright:
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def prepare(dray: RunningDray) -> None:
-    """Let teams use the cluster: whole GPUs, partitions, shares, one that failed, one that waits."""
+    """Let teams use whole GPUs, partitions and shares; one GPU has failed, and two pods wait."""
     dice = random.Random(3)
     for namespace in ("research", "vision", "web"):
         dray.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -135,7 +135,8 @@ def _settle(page: Page) -> None:
     """Wait until what is asked for has come and is drawn."""
     page.wait_for_load_state("load")
     page.evaluate(
-        "new Promise((done) => requestIdleCallback(() => requestAnimationFrame(() => done(0)), {timeout: 1000}))"
+        "new Promise((done) => requestIdleCallback(() => requestAnimationFrame(() => done(0)),"
+        " {timeout: 1000}))"
     )
 
 

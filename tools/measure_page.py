@@ -1,8 +1,8 @@
 """Measures the page of the dashboard with 5,000 nodes of 8 devices, in Chromium.
 
 `python -m tools.measure_page --minutes 10` prints when the devices were drawn after the page was
-opened, and what its process uses while 50 devices a second change, as JSON. `--link LINK` measures the
-dashboard that the link leads to instead, with its own changes.
+opened, and what its process uses while 50 devices a second change, as JSON. `--link LINK` measures
+the dashboard that the link leads to instead, with its own changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
-
 from tests.browser.conftest import OPTIONS, program
 from tests.browser.fake_server import STATIC
 

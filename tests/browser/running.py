@@ -62,7 +62,7 @@ class RunningDray:
     @contextlib.contextmanager
     def api(self) -> Iterator[client.ApiClient]:
         """The official client: it is quicker than a command."""
-        with config.new_client_from_config(str(self.kubeconfig)) as found:
+        with config.new_client_from_config(str(self.kubeconfig)) as found:  # type: ignore[no-untyped-call]
             yield found
 
 
@@ -76,8 +76,9 @@ def running(data: Path, *options: str) -> Iterator[RunningDray]:
             [*command, *options], stdout=output, stderr=output, cwd=data.parent
         )
         try:
-            found = waiting.block_until(lambda: _found(process, log), "the link", seconds=SECONDS)
-            yield RunningDray(data, found, process)
+            link = waiting.block_until(lambda: _found(process, log), "the link", seconds=SECONDS)
+            assert link is not None
+            yield RunningDray(data, link, process)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(SECONDS)

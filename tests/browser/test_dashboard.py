@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -20,7 +21,6 @@ from tests.browser import looks
 from tests.browser.conftest import OpenPage
 from tests.browser.payloads import PAYLOADS
 from tests.browser.running import RunningDray, pod, running, template
-from tests.pages import ROOT
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 
@@ -36,6 +36,8 @@ TRIES = 5
 MOST_SECONDS = 1.0
 
 Looking = Callable[[str], Page]
+Core = Any
+"""The official client of the core API: it takes documents where its types say objects."""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,7 @@ def look(open_page: OpenPage, dray: RunningDray, signed_in: StorageState) -> Loo
 
 
 @pytest.fixture
-def core(dray: RunningDray) -> Iterator[client.CoreV1Api]:
+def core(dray: RunningDray) -> Iterator[Core]:
     """Pods that the test creates are gone after it."""
     with dray.api() as found:
         api = client.CoreV1Api(found)
@@ -86,7 +88,7 @@ def core(dray: RunningDray) -> Iterator[client.CoreV1Api]:
 
 
 def test_a_claim_that_is_applied_changes_its_cell_within_a_second(
-    look: Looking, core: client.CoreV1Api
+    look: Looking, core: Core
 ) -> None:
     page = look(MEDIUM)
     for key in WHOLE:
@@ -97,7 +99,7 @@ def test_a_claim_that_is_applied_changes_its_cell_within_a_second(
         start = time.monotonic()
         core.create_namespaced_pod("default", pod(name, "gpu"))
         page.wait_for_function(
-            "() => document.querySelector('.chip[data-state=\"in use\"] strong').textContent === '1'"
+            "document.querySelector('.chip[data-state=\"in use\"] strong').textContent === '1'"
         )
         waiting.block_until(lambda: looks.HELD in _colors(page))
         quickest = min(quickest, time.monotonic() - start)
@@ -118,14 +120,14 @@ def _colors(page: Page) -> set[str]:
 
 
 def test_halves_of_a_gpu_are_drawn_at_their_places(
-    look: Looking, core: client.CoreV1Api, dray: RunningDray
+    look: Looking, core: Core, dray: RunningDray
 ) -> None:
     page = look(MEDIUM)
     core.create_namespaced_pod("default", pod("left", "half"))
     slots = [(slot + 0.5) / 8 for slot in range(8)]
     looks.wait_for_color(page, SLICED, looks.HELD, slots[0], 0.85)
     with dray.api() as api:
-        claims = client.ResourceV1Api(api)
+        claims: Any = client.ResourceV1Api(api)
         (claim,) = claims.list_namespaced_resource_claim("default").items
     (result,) = claim.status.allocation.devices.results
     first = int(result.device.rpartition("-")[2])
@@ -146,7 +148,7 @@ def _middle(page: Page, key: str) -> tuple[float, float]:
 
 
 def test_a_waiting_pod_has_the_reason_that_explain_prints(
-    look: Looking, core: client.CoreV1Api, dray: RunningDray
+    look: Looking, core: Core, dray: RunningDray
 ) -> None:
     core.create_namespaced_pod("default", pod("dream", "never"))
     page = look("#/waiting")
@@ -164,7 +166,7 @@ def test_a_waiting_pod_has_the_reason_that_explain_prints(
 
 
 def test_the_slider_shows_who_held_what_at_any_moment(
-    look: Looking, core: client.CoreV1Api, dray: RunningDray
+    look: Looking, core: Core, dray: RunningDray
 ) -> None:
     dice = random.Random(rounds.seed_of(0))
     start = datetime.datetime.now(datetime.UTC)
@@ -178,7 +180,7 @@ def test_the_slider_shows_who_held_what_at_any_moment(
             core.delete_namespaced_pod(name, "default", grace_period_seconds=0)
     end = datetime.datetime.now(datetime.UTC)
     with History(dray.data / "history.db") as history:
-        waiting.block_until(lambda: history.span().last and history.span().last > end)
+        waiting.block_until(lambda: (history.span().last or start) > end)
         page = look("#/history?view=table&range=15m")
         for _ in range(rounds.count(25, long=200)):
             moment = start + (end - start) * dice.random()
@@ -240,7 +242,7 @@ def test_a_gpu_that_fails_is_seen(look: Looking, dray: RunningDray) -> None:
 
 
 def test_a_user_without_rights_sees_less_and_can_do_nothing(
-    open_page: OpenPage, dray: RunningDray, core: client.CoreV1Api
+    open_page: OpenPage, dray: RunningDray, core: Core
 ) -> None:
     core.create_namespaced_pod("default", pod("secret", "gpu"))
     account = {
@@ -292,7 +294,7 @@ def test_a_user_without_rights_sees_less_and_can_do_nothing(
         expect(page.locator(".actions button")).to_have_count(0)
 
 
-def test_an_action_is_done_after_it_was_confirmed(look: Looking, core: client.CoreV1Api) -> None:
+def test_an_action_is_done_after_it_was_confirmed(look: Looking, core: Core) -> None:
     core.create_namespaced_pod("default", pod("unwanted", "gpu"))
     page = look("#/pod/default/unwanted")
     page.get_by_role("button", name="Delete pod…").click()
@@ -312,9 +314,7 @@ def test_an_action_is_done_after_it_was_confirmed(look: Looking, core: client.Co
     expect(page.get_by_role("button", name="Remove taint…")).to_be_hidden()
 
 
-def test_markup_in_objects_stays_text(
-    look: Looking, core: client.CoreV1Api, dray: RunningDray
-) -> None:
+def test_markup_in_objects_stays_text(look: Looking, core: Core, dray: RunningDray) -> None:
     texts = [payload.replace("\u0000", "") for payload in PAYLOADS]
     annotations = {f"payload-{number}": text for number, text in enumerate(texts)}
     selectors = [f"device.driver == {text[:60]!r}" for text in texts]
@@ -388,7 +388,7 @@ def test_the_server_is_killed_and_started_again(open_page: OpenPage, tmp_path: P
         expect(page.locator(".banner")).to_contain_text("connection to the server is lost")
         first.process.wait(30)
         with running(data, "--ui-listen", f"127.0.0.1:{port}") as second:
-            # Sessions end with the server, so that nobody keeps rights that the new one did not give.
+            # Sessions end with the server: nobody keeps rights that the new one did not give.
             expect(page.locator(".login")).to_be_visible()
             page.get_by_label("Token, or the link").fill(second.link)
             page.get_by_role("button", name="Sign in").click()
