@@ -52,6 +52,7 @@ generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, proto
 	$(RUN)/python -m tools.make_performance
 	$(RUN)/python -m tools.make_policy_chart
 	$(RUN)/python -m tools.make_picture
+	$(RUN)/python -m tools.make_screenshots
 
 # --universal: for every platform and Python that dray runs on, each file with its hash.
 PIN := pip compile -q --universal --generate-hashes --no-annotate --no-header --python-version 3.11

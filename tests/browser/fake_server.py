@@ -23,9 +23,30 @@ from tests.browser import fleets
 
 STATIC: Final = Path(__file__).parents[2] / "src" / "dray" / "ui" / "static"
 HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'self'; require-trusted-types-for 'script'; frame-ancestors 'none'; base-uri 'none'",
+    "Content-Security-Policy": (
+        "default-src 'self'; require-trusted-types-for 'script'; frame-ancestors 'none'; "
+        "base-uri 'none'; form-action 'none'; object-src 'none'; img-src 'self' blob:"
+    ),
     "Cache-Control": "no-store",
 }
+YAML: Final = """apiVersion: v1
+kind: Pod
+metadata:
+  name: train
+  namespace: ml
+spec:
+  containers:
+  - name: main
+    resources:
+      claims:
+      - name: gpu
+"""
+EXPLAINED: Final = """pod ml/dream waits: …
+request gpu: 1 device of class gpu.nvidia.com
+  13 published
+  13 of class gpu.nvidia.com
+   0 selector 0: `device.capacity[…].memory.compareTo(quantity("96Gi")) >= 0`
+"""
 KEY: Final = "one-time"
 COOKIE: Final = "session"
 Document = dict[str, Any]
@@ -77,6 +98,11 @@ class FakeDashboard:
             **parts,
         }
         self._send(f"event: change\nid: {told['seq']}\ndata: {json.dumps(told)}\n\n".encode())
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a page has its stream open."""
+        return bool(self._streams)
 
     def disconnect(self) -> None:
         """End all streams and refuse new requests, as a server that is gone."""
@@ -342,14 +368,14 @@ def object_page(kind: str, name: str) -> Document:
                 "count": 4,
             },
         ],
-        "yaml": "apiVersion: v1\nkind: Pod\nmetadata:\n  name: train\n  namespace: ml\nspec:\n  containers:\n  - name: main\n    resources:\n      claims:\n      - name: gpu\n",
+        "yaml": YAML,
     }
 
 
 def explanation() -> Document:
     return {
-        "headline": "pod ml/dream waits: there are no devices for its claims: no device matches selector 0 (`memory`: the largest is 80Gi)",
-        "text": 'pod ml/dream waits: …\nrequest gpu: 1 device of class gpu.nvidia.com\n  13 published\n  13 of class gpu.nvidia.com\n  0 selector 0: `device.capacity[…].memory.compareTo(quantity("96Gi")) >= 0`\n',
+        "headline": f"pod ml/dream waits: {fleets.REASON}",
+        "text": EXPLAINED,
         "funnel": [
             {"label": "published", "left": 21, "of": 21},
             {"label": "of class gpu.nvidia.com", "left": 13, "of": 21},
@@ -367,7 +393,7 @@ def explanation() -> Document:
             {"text": "containers", "passed": None},
         ],
         "fix": {
-            "text": "write `80Gi` instead of `96Gi` in selector 0 of request gpu; it fits on h100-0",
+            "text": fleets.FIX,
             "command": "dray edit resourceclaimtemplate big -n ml",
         },
     }
@@ -508,7 +534,7 @@ def main() -> None:
         print(address, flush=True)
         dice, pause = random.Random(1), threading.Event()
         while not pause.wait(0.1):
-            if options.churn:
+            if options.churn and dashboard.is_watched:
                 churn(dashboard, dice, max(1, options.churn // 10))
 
 

@@ -7,13 +7,18 @@ from typing import Any, Final
 
 GPU: Final = "gpu.nvidia.com"
 NIC: Final = "nic.example.com"
+REASON: Final = (
+    "there are no devices for its claims: no device matches selector 0 "
+    "(`memory`: the largest is 80Gi)"
+)
+FIX: Final = "write `80Gi` instead of `96Gi` in selector 0 of request gpu; it fits on h100-0"
 START: Final = "2026-11-19T09:00:00Z"
 
 State = dict[str, Any]
 
 
 def mixed() -> State:
-    """Two nodes of H100, one with A100 in partitions, a shared GPU, NICs and a GPU of the network."""
+    """Nodes with H100 and NICs, one with A100 in partitions, one with a shared GPU, and a pool."""
     shapes = {
         "h100": _shape(GPU, "NVIDIA H100", "80Gi", 0, {"architecture": "Hopper"}),
         "a100": _shape(GPU, "NVIDIA A100", "80Gi", 8, {"architecture": "Ampere"}, "mig.nvidia.com"),
@@ -102,9 +107,9 @@ def _waiting(kind: str, namespace: str, name: str, since: str) -> dict[str, str]
         "kind": kind,
         "ns": namespace,
         "name": name,
-        "reason": f"pod {namespace}/{name} waits: there are no devices for its claims: no device matches selector 0 (`memory`: the largest is 80Gi)",
+        "reason": f"pod {namespace}/{name} waits: {REASON}",
         "short": "no device matches",
-        "fix": "write `80Gi` instead of `96Gi` in selector 0 of request gpu; it fits on h100-0",
+        "fix": FIX,
     }
 
 

@@ -58,7 +58,7 @@ def wait_for_color(
 ) -> None:
     """Wait until a place in a cell has a colour of the style sheet."""
     page.wait_for_function(
-        f"([place, name]) => JSON.stringify(({_PIXEL})(place)) === JSON.stringify(({_COLOR})(name))",
+        f"([place, name]) => String(({_PIXEL})(place)) === String(({_COLOR})(name))",
         arg=[[key, across, down], name],
         timeout=milliseconds,
     )

@@ -9,11 +9,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tools import make_screenshots
 
 from tests.browser.fake_server import STATIC
 from tests.pages import ROOT
 
 MOST_BYTES = 150_000
+MOST_SCREENSHOT_BYTES = 600_000
+SCREENSHOTS = sorted((ROOT / "docs/dashboard").glob("*.png"))
 MOST_IN_FOLDER = 15
 FILES = sorted(path for path in STATIC.rglob("*") if path.is_file())
 MODULES = [path for path in FILES if path.suffix == ".js"]
@@ -90,3 +93,10 @@ def test_types_are_right() -> None:
         timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_screenshots_are_shown_and_small() -> None:
+    page = (ROOT / "docs/dashboard.md").read_text("utf-8")
+    assert {path.stem for path in SCREENSHOTS} == set(make_screenshots.VIEWS)
+    assert all(f"(dashboard/{path.name})" in page for path in SCREENSHOTS)
+    assert sum(path.stat().st_size for path in SCREENSHOTS) < MOST_SCREENSHOT_BYTES

@@ -1,4 +1,4 @@
-"""The page in a browser, with a server that answers from documents: what it shows and how it is used."""
+"""The page in a browser, with a server that answers from documents: what it shows, how to use it."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def test_an_action_asks_first(
 
 @pytest.fixture(scope="module")
 def hostile() -> Iterator[tuple[str, str]]:
-    """A server whose documents have a payload wherever a text of somebody else may be; and a claim's name."""
+    """A server whose documents have payloads wherever a text of somebody else may be, and these."""
     dashboard = FakeDashboard(fleets.mixed())
     state = dashboard.state
     text = "".join(PAYLOADS)
@@ -407,7 +407,13 @@ def hostile() -> Iterator[tuple[str, str]]:
         yield address, text
 
 
-OUTSIDERS = "iframe, img, object, embed, base, video, math, template, link:not([rel=icon]):not([rel=stylesheet]), script:not([src^='static/']), style, x-y, [onclick], [onload], [onerror], [onfocus], [onmouseover], [ontoggle], meta[http-equiv]"
+OUTSIDERS = ", ".join(
+    (
+        "iframe, img, object, embed, base, video, math, template, style, x-y, meta[http-equiv]",
+        "link:not([rel=icon]):not([rel=stylesheet]), script:not([src^='static/'])",
+        "[onclick], [onload], [onerror], [onfocus], [onmouseover], [ontoggle]",
+    )
+)
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -606,7 +612,8 @@ def test_history_shows_the_holders_of_a_moment(
     for _ in range(12):
         at = dice.randrange(low + 3600, high)
         slider.evaluate(
-            "(it, value) => { it.value = value; it.dispatchEvent(new Event('input')); it.dispatchEvent(new Event('change')); }",
+            "(it, value) => { it.value = value;"
+            " ['input', 'change'].forEach((name) => it.dispatchEvent(new Event(name))); }",
             at,
         )
         time = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")

@@ -23,6 +23,7 @@ const LENGTHS = { "15m": 15 * MINUTE, "1h": HOUR, "6h": 6 * HOUR, "1d": DAY, "7d
 const HEIGHT = 44;
 const WIDTH = 1000;
 const SLIDE_PAUSE = 60;
+const LEAST = 10_000;
 /** Labels that would reach over the edge are left out. */
 const EDGE = 0.04;
 
@@ -35,7 +36,7 @@ const EDGE = 0.04;
  */
 export function spanOf(range, first, now) {
   const length = LENGTHS[range];
-  return { since: length ? now - length : Math.min(first ?? now - HOUR, now - MINUTE), until: now };
+  return { since: length ? now - length : Math.min(first ?? now - HOUR, now - LEAST), until: now };
 }
 
 export class TimeSlider extends HTMLElement {

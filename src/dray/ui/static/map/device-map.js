@@ -32,13 +32,17 @@ import { onTheme, theme } from "./theme.js";
 const OVERSCAN = 500;
 /** Marks reach over the edge of their cells. */
 const BLEED = 8;
-const FLASH = 1400;
+/** How long a change stays marked, and how often it is looked whether that is over. */
+const FLASH = 1200;
+const FLASH_LOOK = 300;
 const FEW_FLASHES = 200;
 const ARRANGE_PAUSE = 250;
 const PAGE_STEPS = 8;
 const ARROWS = new Set(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]);
 
 export class DeviceMap extends HTMLElement {
+  /** Whether the time of the first drawing was noted, for those who measure it. */
+  static #isMarked = false;
   /** @type {Shown | null} */
   #shown = null;
   /** @type {Layout | null} */
@@ -52,8 +56,11 @@ export class DeviceMap extends HTMLElement {
   #active = "";
   #drawn = { from: 0, to: -1 };
   #frame = 0;
-  /** @type {Map<string, number>} */
+  /** When the mark of a change began. @type {Map<string, number>} */
   #flashes = new Map();
+  #flashTimer = 0;
+  /** The cards to draw again. @type {Set<PlacedCard>} */
+  #dirty = new Set();
   #isStill = matchMedia("(prefers-reduced-motion: reduce)");
   /** @type {(() => void)[]} */
   #ends = [];
@@ -86,7 +93,9 @@ export class DeviceMap extends HTMLElement {
     this.#ends.forEach((end) => end());
     this.#ends = [];
     cancelAnimationFrame(this.#frame);
+    clearTimeout(this.#flashTimer);
     this.#frame = 0;
+    this.#flashTimer = 0;
   }
 
   /** @param {Shown} shown */
@@ -111,13 +120,49 @@ export class DeviceMap extends HTMLElement {
       this.#rearrange();
     }
     if (!this.#isStill.matches && touched.cells.size <= FEW_FLASHES) {
-      const now = performance.now();
-      for (const key of touched.cells) {
-        this.#flashes.set(key, now);
+      this.#flash(touched.cells);
+    }
+    for (const key of touched.cells) {
+      this.#soil(key);
+    }
+    if (touched.nodes.size) {
+      this.repaint();
+    }
+    this.#move();
+    this.#speak(touched.cells);
+  }
+
+  /** @param {string} key */
+  #soil(key) {
+    const card = this.#layout?.boxes.get(key)?.card;
+    if (card) {
+      this.#dirty.add(card);
+    }
+  }
+
+  /**
+   * Marks changed cells for a short while.
+   *
+   * @param {Set<string>} keys
+   */
+  #flash(keys) {
+    const now = performance.now();
+    for (const key of keys) {
+      this.#flashes.set(key, now);
+    }
+    this.#flashTimer ||= setTimeout(() => this.#unflash(), FLASH_LOOK);
+  }
+
+  #unflash() {
+    const before = performance.now() - FLASH;
+    for (const [key, since] of this.#flashes) {
+      if (since <= before) {
+        this.#flashes.delete(key);
+        this.#soil(key);
       }
     }
-    this.repaint();
-    this.#speak(touched.cells);
+    this.#flashTimer = this.#flashes.size ? setTimeout(() => this.#unflash(), FLASH_LOOK) : 0;
+    this.#move();
   }
 
   /** Computes all places again. */
@@ -139,6 +184,7 @@ export class DeviceMap extends HTMLElement {
         return element;
       }),
     );
+    this.#dirty.clear();
     this.#fillGrid();
     this.#unpoint();
     this.repaint();
@@ -168,27 +214,59 @@ export class DeviceMap extends HTMLElement {
     }
     const seen = this.#seen();
     if (seen.from >= this.#drawn.from && seen.to <= this.#drawn.to) {
+      this.#paintDirty(layout, shown);
       return;
     }
     const from = Math.max(0, Math.floor(seen.from - OVERSCAN));
     const to = Math.min(layout.height, Math.ceil(Math.max(seen.to, seen.from) + OVERSCAN));
-    const context = this.#prepare(layout.width, from, to);
-    const surface = new CanvasSurface(context);
-    const colors = theme();
+    const surface = new CanvasSurface(this.#prepare(layout.width, from, to));
     for (const line of linesBetween(layout, from, to)) {
       for (const card of line.cards) {
-        paintCard(surface, card, shown.fleet, layout.size, colors);
-        for (const box of card.boxes) {
-          paintCell(surface, box, shown.fleet, layout.size, colors, Boolean(shown.isEmphasised && !shown.isEmphasised(box.key)));
-        }
+        this.#paintCard(surface, card, layout, shown);
       }
     }
     this.#drawn = { from, to };
-    const selected = layout.boxes.get(shown.selected ?? "");
-    if (selected) {
-      surface.rect(selected.x - 3, selected.y - 3, selected.w + 6, selected.h + 6, { stroke: colors.change, width: 2, radius: 7 });
+    this.#dirty.clear();
+    if (layout.boxes.size && !DeviceMap.#isMarked) {
+      DeviceMap.#isMarked = true;
+      performance.mark("devices-drawn");
     }
-    this.#paintFlashes(surface, layout);
+  }
+
+  /**
+   * Draws again only the cards of which a cell changed.
+   *
+   * @param {Layout} layout
+   * @param {Shown} shown
+   */
+  #paintDirty(layout, shown) {
+    const context = this.#canvas.getContext("2d");
+    const { from, to } = this.#drawn;
+    for (const card of this.#dirty) {
+      if (context && card.y <= to && card.y + card.h >= from) {
+        context.clearRect(card.x - 1, card.y - 1, card.w + 2, card.h + 2);
+        this.#paintCard(new CanvasSurface(context), card, layout, shown);
+      }
+    }
+    this.#dirty.clear();
+  }
+
+  /**
+   * @param {CanvasSurface} surface
+   * @param {PlacedCard} card
+   * @param {Layout} layout
+   * @param {Shown} shown
+   */
+  #paintCard(surface, card, layout, shown) {
+    const colors = theme();
+    paintCard(surface, card, shown.fleet, layout.size, colors);
+    for (const box of card.boxes) {
+      paintCell(surface, box, shown.fleet, layout.size, colors, Boolean(shown.isEmphasised && !shown.isEmphasised(box.key)));
+      if (this.#flashes.has(box.key) || box.key === shown.selected) {
+        const reach = layout.size === "tiny" ? 1 : 3;
+        surface.rect(box.x - reach, box.y - reach, box.w + 2 * reach, box.h + 2 * reach, { stroke: colors.change, width: 2, radius: reach + 4 });
+      }
+    }
   }
 
   /**
@@ -213,29 +291,6 @@ export class DeviceMap extends HTMLElement {
     context.clearRect(0, 0, cssWidth, cssHeight);
     context.translate(BLEED, BLEED - from);
     return context;
-  }
-
-  /**
-   * @param {CanvasSurface} surface
-   * @param {Layout} layout
-   */
-  #paintFlashes(surface, layout) {
-    const now = performance.now();
-    for (const [key, since] of this.#flashes) {
-      const left = 1 - (now - since) / FLASH;
-      const box = layout.boxes.get(key);
-      if (left <= 0 || !box) {
-        this.#flashes.delete(key);
-        continue;
-      }
-      const reach = layout.size === "tiny" ? 1 : 3;
-      surface.alpha(left);
-      surface.rect(box.x - reach, box.y - reach, box.w + 2 * reach, box.h + 2 * reach, { stroke: theme().change, width: 2, radius: 6 });
-      surface.alpha(1);
-    }
-    if (this.#flashes.size) {
-      this.repaint();
-    }
   }
 
   /**

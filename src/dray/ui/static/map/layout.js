@@ -23,6 +23,7 @@ export const MEASURES = {
 /** The number of cells up to which a size is chosen by itself. */
 const MOST = { large: 48, medium: 700, small: 4000 };
 export const HEADING = 34;
+const MOST_STRETCH = 1.2;
 const LEAST_CARD = { large: 150, medium: 130, small: 96, tiny: 8 };
 
 /**
@@ -108,7 +109,9 @@ function arrangeGroup(fleet, group, layout, top) {
  */
 function widths(layout, measures, least, across, columns) {
   if (layout.size !== "large") {
-    return { cardWidth: Math.min(least, layout.width), cellWidth: measures.width };
+    // Cards end where the page ends, unless they would be much wider than their cells.
+    const fair = Math.floor((layout.width + measures.space) / across) - measures.space;
+    return { cardWidth: Math.min(Math.max(least, Math.min(fair, least * MOST_STRETCH)), layout.width), cellWidth: measures.width };
   }
   const cardWidth = Math.min(Math.floor((layout.width + measures.space) / across) - measures.space, 480, layout.width);
   return { cardWidth, cellWidth: (cardWidth - 2 * measures.pad + measures.gap) / columns - measures.gap };

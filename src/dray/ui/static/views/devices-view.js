@@ -91,7 +91,18 @@ export class DevicesView extends HTMLElement {
       this,
       h("div", { class: "view-head" }, this.#title, this.#summary),
       this.#unreadable,
-      this.#chips,
+      h(
+        "div",
+        { class: "chips-row" },
+        this.#chips,
+        h("div", { class: "segmented", role: "group", "aria-label": "Show as" }, this.#asMap, this.#asTable),
+        h(
+          "div",
+          { class: "segmented", role: "group", "aria-label": "Save the map" },
+          button("SVG", () => this.#save("svg"), { "aria-label": "Save the map as SVG" }),
+          button("PNG", () => this.#save("png"), { "aria-label": "Save the map as PNG" }),
+        ),
+      ),
       h(
         "div",
         { class: "tools", role: "search", "aria-label": "Devices" },
@@ -100,13 +111,6 @@ export class DevicesView extends HTMLElement {
         labelled("Group by", this.#group),
         labelled("Cells", this.#size),
         h("label", { class: "check" }, this.#only, "Only matches"),
-        h("div", { class: "segmented", role: "group", "aria-label": "Show as" }, this.#asMap, this.#asTable),
-        h(
-          "div",
-          { class: "segmented", role: "group", "aria-label": "Save the map" },
-          button("SVG", () => this.#save("svg"), { "aria-label": "Save the map as SVG" }),
-          button("PNG", () => this.#save("png"), { "aria-label": "Save the map as PNG" }),
-        ),
       ),
       this.#problem,
       this.#map,

@@ -1,7 +1,7 @@
 /**
  * `<history-view>`: the map at any recorded moment, and who held one device over time.
  */
-import { fill, h, settled } from "../base/dom.js";
+import { button, fill, h, set, settled } from "../base/dom.js";
 import { address, amend } from "../base/routes.js";
 import { local, timeElement } from "../base/times.js";
 import { counted } from "../base/words.js";
@@ -11,6 +11,7 @@ import { DeviceMap } from "../map/device-map.js";
 import { counted as countedStates, deviceOf } from "../model/fleet.js";
 import { groupsOf } from "../model/groups.js";
 import { isAborted } from "../model/server.js";
+import { deviceTable } from "./device-table.js";
 import { stateIcon } from "../map/state-icon.js";
 import { STATES } from "../model/states.js";
 
@@ -33,6 +34,10 @@ export class HistoryView extends HTMLElement {
   #map = new DeviceMap();
   #summary = h("p", { class: "summary" });
   #counts = h("p", { class: "legend" });
+  #asMap = button("Map", () => amend({ view: null }));
+  #asTable = button("Table", () => amend({ view: "table" }));
+  #table = h("div", { class: "as-table", hidden: true });
+  #page = 0;
   #unknown = h("p", { class: "notice", role: "status", hidden: true }, "Nothing was recorded at this moment: no recorder ran. The map shows what was known last.");
   #gantt = h("section", { "aria-label": "Device over time", class: "gantt-section", hidden: true });
   #absent = h("p", { class: "notice", hidden: true }, "There is no history: the server was started without a recorder (dray ui --record FILE, or dray record).");
@@ -61,7 +66,7 @@ export class HistoryView extends HTMLElement {
       amend({ at: at === null ? null : new Date(Math.min(at, Date.now())).toISOString() });
     });
     this.#slider.addEventListener("span", (event) => amend({ range: /** @type {CustomEvent<string>} */ (event).detail }));
-    fill(this, h("div", { class: "view-head" }, h("h1", { tabindex: -1 }, "History"), this.#summary), this.#absent, this.#slider, this.#unknown, this.#gantt, this.#counts, this.#map);
+    fill(this, h("div", { class: "view-head" }, h("h1", { tabindex: -1 }, "History"), this.#summary), this.#absent, this.#slider, this.#unknown, this.#gantt, h("div", { class: "section-head" }, this.#counts, h("div", { class: "segmented", role: "group", "aria-label": "Show as" }, this.#asMap, this.#asTable)), this.#map, this.#table);
   }
 
   disconnectedCallback() {
@@ -175,6 +180,15 @@ export class HistoryView extends HTMLElement {
     const counts = countedStates(past.cells.values());
     fill(this.#counts, STATES.filter((state) => counts.get(state)).map((state) => h("span", { class: "state" }, stateIcon(state), `${counts.get(state)} ${state}`)));
     const device = this.#query.get("device");
+    const isTable = this.#query.get("view") === "table";
+    set(this.#asMap, "aria-pressed", String(!isTable));
+    set(this.#asTable, "aria-pressed", String(isTable));
+    this.#map.hidden = isTable;
+    this.#table.hidden = !isTable;
+    if (isTable) {
+      this.#fillTable(past, moment.time);
+      return;
+    }
     this.#map.show({
       fleet: past,
       groups: () => groupsOf(past, this.#query.get("group") || "node", null),
@@ -183,6 +197,22 @@ export class HistoryView extends HTMLElement {
       selected: device ?? "",
       link: (key) => address("history", [], amended(this.#query, { device: key === device ? null : key })),
     });
+  }
+
+  /**
+   * @param {import("../model/fleet.js").Fleet} past
+   * @param {string} time
+   */
+  #fillTable(past, time) {
+    const groups = groupsOf(past, this.#query.get("group") || "node", null);
+    this.#table.dataset.time = time;
+    fill(
+      this.#table,
+      deviceTable(past, groups, this.#page, (page) => {
+        this.#page = page;
+        this.#fillTable(past, time);
+      }),
+    );
   }
 
   async #showDevice() {

@@ -140,11 +140,13 @@ export class ObjectView extends HTMLElement {
     const { view, path: parts } = this.#route;
     const isWaiting = this.context.fleet.waiting.has(`${view}/${parts.join("/")}`);
     fill(this.#actions, actionsOf(this.context, this.#route, page));
+    // The map shows the devices of a node.
+    const chain = view === "node" ? page.chain.filter((step) => step.step !== "node" && step.step !== "device") : page.chain;
     const open = new Set([...this.#body.querySelectorAll("details[open]")].map((details) => details.id));
     fill(
       this.#body,
       isWaiting && h("section", { "aria-label": "Why it waits", class: "panel" }, h("h2", null, "Why it waits"), this.#explanation),
-      page.chain.length > 0 && h("section", { "aria-label": "Path" }, h("h2", null, "From claim to container"), chainOf(page)),
+      chain.length > 0 && h("section", { "aria-label": "Path" }, h("h2", null, "From claim to container"), chainOf(chain)),
       h("section", { class: "cells", "aria-label": "Devices" }, this.#map),
       h("section", { "aria-label": "Facts" }, h("h2", null, "Facts"), factsOf(page)),
       this.#history,
@@ -205,11 +207,11 @@ export class ObjectView extends HTMLElement {
   }
 }
 
-/** @param {ObjectPage} page */
-function chainOf(page) {
+/** @param {ChainStep[]} steps */
+function chainOf(steps) {
   /** @type {ChainStep[][]} */
   const chains = [];
-  for (const step of page.chain) {
+  for (const step of steps) {
     if (step.step === "claim" || !chains.length) {
       chains.push([]);
     }
