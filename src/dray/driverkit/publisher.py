@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -88,6 +88,8 @@ class Publisher:
         self._is_paused = is_paused
         self._labels = dict(labels or {})
         self._written: dict[str, _Written] = {}
+        self._being_written: dict[str, _Summary | None] = {}
+        """Slices whose response has not come yet, with what their events showed meanwhile."""
         self._slices: Cache[_Summary] = Cache(
             client,
             kinds.RESOURCE_SLICE,
@@ -121,8 +123,25 @@ class Publisher:
             self._written.pop(name, None)
             if change.old is not None:
                 self.refresh(change.old.pool_id)
-        elif not self._is_ours(change.new):
-            self.refresh(change.new.pool_id)
+        elif name in self._being_written:
+            self._being_written[name] = change.new
+        else:
+            self._restore(change.new)
+
+    def _restore(self, summary: _Summary) -> None:
+        """Look at the pool of a slice again if the slice is not as we wrote it."""
+        if not self._is_ours(summary):
+            self.refresh(summary.pool_id)
+
+    @contextlib.contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        """Judge the events of a slice when the response to our write has come."""
+        self._being_written[name] = None
+        try:
+            yield
+        finally:
+            if (seen := self._being_written.pop(name)) is not None:
+                self._restore(seen)
 
     def _is_ours(self, summary: _Summary) -> bool:
         written = self._written.get(summary.metadata.name)
@@ -169,16 +188,18 @@ class Publisher:
         if self._labels:
             body["metadata"]["labels"] = self._labels
         client = self._client.managed_by(one.spec.driver)
-        created = await client.create(kinds.RESOURCE_SLICE, body)
-        self._remember(created, one.spec)
+        with self._writing(one.metadata.name):
+            created = await client.create(kinds.RESOURCE_SLICE, body)
+            self._remember(created, one.spec)
 
     async def _replace(self, one: ResourceSlice) -> None:
         """Replace the spec and keep the metadata that other clients wrote."""
         body = await self._client.get(kinds.RESOURCE_SLICE, one.metadata.name)
         body["spec"] = _body(one)["spec"]
         client = self._client.managed_by(one.spec.driver)
-        replaced = await client.replace(kinds.RESOURCE_SLICE, body)
-        self._remember(replaced, one.spec)
+        with self._writing(one.metadata.name):
+            replaced = await client.replace(kinds.RESOURCE_SLICE, body)
+            self._remember(replaced, one.spec)
 
     def _remember(self, document: JsonObject, spec: ResourceSliceSpec | None = None) -> None:
         """Cache the mark of what was sent: a server may leave out fields that it does not know."""

@@ -8,7 +8,7 @@ long; so what Python takes for equal though it reads differently (1 and true) is
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -40,6 +40,32 @@ class ValidValueCache:
             if len(self._valid) >= MAX_REMEMBERED:
                 self._valid.clear()
             self._valid.add(key)
+        return iter(errors)
+
+
+class ValidMemberCache:
+    """The members of maps, by name and value, that one rule has found valid.
+
+    For maps of which most members, but not all, are the same in many objects. Members are frozen
+    structs; two that are equal must be valid under the same circumstances.
+    """
+
+    def __init__(self) -> None:
+        self._valid: set[tuple[str, Hashable]] = set()
+
+    def check(
+        self, members: Mapping[str, Any], rule: Callable[[Mapping[str, Any]], fields.Errors]
+    ) -> fields.Errors:
+        """Apply the rule to the members that were not valid before."""
+        unknown = [member for member in members.items() if member not in self._valid]
+        if not unknown:
+            return iter(())
+        errors = tuple(rule(dict(unknown)))
+        if not errors:
+            if len(self._valid) + len(unknown) > MAX_REMEMBERED:
+                self._valid.clear()
+            # Other rules may still refuse a member that this one accepts, for its size.
+            self._valid.update(member for member in unknown if len(_encode(member)) <= _SHORT_BYTES)
         return iter(errors)
 
 

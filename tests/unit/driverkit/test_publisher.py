@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dray.api import features
+from dray.api import features, kinds
+from dray.api.http_messages import Request, Response
 from dray.api.ids import PoolId
 from dray.api.types.dra import Device, DeviceTaint
 from dray.api.types.meta import JsonObject
-from dray.client.api_client import ObjectSelection
+from dray.client.api_client import ObjectSelection, Transport
 from dray.driverkit import driver
 from dray.driverkit.pool_layout import PublishedPool
 from dray.driverkit.publisher import PoolToPublish, Publisher
@@ -22,6 +23,20 @@ DRIVER = "gpu.example.com"
 POOL = PoolId(DRIVER, "n1")
 
 
+class LateResponses:
+    """A transport over which the event of a write comes before the response to it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def send(self, request: Request) -> Response:
+        response = await self._transport.send(request)
+        if request.method != "GET":
+            for _ in range(10):
+                await asyncio.sleep(0)
+        return response
+
+
 class Published:
     """A pool that a test changes, and what is published of it."""
 
@@ -29,7 +44,13 @@ class Published:
         self.here = here
         self.offers: dict[PoolId, PoolToPublish] = {}
         ours = ObjectSelection(field_selector=f"spec.driver={DRIVER}")
-        self.publisher = Publisher(here.client, self.offers.get, selection=ours)
+        self.described: list[PoolId] = []
+        client = here.client.wrapped(LateResponses)
+        self.publisher = Publisher(client, self._describe, selection=ours)
+
+    def _describe(self, pool: PoolId) -> PoolToPublish | None:
+        self.described.append(pool)
+        return self.offers.get(pool)
 
     async def offer(self, *devices: Device) -> list[JsonObject]:
         self.offers[POOL] = PoolToPublish(PublishedPool(DRIVER, "n1", devices, node_name="n1"))
@@ -169,5 +190,35 @@ def test_a_pool_becomes_whole_though_the_cache_showed_a_part_of_it() -> None:
         assert stale == []
         assert len(found) == 3
         assert len({pool_of(each) for each in found}) == 1
+
+    run(test)
+
+
+def test_a_pool_is_described_once_for_what_is_written() -> None:
+    async def test(published: Published) -> None:
+        await published.offer(*devices(2))
+        published.described.clear()
+        await published.offer(*devices(3))
+        assert published.described == [POOL]
+
+    run(test)
+
+
+def test_a_slice_that_another_client_changes_meanwhile_is_restored() -> None:
+    async def test(published: Published) -> None:
+        (only,) = await published.offer(*devices(2))
+        name = only["metadata"]["name"]
+
+        async def interfere() -> None:
+            await published.here.client.patch(
+                kinds.RESOURCE_SLICE, name, {"spec": {"devices": [{"name": "other"}]}}
+            )
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(interfere())
+            (only,) = await published.offer(*devices(3))
+        (only,) = await published.settle()
+        names = [device["name"] for device in only["spec"]["devices"]]
+        assert names == ["gpu-000", "gpu-001", "gpu-002"]
 
     run(test)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -64,3 +65,55 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in (1, 2, 3, 1):
         check(sound, rule, number)
     assert rule.asked == 4
+
+
+class MemberRule:
+    """Records the members that it is asked about; finds fault with those called bad."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, members: Mapping[str, Any]) -> fields.Errors:
+        self.asked += members
+        for name in members:
+            if name.startswith("bad"):
+                yield fields.required(fields.SPEC.key(name))
+
+
+def check_members(valid: memo.ValidMemberCache, rule: MemberRule, **members: object) -> list[str]:
+    return [error.field for error in valid.check(members, rule)]
+
+
+def test_only_new_members_are_asked_about() -> None:
+    valid, rule = memo.ValidMemberCache(), MemberRule()
+    check_members(valid, rule, model="h100", index=0)
+    check_members(valid, rule, model="h100", index=1)
+    check_members(valid, rule, model="h100", index=1)
+    assert rule.asked == ["model", "index", "index"]
+
+
+def test_a_member_is_asked_about_by_its_name_too() -> None:
+    valid, rule = memo.ValidMemberCache(), MemberRule()
+    check_members(valid, rule, good="x")
+    assert check_members(valid, rule, good="x", bad="x") == ["spec[bad]"]
+
+
+def test_bad_members_are_bad_every_time() -> None:
+    valid, rule = memo.ValidMemberCache(), MemberRule()
+    found = [check_members(valid, rule, good="x", bad="y") for _ in range(2)]
+    assert found == [["spec[bad]"], ["spec[bad]"]]
+
+
+def test_large_members_are_not_kept() -> None:
+    valid, rule = memo.ValidMemberCache(), MemberRule()
+    for _ in range(2):
+        check_members(valid, rule, small="x", large="x" * 2**20)
+    assert rule.asked == ["small", "large", "large"]
+
+
+def test_the_number_of_members_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memo, "MAX_REMEMBERED", 2)
+    valid, rule = memo.ValidMemberCache(), MemberRule()
+    for name in ("a", "b", "c", "c", "a"):
+        check_members(valid, rule, **{name: "x"})
+    assert rule.asked == ["a", "b", "c", "a"]

@@ -22,6 +22,7 @@ def _paths(*texts: str) -> tuple[Path, ...]:
     return tuple(tuple(text.split(".")) for text in texts)
 
 
+_ELEMENTS = ("[]", "{}")
 _BINDING_CONDITIONS = ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")
 
 
@@ -173,6 +174,15 @@ class _Step(NamedTuple):
     below: dict[str, _Step]
     together: list[Path]
 
+    def may_be_in(self, item: Any) -> bool:
+        """Return whether a disabled field may be in an element of a list or map; most have none."""
+        below = self.below.keys()
+        return (
+            not isinstance(item, dict)
+            or not below.isdisjoint(item)
+            or not below.isdisjoint(_ELEMENTS)
+        )
+
 
 class _Use(NamedTuple):
     owner: JsonObject
@@ -195,9 +205,10 @@ def _switched_off(kind: str, features: Features) -> _Step:
 
 def _find(value: Any, tree: _Step, uses: list[_Use]) -> None:
     for name, step in tree.below.items():
-        if name == "[]" or name == "{}":
+        if name in _ELEMENTS:
             for item in _items(value, name):
-                _find(item, step, uses)
+                if step.may_be_in(item):
+                    _find(item, step, uses)
         elif isinstance(value, dict) and name in value:
             if step.together:
                 uses.append(_Use(value, name, step.together))

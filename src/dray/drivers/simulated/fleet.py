@@ -182,12 +182,13 @@ class Fleet:
         indexes: dict[str, int] = {}
         for group in groups:
             model = self._model(group)
+            template = _DeviceTemplate(group, model)
             for position in range(group.count):
                 index = indexes.get(model.name, 0)
                 indexes[model.name] = index + 1
                 identity = f"{place.node}/{driver}/{model.name}/{index}"
                 where = place.of_device(index, position, group.count, identity)
-                whole = _device(group, model, where)
+                whole = template.device(where)
                 if group.partitioned and model.partitions is not None:
                     counters.append(partitions.counter_set(whole, model.partitions))
                     devices.append(partitions.whole_device(whole, model.partitions))
@@ -252,15 +253,22 @@ def _catalog() -> fleet_file.Catalog:
     return fleet_file.read(text, fleet_file.Catalog, "catalog.yaml")
 
 
-def _device(
-    group: fleet_file.DeviceGroup, model: fleet_file.Model, place: DevicePosition
-) -> Device:
-    return Device(
-        name=place.fill(model.name),
-        attributes=templates.attributes({**model.attributes, **group.attributes}, place),
-        capacity=templates.capacities({**model.capacity, **group.capacity}),
-        allow_multiple_allocations=True if group.shared else None,
-    )
+class _DeviceTemplate:
+    """The devices of one group on one node."""
+
+    def __init__(self, group: fleet_file.DeviceGroup, model: fleet_file.Model) -> None:
+        self._name = model.name
+        self._attributes = templates.AttributeTemplates({**model.attributes, **group.attributes})
+        self._capacity = templates.capacities({**model.capacity, **group.capacity})
+        self._shared = True if group.shared else None
+
+    def device(self, place: DevicePosition) -> Device:
+        return Device(
+            name=place.fill(self._name),
+            attributes=self._attributes.fill(place),
+            capacity=self._capacity,
+            allow_multiple_allocations=self._shared,
+        )
 
 
 def _node_selector(group: PoolGroup) -> NodeSelector | None:

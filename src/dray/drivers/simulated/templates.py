@@ -58,8 +58,29 @@ def unique_id(identity: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, identity))
 
 
-def attributes(raw: Mapping[str, Any], place: DevicePosition) -> dict[str, DeviceAttribute]:
-    return {name: attribute(value, place) for name, value in raw.items()}
+class AttributeTemplates:
+    """The attributes of the devices of one group; those without templates are made once."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self._templates = {name: value for name, value in raw.items() if _varies(value)}
+        anywhere = DevicePosition("")
+        fixed = raw.keys() - self._templates.keys()
+        # In the order of the file, which the devices keep.
+        self._attributes = {
+            name: attribute(value, anywhere) if name in fixed else DeviceAttribute()
+            for name, value in raw.items()
+        }
+
+    def fill(self, place: DevicePosition) -> dict[str, DeviceAttribute]:
+        filled = {name: attribute(value, place) for name, value in self._templates.items()}
+        return {**self._attributes, **filled}
+
+
+def _varies(raw: Any) -> bool:
+    """Return whether an attribute depends on the device."""
+    if isinstance(raw, dict):
+        return any(isinstance(value, str) and "{" in value for value in raw.values())
+    return isinstance(raw, list) or (isinstance(raw, str) and "{" in raw)
 
 
 def attribute(raw: Any, place: DevicePosition) -> DeviceAttribute:

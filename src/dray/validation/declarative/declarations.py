@@ -192,7 +192,7 @@ _counters = required("counters", each_key(formats.short_name))
 _attribute = Struct(union(*ATTRIBUTE_FORMS))
 _mapping = Struct(union(("capacity_key", "capacityKey"), ("device_multiplier", "deviceMultiplier")))
 _device = Struct(
-    optional("attributes", each_value(_attribute)),
+    optional("attributes", each_value(_attribute, repeats=True)),
     optional(
         "consumes_counters",
         unique(lambda consumption: consumption.counter_set),

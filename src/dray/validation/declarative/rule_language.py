@@ -258,10 +258,20 @@ def each_item(rule: Rule, key: Callable[[Any], Hashable] | None = None) -> Rule:
     return items
 
 
-def each_value(rule: Rule) -> Rule:
-    """Check each value of a map."""
+def each_value(rule: Rule, *, repeats: bool = False) -> Rule:
+    """Check each value of a map.
+
+    With `repeats`, many new maps share values, and the rule depends on nothing but the value: then
+    those that were found valid are not checked again.
+    """
+    valid = memo.ValidMemberCache()
 
     def values(value: Any, old: Any, path: fields.Path, operation: Operation) -> fields.Errors:
+        if not repeats or old:
+            return changed(value, old, path, operation)
+        return valid.check(value, lambda unknown: changed(unknown, old, path, operation))
+
+    def changed(value: Any, old: Any, path: fields.Path, operation: Operation) -> fields.Errors:
         for key, item in value.items():
             old_item = old.get(key) if old else None
             if not (operation.is_update and _is_same(item, old_item)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from dray.api.features import Features
 from dray.api.formats import quantity
 from dray.api.types import dra
-from dray.validation import equality, fields, identifiers, lists, selector_rules
+from dray.validation import equality, fields, identifiers, lists, memo, selector_rules
 from dray.validation.dra import capacities, taints
 
 ATTRIBUTES_AND_CAPACITIES_MAX_ITEMS: Final = 32
@@ -20,6 +21,9 @@ BINDING_CONDITIONS_MAX_ITEMS: Final = 4
 COUNTERS_MAX_ITEMS: Final = 32
 CONSUMED_COUNTER_SETS_MAX_ITEMS: Final = 2
 TAINTS_MAX_ITEMS: Final = 16
+
+# The devices of a fleet agree in nearly all attributes.
+_valid_attributes = memo.ValidMemberCache()
 
 _REACHABLE = (
     "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when "
@@ -37,12 +41,8 @@ def device(
     """Check a device; with `selects_nodes` it names its own nodes."""
     yield from identifiers.dns_label(value.name, path.child("name"))
     yield from _sizes(value, path)
-    yield from lists.mapped(
-        value.attributes,
-        identifiers.qualified_name,
-        _attribute,
-        path.child("attributes"),
-        longest_key_shown=identifiers.ATTRIBUTE_NAME_MAX_BYTES,
+    yield from _valid_attributes.check(
+        value.attributes, lambda attributes: _attributes(attributes, path.child("attributes"))
     )
     if old is None or not equality.are_equal(old.capacity, value.capacity):
         yield from _capacity(value, path.child("capacity"), features)
@@ -99,6 +99,16 @@ def _value_count(attribute: dra.DeviceAttribute) -> int:
         + len(attribute.bool_values)
         + len(attribute.string_values)
         + len(attribute.version_values)
+    )
+
+
+def _attributes(attributes: Mapping[str, dra.DeviceAttribute], path: fields.Path) -> fields.Errors:
+    yield from lists.mapped(
+        attributes,
+        identifiers.qualified_name,
+        _attribute,
+        path,
+        longest_key_shown=identifiers.ATTRIBUTE_NAME_MAX_BYTES,
     )
 
 
