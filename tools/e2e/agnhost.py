@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import os
 import signal
 import stat
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 
 CONTAINER_PATH = "/agnhost"
 HOSTS = Path("/etc/hosts")
+NEW_FILE = "mount-tester new file\n"
 HEALTHY_SECONDS = 10.0
 """How long the program `liveness` says that it is well."""
 
@@ -47,15 +49,63 @@ def _print_hosts(_arguments: Sequence[str]) -> None:
 
 
 def _print_files(arguments: Sequence[str]) -> None:
-    for argument in arguments:
-        name, _, path = argument.lstrip("-").partition("=")
-        for one in path.split(","):
-            if name == "file_content":
-                print(f'content of file "{one}": {Path(one).read_text("utf-8")}')
-            elif name == "file_mode":
-                print(f'mode of file "{one}": {stat.filemode(Path(one).stat().st_mode)}')
+    """Tell what files are like; `--name=path`, several paths with commas."""
+    os.umask(0)
+    given = dict(argument.lstrip("-").split("=", 1) for argument in arguments)
+    seconds = float(given.pop("retry_time", "180"))
+    ends_early = given.pop("break_on_expected_content", "true") == "true"
+    # Whatever the order of the options, files are written first.
+    for name in sorted(given, key=lambda each: not each.startswith("new_file_")):
+        for path in map(Path, given[name].split(",")):
+            if name == "file_content_in_loop":
+                _print_again_and_again(path, seconds, ends_early=ends_early)
+            elif name.startswith("new_file_"):
+                _make_file(path, int(name.removeprefix("new_file_"), 8))
+            elif name in FILE_REPORTS:
+                print(FILE_REPORTS[name](path), flush=True)
             else:
                 sys.exit(f"the stand-in cannot tell {name}")
+
+
+def _content(path: Path) -> str:
+    return f'content of file "{path}": {path.read_text("utf-8")}'
+
+
+def _owner(path: Path) -> str:
+    found = path.stat()
+    return f'owner UID of "{path}": {found.st_uid}\nowner GID of "{path}": {found.st_gid}'
+
+
+def _permissions(path: Path) -> str:
+    permissions = stat.filemode(stat.S_IMODE(path.stat().st_mode))
+    return f'perms of file "{path}": -{permissions[1:]}'
+
+
+def _make_file(path: Path, mode: int) -> None:
+    path.write_text(NEW_FILE, "utf-8")
+    path.chmod(mode)
+    print(_content(path), flush=True)
+
+
+def _print_again_and_again(path: Path, seconds: float, *, ends_early: bool) -> None:
+    """Print a file for a time, or until its content is that of a new one."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            print(_content(path), flush=True)
+            if ends_early and path.read_text("utf-8") == NEW_FILE:
+                return
+        except FileNotFoundError as error:
+            print(f"Error reading file {path}: {error}, retrying", flush=True)
+        time.sleep(2.0)
+
+
+FILE_REPORTS: dict[str, Callable[[Path], str]] = {
+    "file_content": _content,
+    "file_mode": lambda path: f'mode of file "{path}": {stat.filemode(path.stat().st_mode)}',
+    "file_owner": _owner,
+    "file_perm": _permissions,
+}
 
 
 def _serve_files(arguments: Sequence[str]) -> None:

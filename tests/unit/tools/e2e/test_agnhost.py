@@ -35,6 +35,25 @@ def test_files_are_printed(tmp_path: Path) -> None:
     assert text == f'content of file "{file}": hello\nmode of file "{file}": -rw-r-----\n'
 
 
+def test_a_new_file_is_made_before_others_are_told_of(tmp_path: Path) -> None:
+    file, owner = tmp_path / "f", tmp_path.stat()
+    options = (f"--file_perm={file}", f"--file_owner={file}", f"--new_file_0666={file}")
+    assert printed("mounttest", *options).splitlines() == [
+        f'content of file "{file}": mount-tester new file',
+        "",
+        f'perms of file "{file}": -rw-rw-rw-',
+        f'owner UID of "{file}": {owner.st_uid}',
+        f'owner GID of "{file}": {owner.st_gid}',
+    ]
+
+
+def test_a_file_is_told_of_until_it_has_its_content(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text(agnhost.NEW_FILE, "utf-8")
+    text = printed("mounttest", "--retry_time=60", f"--file_content_in_loop={file}")
+    assert text == f'content of file "{file}": {agnhost.NEW_FILE}\n'
+
+
 def test_the_names_of_hosts_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
