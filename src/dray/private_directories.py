@@ -20,7 +20,7 @@ PRIVATE_MODE = 0o700
 _SHARED_BITS = 0o077
 _OWN = frozenset({"ca.crt", "store.db", "kubeconfig", "pods"})
 """What shows that a directory is dray's, and may be closed to others."""
-_KEYS = ("*.key", "*kubeconfig", "store.db*")
+_KEYS = ("*.key", "*kubeconfig", "store.db*", "history.db*")
 """The files of a data directory that nobody else may read."""
 
 

@@ -1,4 +1,4 @@
-"""What a device publishes about itself, as plain values: attributes, model, memory, place."""
+"""Plain values of what a device publishes: attributes, model, memory, place."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ the cluster is measured at rest, and with many pods that stay pending.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import tempfile
 import time
@@ -26,6 +27,7 @@ from dray.cluster import assembly
 from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import fleet, fleet_file
 from dray.drivers.simulated.fleet import Fleet
+from dray.history.history_file import HistoryFile
 from dray.store import sqlite
 
 CLASS = "gpu.nvidia.com"
@@ -48,6 +50,8 @@ class ClusterScale:
     quiet_seconds: float = 10.0
     policy: str | None = None
     """The policy of the scheduler."""
+    records: bool = False
+    """Whether the history is recorded, as in `dray up`."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -74,11 +78,15 @@ class Report(msgspec.Struct, kw_only=True):
 async def run(scale: ClusterScale, say: Say = lambda _: None) -> Report:
     with tempfile.TemporaryDirectory(prefix="dray-bench-") as folder:
         directory = Path(folder)
-        plan = ClusterPlan(fleet=_fleet(scale.nodes), policy=scale.policy)
-        async with (
-            sqlite.open(directory / "state.db") as store,
-            assembly.running(store, directory, plan) as running,
-        ):
+        async with contextlib.AsyncExitStack() as stack:
+            file = HistoryFile.open(directory / "history.db")
+            plan = ClusterPlan(
+                fleet=_fleet(scale.nodes),
+                policy=scale.policy,
+                history=stack.enter_context(file) if scale.records else None,
+            )
+            store = await stack.enter_async_context(sqlite.open(directory / "state.db"))
+            running = await stack.enter_async_context(assembly.running(store, directory, plan))
             return await _Measured(running.client(), scale, say).report()
 
 

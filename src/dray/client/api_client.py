@@ -6,7 +6,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -27,6 +27,7 @@ class InProcessTransport:
 
 
 Query = list[tuple[str, str]]
+Lines: TypeAlias = list[bytes]
 
 
 class Transport(Protocol):
@@ -178,6 +179,22 @@ class Client:
         timeout_seconds: int | None = None,
     ) -> AsyncIterator[WatchEvent]:
         """Yield events after `resource_version`, and bookmarks. Raises Expired if it is too old."""
+        received = self.watch_lines(
+            kind, selection, resource_version=resource_version, timeout_seconds=timeout_seconds
+        )
+        async for together in received:
+            for line in together:
+                yield watch_event(line)
+
+    async def watch_lines(
+        self,
+        kind: Kind,
+        selection: ObjectSelection = EVERYTHING,
+        *,
+        resource_version: str = "",
+        timeout_seconds: int | None = None,
+    ) -> AsyncIterator[Lines]:
+        """Yield the lines of a watch, those together that come together."""
         query = [("watch", "true"), ("allowWatchBookmarks", "true"), *selection.query()]
         if resource_version:
             query.append(("resourceVersion", resource_version))
@@ -187,11 +204,8 @@ class Client:
         response = await self._send("GET", path, query=query)
         if response.stream is None:
             return
-        async for line in lines(response.stream):
-            event = _events.decode(line)
-            if event.type == "ERROR":
-                raise errors.from_status(msgspec.json.decode(event.object))
-            yield event
+        async for together in _lines_together(response.stream):
+            yield together
 
     async def raw(self, request: Request) -> Response:
         """Send any request as it is, and return the response whatever its status."""
@@ -259,13 +273,27 @@ def object_path(kind: Kind, name: str, namespace: str = "", subresource: str = "
     return f"{path}/{subresource}" if subresource else path
 
 
+def watch_event(line: bytes) -> WatchEvent:
+    """Return the event of a line. Raises the error that it may be."""
+    event = _events.decode(line)
+    if event.type == "ERROR":
+        raise errors.from_status(msgspec.json.decode(event.object))
+    return event
+
+
 async def lines(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yield the lines of a stream, except for empty ones."""
+    async for together in _lines_together(stream):
+        for line in together:
+            yield line
+
+
+async def _lines_together(stream: AsyncIterator[bytes]) -> AsyncIterator[Lines]:
     rest = b""
     async for chunk in stream:
         *complete, rest = (rest + chunk).split(b"\n")
-        for line in complete:
-            if line:
-                yield line
+        together = [line for line in complete if line]
+        if together:
+            yield together
     if rest.strip():
-        yield rest
+        yield [rest]

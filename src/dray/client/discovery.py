@@ -1,15 +1,16 @@
-"""Finds which kinds a server has, and in which versions."""
+"""Finds the Kubernetes version of a server, which kinds it has, and in which versions."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import logging
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import msgspec
 
-from dray.api import errors, kinds
+from dray.api import errors, features, kinds
 from dray.api.features import Features
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
@@ -48,6 +49,41 @@ async def as_served(client: Client, kind: Kind) -> Kind | None:
             log.warning("cannot find out whether the server has %s: %s", kind.plural, error)
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_RETRY_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerVersion:
+    """The content of `/version`."""
+
+    document: dict[str, Any]
+
+    @property
+    def is_dray(self) -> bool:
+        return str(self.document.get("gitCommit", "")).startswith("dray-")
+
+    @property
+    def minor(self) -> str:
+        """Return a version such as `1.37`; some providers write `37+`.
+
+        A server that emulates an older version has the kinds, fields and gates of that one.
+        """
+        major, minor = self.document.get("emulationMajor"), self.document.get("emulationMinor")
+        if not (major and minor):
+            major, minor = self.document.get("major"), self.document.get("minor")
+        return f"{major}.{str(minor).rstrip('+')}"
+
+    @property
+    def features(self) -> Features:
+        """Return the default gates of the version; for unknown ones, those of the newest."""
+        if self.minor in features.VERSIONS:
+            return features.for_version(self.minor)
+        return features.DEFAULT
+
+
+async def version_of(client: Client) -> ServerVersion:
+    """Return the version of a server, and whether it is dray's."""
+    response = await client.send(Request("GET", "/version", headers={"accept": "application/json"}))
+    return ServerVersion(msgspec.json.decode(response.body))
 
 
 class OptionalKinds(NamedTuple):

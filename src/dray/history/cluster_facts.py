@@ -7,8 +7,8 @@ the totals. Pure: no clock, no I/O.
 from __future__ import annotations
 
 import datetime
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -33,7 +33,7 @@ from dray.history.facts import (
     Waiting,
     milliseconds,
 )
-from dray.history.objects import Metadata, RecordedClaim, RecordedPod
+from dray.history.objects import ClaimUpdate, Metadata, RecordedClaim, RecordedPod
 
 __all__ = [
     "NOTHING",
@@ -47,8 +47,8 @@ __all__ = [
 ]
 
 USER_ANNOTATION: Final = "dray.dev/user"
-REMEMBERED_PODS: Final = 10_000
-"""Pods whose user is kept in mind until their claims are made."""
+EQUAL_CLAIMS: Final = 10_000
+"""Different claims that are kept in mind to be shared."""
 REASON_CHARACTERS: Final = 300
 CONTROLLERS: Final = frozenset(
     (
@@ -101,6 +101,15 @@ class _Pool(NamedTuple):
     totals: Counter[str]
 
 
+class _Claim(NamedTuple):
+    """What of a claim does not change."""
+
+    classes: Mapping[str, str]
+    """The class of each request."""
+    user: str
+
+
+_UNKNOWN: Final = _Claim({}, "")
 _NO_POOL: Final = _Pool({}, {}, Counter())
 
 
@@ -115,8 +124,14 @@ class ClusterFacts:
         self._slices_of: dict[PoolId, dict[str, _Slice]] = {}
         self._pools: dict[PoolId, _Pool] = {}
         self._totals: Counter[str] = Counter()
-        self._claim_classes: dict[ClaimKey, tuple[str, ...]] = {}
-        self._users: OrderedDict[str, str] = OrderedDict()
+        self._claims: dict[str, _Claim] = {}
+        """By UID."""
+        self._owners: dict[str, str] = {}
+        """The pods for which claims were made, by UIDs."""
+        self._claim_uids: dict[ClaimKey, str] = {}
+        self._equal_claims: dict[Hashable, _Claim] = {}
+        self._users: dict[str, str] = {}
+        """Who created the pods for which claims are made, by UID."""
 
     def class_changed(self, name: str, new: DeviceClass | None) -> bool:
         """Return whether the slices have to be seen again: other devices may be selected."""
@@ -182,13 +197,17 @@ class ClusterFacts:
         counts = {name: count for name, count in self._totals.items() if count}
         return {Total(name, count): Details() for name, count in counts.items()}
 
-    def claim(self, claim: RecordedClaim) -> Facts:
-        """Return who holds what by a claim that exists."""
-        classes = claim.classes()
-        self._claim_classes[claim.key] = tuple(dict.fromkeys(classes.values()))
+    def claim(self, claim: RecordedClaim | ClaimUpdate) -> Facts:
+        """Return who holds what by a claim that exists. At first the whole claim is needed."""
         metadata, status = claim.metadata, claim.status
-        reference = ObjectRef(*claim.key, metadata.uid)
-        user = self._user_of_claim(metadata)
+        if isinstance(claim, RecordedClaim):
+            self._claims[metadata.uid] = self._essentials(claim)
+            key = ClaimKey(metadata.namespace, metadata.name)
+            self._claim_uids[key] = metadata.uid
+        if status.allocation is None and not status.reserved_for:
+            return NOTHING
+        known = self._known(metadata.uid)
+        reference = ObjectRef(metadata.namespace, metadata.name, metadata.uid)
         found: dict[Fact, Details] = {}
         if status.allocation is not None:
             since = time_of(status.allocation.allocation_timestamp)
@@ -199,9 +218,9 @@ class ClusterFacts:
                     details = Details(
                         since=since,
                         node=(published.node if published else "") or status.allocation.node(),
-                        device_class=classes.get(result.request, ""),
+                        device_class=known.classes.get(result.request, ""),
                         root=pool.roots.get(result.device, ""),
-                        user=user,
+                        user=known.user,
                     )
                     found.setdefault(Held(result.device_id, reference), details)
         for consumer in status.reserved_for:
@@ -209,52 +228,55 @@ class ClusterFacts:
             if consumer.resource != "pods":
                 name = f"{consumer.resource}/{name}"
             pod = ObjectRef(metadata.namespace, name, consumer.uid)
-            found[Used(reference, pod)] = Details(user=user)
+            found[Used(reference, pod)] = Details(user=known.user)
         return found
 
-    def claim_removed(self, key: ClaimKey) -> None:
-        self._claim_classes.pop(key, None)
+    def claim_removed(self, key: ClaimKey, uid: str) -> None:
+        self._claims.pop(uid, None)
+        self._owners.pop(uid, None)
+        if self._claim_uids.get(key) == uid:
+            del self._claim_uids[key]
 
     def pod(self, pod: RecordedPod) -> Facts:
-        """Return for which classes a pod waits that is not scheduled."""
+        """Return for which classes a pod waits."""
         metadata = pod.metadata
-        user = self.remember_user(metadata)
-        reason = pod.unscheduled_reason()
+        if pod.spec.resource_claims and metadata.uid not in self._users:
+            self._users[metadata.uid] = _user(metadata)
+        reason = pod.waiting_reason()
         if reason is None:
             return NOTHING
         reference = ObjectRef(metadata.namespace, metadata.name, metadata.uid)
         since = time_of(metadata.creation_timestamp)
-        details = Details(since=since, user=user, reason=reason[:REASON_CHARACTERS])
+        details = Details(since=since, reason=reason[:REASON_CHARACTERS])
         return {Waiting(reference, name): details for name in self._classes_of(pod)}
 
-    def remember_user(self, metadata: Metadata) -> str:
-        """Keep in mind who created a pod, for the claims that are made for it."""
-        user = _user(metadata)
-        self._users[metadata.uid] = user
-        self._users.move_to_end(metadata.uid)
-        if len(self._users) > REMEMBERED_PODS:
-            self._users.popitem(last=False)
-        return user
+    def pod_removed(self, uid: str) -> None:
+        self._users.pop(uid, None)
 
-    def lacks_user(self, metadata: Metadata) -> bool:
-        """Return whether a claim was made for a pod that was not seen."""
-        return not _user(metadata) and any(
-            owner.kind == "Pod" and owner.uid not in self._users
-            for owner in metadata.owner_references
-        )
+    def _known(self, uid: str) -> _Claim:
+        """Return what does not change of a claim, and perhaps the user of its pod."""
+        known = self._claims.get(uid, _UNKNOWN)
+        owner = self._owners.get(uid)
+        return known._replace(user=self._users.get(owner, "")) if owner else known
 
-    def _user_of_claim(self, metadata: Metadata) -> str:
-        own = _user(metadata)
-        if own:
-            return own
-        users = (self._users.get(owner.uid, "") for owner in metadata.owner_references)
-        return next(filter(None, users), "")
+    def _essentials(self, claim: RecordedClaim) -> _Claim:
+        """Return what of a claim is kept: equal ones once, as those of one template are."""
+        metadata = claim.metadata
+        owners = [owner.uid for owner in metadata.owner_references if owner.kind == "Pod"]
+        if owners and USER_ANNOTATION not in metadata.annotations:
+            # Made by a controller for the pod, which may be seen later than the claim.
+            self._owners[metadata.uid] = owners[0]
+        found = _Claim(claim.classes(), _user(metadata))
+        if len(self._equal_claims) >= EQUAL_CLAIMS:
+            self._equal_claims.clear()
+        return self._equal_claims.setdefault((*found.classes.items(), found.user), found)
 
     def _classes_of(self, pod: RecordedPod) -> Iterable[str]:
         """Return the classes of the devices that a pod needs, "" for one that is not known."""
         found: dict[str, None] = {}
         for key in pod.claims():
-            found |= dict.fromkeys(self._claim_classes.get(key, ("",)))
+            claim = self._claims.get(self._claim_uids.get(key, ""))
+            found |= dict.fromkeys(claim.classes.values() if claim else ("",))
         resources = self._classes_by_resource()
         for name in pod.requested_resources():
             if name.startswith(DEVICE_CLASS_PREFIX):

@@ -53,6 +53,10 @@ class FactChanges:
     def __len__(self) -> int:
         return len(self._taken)
 
+    def __contains__(self, source: Source) -> bool:
+        """Return whether a source has facts."""
+        return source in self._facts
+
     def take(self) -> list[Change]:
         taken, self._taken = self._taken, []
         return taken
@@ -68,13 +72,14 @@ class FactChanges:
             return False
         before = len(self._taken)
         for fact, details in old.items():
-            if fact not in facts:
+            new = facts.get(fact)
+            if new is None:
                 self._taken.append(End(fact, time.after, time.end_is_about))
-            elif details.reason != facts[fact].reason:
-                self._taken.append(Revise(fact, facts[fact].reason))
-            elif _is_another(fact, facts[fact], time):
+            elif details.reason != new.reason:
+                self._taken.append(Revise(fact, new.reason))
+            elif time.before > time.after and _is_another(fact, new, time):
                 self._taken.append(End(fact, time.after, time.end_is_about))
-                self._taken.append(Begin(fact, facts[fact], time.of_begin(fact, facts[fact])))
+                self._taken.append(Begin(fact, new, time.of_begin(fact, new)))
         for fact, details in facts.items():
             if fact not in old:
                 self._taken.append(Begin(fact, details, time.of_begin(fact, details)))
@@ -96,4 +101,4 @@ class FactChanges:
 
 def _is_another(fact: Fact, new: Details, time: ChangeTime) -> bool:
     """Return whether a claim holds a device again, and not still."""
-    return isinstance(fact, Held) and time.before > time.after and new.since >= time.after + SECOND
+    return isinstance(fact, Held) and new.since >= time.after + SECOND

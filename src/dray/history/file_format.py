@@ -18,7 +18,7 @@ __all__ = [
     "FORMAT",
     "HistoryUnusable",
     "Kind",
-    "check_format",
+    "check",
     "create_tables",
     "reading",
     "refusing",
@@ -27,6 +27,7 @@ __all__ = [
 
 FORMAT: Final = 1
 APPLICATION_ID: Final = int.from_bytes(b"dryh")
+HEADER: Final = b"SQLite format 3\0"
 BUSY_SECONDS: Final = 10.0
 CACHE_KIBIBYTES: Final = 16 * 1024
 
@@ -135,15 +136,37 @@ def writing(path: Path) -> sqlite3.Connection:
 
 def reading(path: Path) -> sqlite3.Connection:
     """Open a connection that cannot write. Not bound to a thread."""
+    connection = _look_into(path)
+    try:
+        if not connection.execute("PRAGMA user_version").fetchone()[0]:
+            raise HistoryUnusable(f"{path} has no history yet", "Try again when it is recorded.")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}").fetchall()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def check(path: Path) -> None:
+    """Look at a file, if there is one, before anything about it is changed, its mode included."""
+    if path.exists() and (not path.is_file() or path.stat().st_size):
+        _look_into(path).close()
+
+
+def _look_into(path: Path) -> sqlite3.Connection:
     if not path.is_file():
-        raise HistoryUnusable(f"{path} does not exist", "Is that the file of a recorder?")
+        what = "is not a file" if path.exists() else "does not exist"
+        raise HistoryUnusable(f"{path} {what}", "Is that the file of a recorder?")
+    with path.open("rb") as file:
+        # SQLite takes a very short file of anything for an empty database.
+        if file.read(len(HEADER)) not in (HEADER, b""):
+            raise HistoryUnusable(f"{path} is not a history", "Choose another file.")
     uri = f"{path.absolute().as_uri()}?mode=ro"
     connection = sqlite3.connect(
         uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
     )
     try:
         check_format(connection, path)
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}").fetchall()
     except BaseException:
         connection.close()
         raise

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from dray.api import errors
-from dray.api.ids import ObjectKey
 from dray.api.kinds import Kind
-from dray.client import cache
-from dray.client.api_client import EVERYTHING, Client, ObjectSelection, WatchEvent
+from dray.client import api_client, cache
+from dray.client.api_client import Client, WatchEvent
 from dray.client.cache import MAX_RETRY_SECONDS, RETRY_SECONDS
 from dray.history.objects import RecordedObject
 
-__all__ = ["FollowedKind", "Listing", "ObjectEvent", "revision"]
+__all__ = ["FollowedKind", "HasMetadata", "Listing", "ObjectEvent", "Update", "revision"]
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +44,12 @@ class _HasName(Protocol):
     def resource_version(self) -> str: ...
 
 
-class _HasMetadata(Protocol):
+class HasMetadata(Protocol):
     @property
     def metadata(self) -> _HasName: ...
 
 
-T = TypeVar("T", bound=_HasMetadata)
-
-_identities = msgspec.json.Decoder(RecordedObject)
+T = TypeVar("T", bound=HasMetadata)
 
 
 class Listing(NamedTuple, Generic[T]):
@@ -62,18 +59,34 @@ class Listing(NamedTuple, Generic[T]):
     version: str
 
 
-class ObjectEvent(NamedTuple, Generic[T]):
-    """A change of an object; None if it is deleted or no longer selected.
+class ObjectEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """A change of an object, or only of the revision; a line of a watch is decoded as one."""
 
-    Without a key nothing has changed but the revision.
-    """
-
-    version: str
-    key: ObjectKey | None = None
-    uid: str = ""
-    object: T | None = None
+    type: str
+    object: T
+    """If it is deleted, as it was last."""
     written: str = ""
     """When the object was last written, as far as it says so; only for past events."""
+
+    @property
+    def version(self) -> str:
+        return self.object.metadata.resource_version
+
+
+def _event_decoder(type_: type[T]) -> msgspec.json.Decoder[ObjectEvent[T]]:
+    return msgspec.json.Decoder(ObjectEvent[type_])  # type: ignore[valid-type]
+
+
+class Update(NamedTuple, Generic[T]):
+    """A smaller struct for objects that have changed, and whether it says enough."""
+
+    type: type[T]
+    suffices: Callable[[T], bool]
+
+
+MODIFIED: Final = b'{"type":"MODIFIED"'
+NOTHING: Final = "BOOKMARK"
+_identities = msgspec.json.Decoder(RecordedObject)
 
 
 class FollowedKind(Generic[T]):
@@ -84,12 +97,18 @@ class FollowedKind(Generic[T]):
         client: Client,
         kind: Kind,
         type_: type[T],
-        selection: ObjectSelection = EVERYTHING,
+        *,
+        update: Update[T] | None = None,
+        keeps: Callable[[T], bool] = lambda _: True,
     ) -> None:
-        self._client, self._selection = client, selection
+        """`keeps` says which objects a list returns."""
+        self._client, self._keeps = client, keeps
         self.kind = kind
         self._type = type_
         self._decoder = msgspec.json.Decoder(type_)
+        self._events = _event_decoder(type_)
+        self._update = update
+        self._updates = _event_decoder(update.type) if update is not None else self._events
         self.is_connected = False
 
     async def read(self) -> Listing[T]:
@@ -106,8 +125,9 @@ class FollowedKind(Generic[T]):
     async def _read(self) -> Listing[T]:
         found: list[T] = []
         version = ""
-        async for page in self._client.pages(self.kind, self._selection, limit=PAGE_SIZE):
-            found += filter(None, map(self._decoded, page.items))
+        async for page in self._client.pages(self.kind, limit=PAGE_SIZE):
+            read = filter(None, map(self._decoded, page.items))
+            found += filter(self._keeps, read)
             version = page.resource_version
             await asyncio.sleep(0)
         return Listing(found, version)
@@ -123,7 +143,7 @@ class FollowedKind(Generic[T]):
             return None
         if version == until:
             return found
-        events = self._events(version, is_past=True)
+        events = self._past_events(version)
         try:
             while not found or revision(found[-1].version) < revision(until):
                 found.append(await asyncio.wait_for(anext(events), SILENCE_SECONDS))
@@ -138,16 +158,18 @@ class FollowedKind(Generic[T]):
             await events.aclose()
         return found
 
-    async def follow(self, version: str) -> AsyncIterator[ObjectEvent[T]]:
+    async def follow(self, version: str) -> AsyncIterator[list[ObjectEvent[T]]]:
         """Yield what happens after a revision. Raises Expired if the server no longer has it."""
         delay = RETRY_SECONDS
         while True:
             settling = asyncio.get_running_loop().call_later(SETTLED_SECONDS, self._settle)
             try:
-                async for event in self._events(version):
+                received = self._client.watch_lines(self.kind, resource_version=version)
+                async for together in received:
                     self.is_connected, delay = True, RETRY_SECONDS
-                    version = event.version
-                    yield event
+                    events = [self._event(line) for line in together]
+                    version = events[-1].object.metadata.resource_version
+                    yield events
             except (errors.Expired, errors.Gone):
                 raise
             except errors.StatusError as error:
@@ -162,26 +184,29 @@ class FollowedKind(Generic[T]):
     def _settle(self) -> None:
         self.is_connected = True
 
-    async def _events(
-        self, version: str, *, is_past: bool = False
-    ) -> AsyncGenerator[ObjectEvent[T], None]:
-        events = self._client.watch(self.kind, self._selection, resource_version=version)
+    async def _past_events(self, version: str) -> AsyncGenerator[ObjectEvent[T], None]:
+        events = self._client.watch(self.kind, resource_version=version)
         async for event in events:
-            yield self._event(event, is_past)
+            yield self._past_event(event)
 
-    def _event(self, event: WatchEvent, is_past: bool) -> ObjectEvent[T]:
-        found = self._decoded(event.object) if event.type in ("ADDED", "MODIFIED") else None
-        if found is not None and not is_past:
-            metadata: _HasName = found.metadata
-            written = ""
-        else:
-            metadata = identity = _identities.decode(event.object).metadata
-            written = identity.last_written() if is_past else ""
-        version = metadata.resource_version
-        if found is None and event.type != "DELETED":
-            return ObjectEvent(version)
-        key = ObjectKey(metadata.namespace, metadata.name)
-        return ObjectEvent(version, key, metadata.uid, found, written)
+    def _past_event(self, event: WatchEvent) -> ObjectEvent[T]:
+        metadata = _identities.decode(event.object).metadata
+        found = self._decoded(event.object)
+        if found is None:
+            identity = self._decoder.decode(msgspec.json.encode({"metadata": metadata}))
+            return ObjectEvent("DELETED" if event.type == "DELETED" else NOTHING, identity)
+        return ObjectEvent(event.type, found, metadata.last_written())
+
+    def _event(self, line: bytes) -> ObjectEvent[T]:
+        try:
+            if self._update is not None and line.startswith(MODIFIED):
+                event = self._updates.decode(line)
+                if self._update.suffices(event.object):
+                    return event
+            return self._events.decode(line)
+        except msgspec.ValidationError:
+            # Not an object but an error, or an object with nulls.
+            return self._past_event(api_client.watch_event(line))
 
     def _decoded(self, raw: bytes | msgspec.Raw) -> T | None:
         """Return an object, or None if it cannot be read: what was known of it stays."""

@@ -11,8 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import sqlite3
-import uuid
-from collections import Counter
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -41,13 +40,15 @@ from dray.history.facts import (
 from dray.history.file_format import HistoryUnusable, Kind
 from dray.history.periods import MarkKind
 
-__all__ = ["RETENTION", "HistoryFile", "HistoryUnusable", "Recorded"]
+__all__ = ["RETENTION", "HistoryFile", "HistoryUnusable", "Recorded", "is_in_use"]
 
 RETENTION: Final = datetime.timedelta(days=30)
 ROWS_AT_ONCE: Final = 90
 """Rows of one statement: SQLite takes at most 999 values in its older versions."""
 SWEPT_AT_ONCE: Final = 1_000
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02
 UUID_BYTES: Final = 16
+UUID_CHARACTERS: Final = 36
 
 _OPEN = """
     SELECT id, kind, subject, object, node, class, since FROM period WHERE until IS NULL
@@ -106,7 +107,7 @@ class _Known:
         """The id and the root of each device."""
         self.objects: dict[ObjectRef, int] = {}
         """Those that a fact is about which has not ended."""
-        self.uses: Counter[ObjectRef] = Counter()
+        self.uses: dict[ObjectRef, int] = {}
         """The number of these facts."""
         self.open: dict[Fact, _Row] = {}
         self.next = dict.fromkeys(("name", "device", "object", "period"), 1)
@@ -116,10 +117,18 @@ class _Known:
         self.next[table] += 1
         return number
 
-    def release(self, reference: ObjectRef) -> None:
-        self.uses[reference] -= 1
-        if not self.uses[reference]:
-            del self.uses[reference], self.objects[reference]
+    def use(self, fact: Fact) -> None:
+        """Keep in mind the objects that a fact is about, as long as it is true."""
+        for reference in _objects_of(fact):
+            self.uses[reference] = self.uses.get(reference, 0) + 1
+
+    def release(self, fact: Fact) -> None:
+        for reference in _objects_of(fact):
+            left = self.uses[reference] - 1
+            if left:
+                self.uses[reference] = left
+            else:
+                del self.uses[reference], self.objects[reference]
 
 
 class HistoryFile:
@@ -148,7 +157,7 @@ class HistoryFile:
         with contextlib.ExitStack() as stack:
             with file_format.refusing(path):
                 _lock(path, stack)
-                _check_content(path)
+                file_format.check(path)
                 durable_files.create_private(path)
                 connection = stack.enter_context(contextlib.closing(file_format.writing(path)))
                 file_format.create_tables(connection)
@@ -173,7 +182,7 @@ class HistoryFile:
                 fact, details = _fact(row, names, devices, objects)
                 facts[fact] = details
                 known.open[fact] = row
-                known.uses.update(_objects_of(fact))
+                known.use(fact)
             runs = self._connection.execute(
                 "SELECT until FROM run ORDER BY id DESC LIMIT 1"
             ).fetchall()
@@ -286,7 +295,7 @@ class HistoryFile:
             change.since,
         )
         self._known.open[fact] = row
-        self._known.uses.update(_objects_of(fact))
+        self._known.use(fact)
         rows.begun[row.id] = (*row, None, 0, None)
 
     def _end(self, change: End, rows: _NewRows) -> None:
@@ -295,8 +304,7 @@ class HistoryFile:
         fork = interval_tree.fork(row.since, until)
         ended = rows.begun if row.id in rows.begun else rows.ended
         ended[row.id] = (*row, until, int(change.is_about), fork)
-        for reference in _objects_of(change.fact):
-            self._known.release(reference)
+        self._known.release(change.fact)
 
     def _revise(self, change: Revise, rows: _NewRows) -> None:
         row = self._known.open[change.fact]._replace(object=change.reason)
@@ -388,29 +396,34 @@ class _NewRows:
 
 def written_uid(uid: str) -> bytes | str:
     """Return a UUID as its bytes, which are half as long."""
-    with contextlib.suppress(ValueError):
-        found = uuid.UUID(uid)
-        if str(found) == uid:
-            return found.bytes
+    if len(uid) == UUID_CHARACTERS:
+        with contextlib.suppress(ValueError):
+            written = bytes.fromhex(uid.replace("-", ""))
+            # Other spellings of the same number are kept as they are.
+            if len(written) == UUID_BYTES and read_uid(written) == uid:
+                return written
     return uid
 
 
 def read_uid(stored: bytes | str) -> str:
-    return stored if isinstance(stored, str) else str(uuid.UUID(bytes=stored))
+    if isinstance(stored, str):
+        return stored
+    text = stored.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _kind(fact: Fact) -> Kind:
-    match fact:
-        case Held():
-            return Kind.HELD
-        case Used():
-            return Kind.USED
-        case Marked():
-            return Kind.TAINTED if fact.kind == "tainted" else Kind.UNHEALTHY
-        case Waiting():
-            return Kind.WAITING
-        case Total():
-            return Kind.TOTAL
+_KINDS: Final = {
+    Held: int(Kind.HELD),
+    Used: int(Kind.USED),
+    Waiting: int(Kind.WAITING),
+    Total: int(Kind.TOTAL),
+}
+
+
+def _kind(fact: Fact) -> int:
+    if isinstance(fact, Marked):
+        return int(Kind.TAINTED if fact.kind == "tainted" else Kind.UNHEALTHY)
+    return _KINDS[type(fact)]
 
 
 def _class_of(fact: Fact, details: Details) -> str:
@@ -459,19 +472,34 @@ def _lock(path: Path, stack: contextlib.ExitStack) -> None:
     """Keep other recorders out; the kernel releases the lock when this process ends.
 
     A file of its own, because closing any handle of the database would drop SQLite's own locks.
+    Tries again, because `is_in_use` holds the lock for a moment.
     """
+    for tries_left in reversed(range(LOCK_TRIES)):
+        try:
+            stack.enter_context(durable_files.locked(_lock_path(path)))
+            return
+        except BlockingIOError as error:
+            if not tries_left:
+                raise HistoryUnusable(
+                    f"{path} is in use by another recorder",
+                    "Stop that one, or choose another file.",
+                ) from error
+            time.sleep(LOCK_PAUSE_SECONDS)
+
+
+def is_in_use(path: Path) -> bool:
+    """Return whether a recorder writes the file."""
     try:
-        stack.enter_context(durable_files.locked(Path(f"{path}.lock")))
-    except BlockingIOError as error:
-        raise HistoryUnusable(
-            f"{path} is in use by another recorder", "Stop that one, or choose another file."
-        ) from error
+        with durable_files.locked(_lock_path(path)):
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
-def _check_content(path: Path) -> None:
-    """Look at a file before anything about it is changed, its mode included."""
-    if path.exists() and (not path.is_file() or path.stat().st_size):
-        file_format.reading(path).close()
+def _lock_path(path: Path) -> Path:
+    return Path(f"{path}.lock")
 
 
 def _check_after_crash(connection: sqlite3.Connection) -> None:

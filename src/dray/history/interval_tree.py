@@ -2,9 +2,9 @@
 
 After Kriegel, Pötke and Seidl, "Managing Intervals Efficiently in Object-Relational Databases"
 (2000). The numbers are thought of as a binary tree, in which every period belongs to its *fork*:
-the number in it that is divisible by the largest power of two. A period that contains a time has
-its fork among the at most `LEVELS` ancestors of that time, so that a few ranges of an index on
-(fork, since) and (fork, until) find it, however long ago it began.
+the first bits that both ends have in common, then a one and zeros. A period that contains a time
+has its fork among the at most `LEVELS` ancestors of that time, so that a few ranges of an index on
+fork, since and until find it, however long ago it began.
 """
 
 from __future__ import annotations

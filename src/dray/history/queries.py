@@ -7,15 +7,16 @@ import datetime
 import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from dray import clock
 from dray.api.ids import DeviceId
 from dray.history import file_format, interval_tree
 from dray.history.facts import from_milliseconds, milliseconds
 from dray.history.file_format import Kind
-from dray.history.history_file import read_uid
+from dray.history.history_file import is_in_use, read_uid
 from dray.history.periods import (
     Gap,
     HeldPeriod,
@@ -31,8 +32,13 @@ __all__ = ["History"]
 
 Time = datetime.datetime | None
 
+LAG: Final = datetime.timedelta(seconds=2)
+"""After that time a recorder that runs has written what happened."""
+ALIVE: Final = datetime.timedelta(seconds=15)
+"""A recorder that runs says so more often."""
 VALUES_AT_ONCE: Final = 500
 FOREVER: Final = 1 << interval_tree.LEVELS - 1
+_CREATED = "object IN (SELECT id FROM object WHERE user = ?)"
 _COLUMNS = "id, kind, subject, object, node, class, since, until, about"
 
 
@@ -68,9 +74,9 @@ class History:
     Several threads may ask; each question waits for the one before.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, now: Callable[[], datetime.datetime] = clock.utc_now) -> None:
         """Raises HistoryUnusable if the file is absent, damaged, newer or not a history."""
-        self._path = path
+        self._path, self._now = path, now
         self._lock = threading.Lock()
         with file_format.refusing(path):
             self._connection = file_format.reading(path)
@@ -143,6 +149,24 @@ class History:
             is_narrow = device is not None or claim is not None
             rows = self._rows_between(conditions, since, until, is_narrow=is_narrow)
             return self._held_periods(rows)
+
+    def knows(
+        self,
+        *,
+        device: DeviceId | str | None = None,
+        claim: str | None = None,
+        node: str | None = None,
+        user: str | None = None,
+    ) -> bool:
+        """Return whether something of that name ever held or was held, as far as is recorded."""
+        with self._reading():
+            if device is not None:
+                return bool(self._device_ids(device))
+            if claim is not None:
+                return bool(self._claim_ids(claim))
+            where, name = ("node = ?", node) if node is not None else (_CREATED, user)
+            held = f"SELECT 1 FROM period WHERE kind = 1 AND {where} LIMIT 1"
+            return bool(self._fetch(held, (self._id(name or ""),)))
 
     def marks(self, device: DeviceId, since: Time = None, until: Time = None) -> list[MarkPeriod]:
         """Return when a device was tainted or unhealthy, the earliest first."""
@@ -225,7 +249,12 @@ class History:
             Gap(from_milliseconds(before[1]), from_milliseconds(after[0]))
             for before, after in itertools.pairwise(known)
         )
-        return Span(from_milliseconds(known[0][0]), from_milliseconds(known[-1][1]), gaps)
+        first, last = from_milliseconds(known[0][0]), from_milliseconds(known[-1][1])
+        now = self._now()
+        if now - ALIVE <= last < now - LAG and is_in_use(self._path):
+            # The recorder runs: it would have written what happened before.
+            last = now - LAG
+        return Span(first, last, gaps)
 
     def _rows_at(self, time: int) -> Iterator[_Row]:
         """Yield every period that contains a time."""

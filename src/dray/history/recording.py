@@ -14,36 +14,46 @@ import msgspec
 
 from dray.api import errors, kinds
 from dray.api.features import Features
-from dray.api.http_messages import Request
 from dray.api.ids import ClaimKey, PoolId
 from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceSlice
-from dray.client import api_client
-from dray.client.api_client import Client, ListPage, ObjectSelection
+from dray.client.api_client import Client
 from dray.client.discovery import OptionalKinds
-from dray.history.cluster_facts import NOTHING, TOTALS, ClusterFacts, Source, time_of
+from dray.history.cluster_facts import NOTHING, TOTALS, ClusterFacts, Facts, Source, time_of
 from dray.history.fact_changes import ChangeTime, FactChanges
-from dray.history.facts import ObjectRef, Progress, Waiting, milliseconds
-from dray.history.followed_kind import FollowedKind, Listing, ObjectEvent, revision
+from dray.history.facts import Progress, Waiting
+from dray.history.followed_kind import (
+    FollowedKind,
+    HasMetadata,
+    Listing,
+    ObjectEvent,
+    Update,
+    revision,
+)
 from dray.history.history_file import HistoryFile, HistoryUnusable, Recorded
-from dray.history.objects import RecordedClaim, RecordedObject, RecordedPod
+from dray.history.objects import ClaimUpdate, RecordedClaim, RecordedPod, ScheduledPod
 
 __all__ = ["OtherCluster", "Recording", "Setting", "cluster_uid"]
 
 log = logging.getLogger(__name__)
 
-COMMIT_SECONDS: Final = 0.5
+GATHER_SECONDS: Final = 0.1
+"""Events are read together: to be woken for each costs more than the event."""
+MANY_EVENTS: Final = 100
+COMMIT_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 10.0
 SWEEP_SECONDS: Final = 3600.0
+BOOKMARK, DELETED, PRESENT = "BOOKMARK", "DELETED", ("ADDED", "MODIFIED")
 MAX_PENDING: Final = 50_000
 """Changes that wait for the disk; then nothing more is read."""
 CLOCK_JUMP: Final = 60_000
 """Milliseconds; a clock that is set back by less stands still for so long."""
-UNSCHEDULED: Final = ObjectSelection(field_selector="spec.nodeName=")
-PARTIAL: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-PAGE_SIZE: Final = 500
 
 T = TypeVar("T")
-_objects = msgspec.json.Decoder(RecordedObject)
+ObjectT = TypeVar("ObjectT", bound=HasMetadata)
+
+
+_CLAIM_UPDATE: Final[Update[Any]] = Update(ClaimUpdate, lambda _: True)
+_POD_UPDATE: Final[Update[Any]] = Update(ScheduledPod, lambda pod: bool(pod.spec.node_name))
 
 
 class InThread(Protocol):
@@ -149,9 +159,14 @@ class Recording:
             FollowedKind(client, kinds.DEVICE_CLASS, DeviceClass),
             FollowedKind(client, kinds.RESOURCE_SLICE, ResourceSlice),
             FollowedKind(client, rules, DeviceTaintRule) if rules else None,
-            FollowedKind(client, kinds.RESOURCE_CLAIM, RecordedClaim),
-            FollowedKind(client, kinds.POD, RecordedPod, UNSCHEDULED),
+            FollowedKind(client, kinds.RESOURCE_CLAIM, RecordedClaim, update=_CLAIM_UPDATE),
+            FollowedKind(client, kinds.POD, RecordedPod, update=_POD_UPDATE, keeps=self._sees_pod),
         )
+
+    def _sees_pod(self, pod: RecordedPod) -> bool:
+        """Return whether a pod waits: there are many others, which are not kept."""
+        self._facts.pod(pod)
+        return pod.waiting_reason() is not None
 
     # From what was known to what is.
 
@@ -167,18 +182,19 @@ class Recording:
         known = min(recorded.until, now) if recorded.until is not None else None
         self._last = max(now, recorded.until or 0) if past is not None else now
         if past is None:
-            await self._learn_users(listed)
             self._begins_anew = True
             self._compare(listed, ChangeTime(known or 0, now, end_is_about=True))
         else:
             self._catch_up(past, listed, known or 0, now)
         self._needs_slices = False
+        self._heard = self._clock()
         self._versions = {plural: found.version for plural, found in listed.items()}
         for plural, events in (past or {}).items():
-            newer = [event for event in events if _is_after(event, listed[plural])]
-            for event in newer:
-                self._apply(plural, event)
-        self._heard = self._clock()
+            for event in events:
+                if not _is_after(event, listed[plural]):
+                    continue
+                self._application(plural)(event, ChangeTime.at(self._heard))
+                self._versions[plural] = event.version
         self._is_ready = True
 
     def _understand(self, listed: Mapping[str, Listing[Any]]) -> None:
@@ -240,54 +256,23 @@ class Recording:
             (plural, event)
             for plural, found in past.items()
             for event in found
-            if not _is_after(event, listed[plural])
+            if event.type != BOOKMARK and not _is_after(event, listed[plural])
         ]
         # Pods first: from them claims have their users.
-        for found in past[kinds.POD.plural]:
-            if found.object is not None:
-                self._facts.remember_user(found.object.metadata)
+        for event in past[kinds.POD.plural]:
+            if event.type in PRESENT:
+                self._facts.pod(event.object)
         written: dict[str, int] = {}
         reached = known
         for plural, event in sorted(events, key=lambda item: revision(item[1].version)):
-            claimed = time_of(event.written)
-            is_about = claimed <= written.get(event.uid, known // 1000 * 1000)
+            uid, claimed = event.object.metadata.uid, time_of(event.written)
+            is_about = claimed <= written.get(uid, known // 1000 * 1000)
             reached = min(max(reached, claimed), now)
-            written[event.uid] = claimed
-            self._apply(plural, event, ChangeTime(reached, reached, is_about))
+            written[uid] = claimed
+            self._application(plural)(event, ChangeTime(reached, reached, is_about))
         differing = self._compare(listed, ChangeTime(reached, now, end_is_about=True))
         if differing:
             log.warning("%d objects differ from what the server says about its past", differing)
-
-    async def _learn_users(self, listed: Mapping[str, Listing[Any]]) -> None:
-        """Read who created the pods for which claims were made, if those are scheduled already."""
-        for found in listed[kinds.POD.plural].objects:
-            self._facts.remember_user(found.metadata)
-        claims = listed[kinds.RESOURCE_CLAIM.plural].objects
-        if not any(self._facts.lacks_user(claim.metadata) for claim in claims):
-            return
-        wanted = {owner.uid for claim in claims for owner in claim.metadata.owner_references}
-        token = ""
-        while True:
-            page = await self._pods_page(token)
-            for raw in page.items:
-                metadata = _objects.decode(raw).metadata
-                if metadata.uid in wanted:
-                    self._facts.remember_user(metadata)
-            token = page.rest
-            if not token:
-                return
-
-    async def _pods_page(self, token: str) -> ListPage:
-        query = [("limit", str(PAGE_SIZE)), *([("continue", token)] if token else [])]
-        path = api_client.collection_path(kinds.POD)
-        try:
-            response = await self._client.send(
-                Request("GET", path, tuple(query), {"accept": PARTIAL})
-            )
-        except errors.StatusError as error:
-            log.warning("cannot read who created pods: %s", error)
-            return ListPage()
-        return msgspec.json.decode(response.body, type=ListPage)
 
     # What happens now.
 
@@ -307,14 +292,21 @@ class Recording:
 
     async def _follow(self, kind: FollowedKind[Any]) -> None:
         plural = kind.kind.plural
-        async for event in kind.follow(self._versions[plural]):
-            self._apply(plural, event)
+        apply = self._application(plural)
+        async for events in kind.follow(self._versions[plural]):
+            time = ChangeTime.at(self._clock())
+            for event in events:
+                if event.type != BOOKMARK:
+                    apply(event, time)
+            self._versions[plural] = events[-1].version
             if self._needs_slices:
                 self._needs_slices = False
                 await self._see_slices()
             if len(self._changes) > MAX_PENDING:
                 self._has_room.clear()
                 await self._has_room.wait()
+            elif len(events) < MANY_EVENTS:
+                await asyncio.sleep(GATHER_SECONDS)
 
     async def _see_slices(self) -> None:
         """Look again which classes select the devices."""
@@ -322,43 +314,79 @@ class Recording:
         for found in listing.objects:
             self._facts.slice_changed(found.metadata.name, found)
 
-    def _apply(self, plural: str, event: ObjectEvent[Any], time: ChangeTime | None = None) -> None:
-        self._versions[plural] = event.version
-        if event.key is None:
-            return
-        time = time or ChangeTime.at(self._clock())
-        name, found, facts = event.key.name, event.object, self._facts
-        match plural:
-            case kinds.RESOURCE_CLAIM.plural:
-                if found is None:
-                    facts.claim_removed(ClaimKey(*event.key))
-                new = facts.claim(found) if found is not None else NOTHING
-                self._changes.put(Source("claim", event.uid), new, time)
-            case kinds.POD.plural:
-                self._put_pod(event.uid, found, time)
-            case kinds.RESOURCE_SLICE.plural:
-                self._put_pools(facts.slice_changed(name, found), time)
-            case kinds.DEVICE_CLASS.plural:
-                self._needs_slices |= facts.class_changed(name, found)
-            case _:
-                self._put_pools(facts.rule_changed(name, found), time)
-        if self._changes:
+    def _application(self, plural: str) -> Callable[[ObjectEvent[Any], ChangeTime], None]:
+        """Return what takes over an event of a kind."""
+        takes_over: dict[str, Callable[[ObjectEvent[Any], ChangeTime], None]] = {
+            kinds.RESOURCE_CLAIM.plural: self._claim_changed,
+            kinds.POD.plural: self._pod_changed,
+            kinds.RESOURCE_SLICE.plural: self._slice_changed,
+            kinds.DEVICE_CLASS.plural: self._class_changed,
+            kinds.DEVICE_TAINT_RULE.plural: self._rule_changed,
+        }
+        return takes_over[plural]
+
+    def _claim_changed(
+        self, event: ObjectEvent[RecordedClaim | ClaimUpdate], time: ChangeTime
+    ) -> None:
+        claim = event.object
+        uid = claim.metadata.uid
+        if event.type != DELETED:
+            self._put(Source("claim", uid), self._facts.claim(claim), time)
+        else:
+            key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
+            self._facts.claim_removed(key, uid)
+            self._put(Source("claim", uid), NOTHING, time)
+
+    def _pod_changed(
+        self, event: ObjectEvent[RecordedPod | ScheduledPod], time: ChangeTime
+    ) -> None:
+        pod = event.object
+        if event.type == DELETED:
+            self._facts.pod_removed(pod.metadata.uid)
+            self._pod_waits_no_more(pod.metadata.uid, time)
+        elif isinstance(pod, RecordedPod):
+            self._put_pod(pod, time)
+        else:
+            self._pod_waits_no_more(pod.metadata.uid, time)
+
+    def _pod_waits_no_more(self, uid: str, time: ChangeTime) -> None:
+        self._unclassified.pop(uid, None)
+        source = Source("pod", uid)
+        if source in self._changes:
+            self._put(source, NOTHING, time)
+
+    def _slice_changed(self, event: ObjectEvent[ResourceSlice], time: ChangeTime) -> None:
+        name = event.object.metadata.name
+        self._put_pools(self._facts.slice_changed(name, _present(event)), time)
+
+    def _rule_changed(self, event: ObjectEvent[DeviceTaintRule], time: ChangeTime) -> None:
+        name = event.object.metadata.name
+        self._put_pools(self._facts.rule_changed(name, _present(event)), time)
+
+    def _class_changed(self, event: ObjectEvent[DeviceClass], time: ChangeTime) -> None:
+        name = event.object.metadata.name
+        self._needs_slices |= self._facts.class_changed(name, _present(event))
+
+    def _put(self, source: Source, facts: Facts, time: ChangeTime) -> None:
+        if self._changes.put(source, facts, time):
             self._has_changes.set()
 
-    def _put_pod(self, uid: str, pod: RecordedPod | None, time: ChangeTime) -> None:
-        new = self._facts.pod(pod) if pod is not None else NOTHING
-        self._unclassified.pop(uid, None)
-        if pod is not None and Waiting(_reference(pod), "") in new:
+    def _put_pod(self, pod: RecordedPod, time: ChangeTime) -> None:
+        uid = pod.metadata.uid
+        facts = self._facts.pod(pod)
+        if facts and any(isinstance(each, Waiting) and not each.device_class for each in facts):
             self._unclassified[uid] = pod
-        self._changes.put(Source("pod", uid), new, time)
+        elif self._unclassified:
+            self._unclassified.pop(uid, None)
+        self._put(Source("pod", uid), facts, time)
 
     def _put_pools(self, pools: Iterable[PoolId], time: ChangeTime) -> None:
         for pool in pools:
-            self._changes.put(Source("pool", str(pool)), self._facts.pool(pool), time)
+            self._put(Source("pool", str(pool)), self._facts.pool(pool), time)
 
     def _clock(self) -> int:
         """Return the time in milliseconds. It does not go back by a little."""
-        now = milliseconds(self._setting.now())
+        now = int(self._setting.now().timestamp() * 1000)
         if now < self._last - CLOCK_JUMP:
             log.warning("the clock was set back by %d s", (self._last - now) // 1000)
             self._begins_anew = True
@@ -372,14 +400,16 @@ class Recording:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
                     await self._has_changes.wait()
-                await asyncio.sleep(COMMIT_SECONDS)
+                await asyncio.sleep(GATHER_SECONDS)
             await self._commit()
+            # What is alone is written at once, and what comes in masses together.
+            await asyncio.sleep(COMMIT_SECONDS)
 
     async def _commit(self) -> None:
         """Write what has changed. Nothing else may be written if this fails."""
         now = self._clock()
-        for uid, pod in list(self._unclassified.items()):
-            self._put_pod(uid, pod, ChangeTime.at(now))
+        for pod in list(self._unclassified.values()):
+            self._put_pod(pod, ChangeTime.at(now))
         self._changes.put(TOTALS, self._facts.totals(), ChangeTime.at(now))
         if all(kind.is_connected for kind in self._kinds.present()):
             self._heard = now
@@ -411,9 +441,9 @@ async def cluster_uid(client: Client) -> str:
     return str(found["metadata"].get("uid", ""))
 
 
+def _present(event: ObjectEvent[ObjectT]) -> ObjectT | None:
+    return event.object if event.type != DELETED else None
+
+
 def _is_after(event: ObjectEvent[Any], listing: Listing[Any]) -> bool:
     return revision(event.version) > revision(listing.version)
-
-
-def _reference(pod: RecordedPod) -> ObjectRef:
-    return ObjectRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)

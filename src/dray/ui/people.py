@@ -1,4 +1,4 @@
-"""Who looks at a cluster, and with which identity it is read for them."""
+"""People who look at a cluster, each with the identity with which it is read for them."""
 
 from __future__ import annotations
 

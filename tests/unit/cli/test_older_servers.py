@@ -15,8 +15,8 @@ import pytest
 
 from dray.api.http_messages import Request, Response
 from dray.cli.inputs.cluster_objects import VERSION_ANNOTATION
+from dray.client.discovery import ServerVersion
 from dray.client.rest import RestTransport
-from dray.client.server_version import ServerVersion
 from tests.unit.cli.conftest import Cluster, as_list, fleet_documents
 
 MISSING: Final = {

@@ -9,7 +9,7 @@ import pytest
 
 from dray.client.api_client import Transport
 from dray.ui.model import change_log
-from dray.ui.model.change_log import ChangeLog, Position
+from dray.ui.model.change_log import SentChanges, StreamPosition
 from dray.ui.people import Person
 from dray.ui.web import sessions
 from dray.ui.web.sessions import FailureCounter, OneTimeKey, Sessions
@@ -31,8 +31,8 @@ def opened(kept: Sessions, now: float, who: Person | None = None) -> Any:
     return kept.open(who or person(), member, now)
 
 
-def filled(number: int, size: int = 1) -> ChangeLog:
-    log = ChangeLog(lambda: b"everything")
+def filled(number: int, size: int = 1) -> SentChanges:
+    log = SentChanges(lambda: b"everything")
     for _ in range(number):
         log.next_number()
         log.add(b"x" * size)
@@ -41,20 +41,20 @@ def filled(number: int, size: int = 1) -> ChangeLog:
 
 def test_readers_get_what_is_kept_after_their_position() -> None:
     log = filled(10)
-    assert log.since(Position(log.name, 10)) == []
-    assert log.since(Position(log.name, 7)) == [b"x"] * 3
-    assert log.since(Position(log.name, 0)) == [b"x"] * 10
-    assert log.since(Position("another", 7)) is None
-    assert log.since(Position(log.name, 11)) is None
+    assert log.since(StreamPosition(log.name, 10)) == []
+    assert log.since(StreamPosition(log.name, 7)) == [b"x"] * 3
+    assert log.since(StreamPosition(log.name, 0)) == [b"x"] * 10
+    assert log.since(StreamPosition("another", 7)) is None
+    assert log.since(StreamPosition(log.name, 11)) is None
 
 
 def test_the_log_is_bounded() -> None:
     log = filled(change_log.KEPT_CHANGES + 50)
-    assert log.since(Position(log.name, 49)) is None
-    assert len(log.since(Position(log.name, 50)) or ()) == change_log.KEPT_CHANGES
+    assert log.since(StreamPosition(log.name, 49)) is None
+    assert len(log.since(StreamPosition(log.name, 50)) or ()) == change_log.KEPT_CHANGES
     large = filled(20, change_log.KEPT_BYTES // 10)
-    assert len(large.since(Position(large.name, 10)) or ()) == 10
-    assert large.since(Position(large.name, 9)) is None
+    assert len(large.since(StreamPosition(large.name, 10)) or ()) == 10
+    assert large.since(StreamPosition(large.name, 9)) is None
 
 
 def test_a_snapshot_is_encoded_once_until_something_changes() -> None:
@@ -64,8 +64,8 @@ def test_a_snapshot_is_encoded_once_until_something_changes() -> None:
         encoded.append(1)
         return b"state"
 
-    log = ChangeLog(encode)
-    assert log.snapshot() == (Position(log.name, 0), b"state")
+    log = SentChanges(encode)
+    assert log.snapshot() == (StreamPosition(log.name, 0), b"state")
     log.snapshot()
     assert len(encoded) == 1
     log.next_number()
@@ -77,14 +77,14 @@ def test_a_snapshot_is_encoded_once_until_something_changes() -> None:
 def test_readers_wait_for_what_comes() -> None:
     async def story() -> None:
         log = filled(1)
-        await log.wait(Position(log.name, 0))
-        waiting = asyncio.create_task(log.wait(Position(log.name, 1)))
+        await log.wait(StreamPosition(log.name, 0))
+        waiting = asyncio.create_task(log.wait(StreamPosition(log.name, 1)))
         await asyncio.sleep(0)
         assert not waiting.done()
         log.next_number()
         log.add(b"later")
         await waiting
-        waiting = asyncio.create_task(log.wait(Position(log.name, 2)))
+        waiting = asyncio.create_task(log.wait(StreamPosition(log.name, 2)))
         await asyncio.sleep(0)
         log.close()
         await waiting
@@ -100,7 +100,7 @@ def test_wrong_positions_are_none(text: str) -> None:
 
 
 def test_a_position_is_its_text() -> None:
-    assert change_log.position_of(str(Position("ab12", 17))) == ("ab12", 17)
+    assert change_log.position_of(str(StreamPosition("ab12", 17))) == ("ab12", 17)
 
 
 def test_a_key_works_once() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dray.api.ids import ObjectKey
 from dray.client.cache import ObjectChange
-from dray.ui.model.waiting_state import Reason, WaitingKey, WaitingState
+from dray.ui.model.waiting_state import WaitingKey, WaitingReason, WaitingState
 from tests import builders
 
 NAMESPACE = builders.NAMESPACE
@@ -39,7 +39,7 @@ def test_a_reason_is_shown_and_asked_for_again_when_the_pod_says_something_else(
     state.pod_changed(change(None, pod))
     assert list(state.due) == [POD]
     state.due.clear()
-    reason = Reason("pod waits: no", "no", "add one")
+    reason = WaitingReason("pod waits: no", "no", "add one")
     state.explained(POD, reason)
     entry = state.entries[str(POD)]
     assert (entry.reason, entry.short, entry.fix) == reason[:3]
@@ -61,9 +61,9 @@ def test_a_reason_is_shown_and_asked_for_again_when_the_pod_says_something_else(
 def test_a_pod_that_is_starting_does_not_wait() -> None:
     state = WaitingState()
     state.pod_changed(change(None, builders.pod()))
-    state.explained(POD, Reason("pod is starting", "", "", is_waiting=False))
+    state.explained(POD, WaitingReason("pod is starting", "", "", is_waiting=False))
     assert state.entries == {}
     state.explain_all_again()
     assert list(state.due) == [POD]
-    state.explained(POD, Reason("pod waits: broken", "broken", ""))
+    state.explained(POD, WaitingReason("pod waits: broken", "broken", ""))
     assert state.entries[str(POD)].short == "broken"

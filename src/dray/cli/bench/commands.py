@@ -197,16 +197,16 @@ def _parsed(path: Path, problem: str, parse: Callable[[bytes], Any]) -> Any:
     "--quiet", type=_POSITIVE, default=10.0, show_default=True, help="Idle seconds to measure."
 )
 @click.option("--policy", type=click.Choice(POLICIES), help="The policy of the scheduler.")
+@click.option("--record", "records", is_flag=True, help="With the recorder of the history.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-def cluster(
-    nodes: int, pods: int, hopeless: int, quiet: float, policy: str | None, as_json: bool
-) -> None:
+def cluster(as_json: bool, **sizes: Any) -> None:
     """Bind pods on simulated nodes with a durable store; then idle, reject and idle again."""
     import uvloop
 
     from dray.bench import cluster as benchmark
 
-    scale = benchmark.ClusterScale(nodes, pods, hopeless, quiet, policy)
+    quiet_seconds = sizes.pop("quiet")
+    scale = benchmark.ClusterScale(**sizes, quiet_seconds=quiet_seconds)
     report = uvloop.run(benchmark.run(scale, _say))
     _print_figures(msgspec.to_builtins(report), as_json)
 

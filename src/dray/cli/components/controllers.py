@@ -13,7 +13,7 @@ from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.components.metrics_endpoint import LeaderReadiness
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
-from dray.client import server_version
+from dray.client import discovery
 from dray.controllers import manager
 
 
@@ -39,7 +39,7 @@ def controllers(
             await stack.enter_async_context(
                 metrics_endpoint.shown(metrics_listen, here.registry, here.is_ready)
             )
-            version = await server_version.read(client)
+            version = await discovery.version_of(client)
             gates = features.parse(feature_gates, version.features)
             try:
                 manager.chosen(names, gates)

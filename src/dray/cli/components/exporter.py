@@ -13,7 +13,7 @@ from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
-from dray.client import server_version
+from dray.client import discovery
 from dray.clock import utc_now
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def _run(target: Target, address: tuple[str, str, int], web_config: Path |
     metrics_http.register_process(registry)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(foreground.client_of(target, exporting.NAME))
-        version = await server_version.read(client)
+        version = await discovery.version_of(client)
         running = exporting.Exporter(client, registry, features=version.features, now=utc_now)
         running.start()
         serving = metrics_http.serving(

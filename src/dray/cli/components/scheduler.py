@@ -15,7 +15,7 @@ from dray.cli.components.metrics_endpoint import LeaderReadiness
 from dray.cli.inputs import policy_option
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
-from dray.client import server_version
+from dray.client import discovery
 from dray.client.api_client import Client
 from dray.scheduler import explanations
 from dray.scheduler import scheduler as scheduling
@@ -92,7 +92,7 @@ async def allowed_features(client: Client, node_selector: str, gates: str) -> Fe
 
     Raises WrongUsage if the cluster has another scheduler and no nodes are set apart.
     """
-    version = await server_version.read(client)
+    version = await discovery.version_of(client)
     if not version.is_dray and not node_selector:
         raise WrongUsage(
             "this cluster has a scheduler of its own, and two that give out the same devices "

@@ -26,9 +26,8 @@ from dray.cli import lazy_group
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import apiserver, foreground, key_options, store_option
 from dray.cli.components.dashboard import link as dashboard_link
-from dray.cli.components.dashboard import record_option
 from dray.cli.components.store_option import StoreChoice
-from dray.cli.inputs import pod_options, policy_option
+from dray.cli.inputs import pod_options, policy_option, record_options
 from dray.cli.output import durations
 from dray.cli.session import cluster_choice, up_instance
 from dray.cli.session.up_instance import UpInstance
@@ -64,6 +63,8 @@ class UpOptions(NamedTuple):
     feature_gates: str
     preemption: bool
     history_seconds: float
+    record: str
+    record_retention: float
     runtime: str
     allow_host_access: bool
     policy: str | None
@@ -75,15 +76,7 @@ class UpOptions(NamedTuple):
     audit_log: Path | None
     event_ttl: float
     ui_listen: str
-    record: str
     verbose: bool
-
-
-class DashboardPlan(NamedTuple):
-    """Where the dashboard is served, and where its history is recorded, if at all."""
-
-    address: tuple[str, int] | None
-    history: Path | None
 
 
 @click.command("up", cls=DrayCommand)
@@ -117,8 +110,10 @@ class DashboardPlan(NamedTuple):
     show_default=True,
     callback=durations.parse,
     metavar="DURATION",
-    help="How long old revisions are kept, for `dray history`.",
+    help="How long old revisions are kept: a watch or a recorder can go on from there.",
 )
+@record_options.file_option
+@record_options.retention_option(durations.parse)
 @click.option(
     "--runtime",
     type=click.Choice(selection.NAMES),
@@ -146,13 +141,6 @@ class DashboardPlan(NamedTuple):
     metavar="127.0.0.1:PORT",
     help="Where the link to the dashboard leads; none for no dashboard.",
 )
-@click.option(
-    "--record",
-    default="",
-    show_default=f"DIR/{record_option.FILE}",
-    metavar="FILE",
-    help="Where the history of the devices is recorded; none for no history.",
-)
 @click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
 def up(**options: Any) -> None:
     """Run a local cluster until stopped: API server, scheduler, controllers and nodes.
@@ -167,7 +155,8 @@ def up(**options: Any) -> None:
     started = time.perf_counter()
     given = UpOptions(**options)
     address = foreground.parse_listen(given.listen, "--listen", apiserver.DEFAULT_LISTEN)
-    served = dashboard_link.parse(given.ui_listen, "--ui-listen")
+    # Before anything is started: it may be wrong.
+    dashboard_link.parse(given.ui_listen, "--ui-listen")
     plan = _plan(given, address)
     directory = foreground.private_directory(given.data)
     keys = key_options.load(directory, given.key_files)
@@ -181,16 +170,7 @@ def up(**options: Any) -> None:
     with up_instance.locked(directory):
         foreground.run(
             foreground.until_signalled(
-                lambda: _run(
-                    directory,
-                    given.store,
-                    address,
-                    plan,
-                    keys,
-                    given.history_seconds,
-                    DashboardPlan(served, _history(given, directory)),
-                    announce,
-                )
+                lambda: _run(directory, given, address, plan, keys, announce)
             ),
             logging.INFO if given.verbose else logging.WARNING,
         )
@@ -221,13 +201,6 @@ def _plan(given: UpOptions, address: tuple[str, int]) -> ClusterPlan:
     )
 
 
-def _history(given: UpOptions, directory: Path) -> Path | None:
-    """Return the file of the history; None for none."""
-    if given.record == record_option.NONE:
-        return None
-    return Path(given.record).expanduser() if given.record else directory / record_option.FILE
-
-
 def _features(given: UpOptions) -> Features:
     if not given.preemption:
         return features.parse(given.feature_gates)
@@ -251,6 +224,9 @@ def _register(
     cluster: RunningCluster,
 ) -> None:
     """Write what runs and how to reach it, for other commands."""
+    recorded = record_options.chosen(given.record, directory)
+    components = ("apiserver", *assembly.component_names(plan))
+    components += ("recorder",) if recorded is not None else ()
     sqlite = f"{store_option.SQLITE}{store_option.sqlite_path('', directory)}"
     described = UpInstance(
         pid=os.getpid(),
@@ -259,7 +235,8 @@ def _register(
         fleet=plan.fleet.name if plan.fleet else "",
         store=given.store.text or sqlite,
         runtime=cluster.choice.name,
-        components=("apiserver", *assembly.component_names(plan)),
+        history=str(recorded.absolute()) if recorded is not None else "",
+        components=components,
     )
     up_instance.write(directory, described)
     admin = keys.connection(url, "admin", standalone.ADMIN_GROUP)
@@ -284,20 +261,19 @@ def _reachable(host: str, port: int) -> tuple[str, int] | None:
 
 async def _run(
     directory: Path,
-    store: StoreChoice,
+    given: UpOptions,
     listen: tuple[str, int],
     plan: ClusterPlan,
     keys: ServerKeys,
-    history_seconds: float,
-    dashboard: DashboardPlan,
     announce: Callable[[str, RunningCluster, str], None],
 ) -> None:
     advice = "Is another `dray up` running there? Choose another address with --listen."
     async with contextlib.AsyncExitStack() as stack:
-        state = await stack.enter_async_context(store_option.opened(store, directory))
-        if dashboard.history is not None:
-            file = record_option.opened(stack, dashboard.history)
-            plan = dataclasses.replace(plan, history=file)
+        state = await stack.enter_async_context(store_option.opened(given.store, directory))
+        file = record_options.chosen(given.record, directory)
+        if file is not None:
+            history = stack.enter_context(record_options.opened(file, given.record_retention))
+            plan = dataclasses.replace(plan, history=history)
         try:
             cluster = await stack.enter_async_context(
                 assembly.running(state, directory, plan, keys)
@@ -316,13 +292,12 @@ async def _run(
                 cluster.fleet_client, plan.fleet, PUBLICATION_SECONDS
             )
         link = ""
-        if dashboard.address is not None:
-            link = await stack.enter_async_context(
-                dashboard_link.of_cluster(cluster, dashboard.address, dashboard.history)
-            )
+        served = dashboard_link.parse(given.ui_listen, "--ui-listen")
+        if served is not None:
+            link = await stack.enter_async_context(dashboard_link.of_cluster(cluster, served, file))
         announce(url, cluster, link)
         try:
-            await compaction.compact_regularly(state, history_seconds)
+            await compaction.compact_regularly(state, given.history_seconds)
         finally:
             click.echo("Stopping …")
 

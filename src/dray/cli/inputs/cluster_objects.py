@@ -41,7 +41,7 @@ from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
-from dray.client import server_version
+from dray.client import discovery
 from dray.client.api_client import EVERYTHING, ListPage, ObjectSelection
 from dray.client.kubeconfig import KubeconfigError
 from dray.explain.pod import pod_context
@@ -341,7 +341,7 @@ async def from_cluster(
     types: Collection[type[Any]] = EXPLAINED,
 ) -> ClusterObjects:
     """Read all objects of some types that the user may list; other kinds are noted as unread."""
-    version = await server_version.read(session.client)
+    version = await discovery.version_of(session.client)
     objects = ClusterObjects(session.server, stated=version.features)
     served = await session.resources.preferred()
     objects.served = _versions(await session.resources.all())

@@ -1,1 +1,1 @@
-"""Commands that explain a cluster: cel, top, history, snapshot."""
+"""Commands that explain a cluster: cel, top, snapshot."""

@@ -20,7 +20,7 @@ from dray.cli.inputs.cluster_objects import READ, VERSION_ANNOTATION
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing
-from dray.client import server_version
+from dray.client import discovery
 from dray.client.api_client import ObjectSelection
 
 _POD_SPEC = frozenset(
@@ -214,7 +214,7 @@ def snapshot(target: Target, anonymise: bool) -> None:
 
 
 async def _collect(session: Session) -> tuple[list[JsonObject], str, list[str]]:
-    version = await server_version.read(session.client)
+    version = await discovery.version_of(session.client)
     documents: list[JsonObject] = []
     unread: list[str] = []
     for kind in await session.resources.preferred():

@@ -17,9 +17,10 @@ from dray.cli.command_errors import WrongUsage
 from dray.cli.doctor import command as doctor_command
 from dray.cli.explain import output, targets
 from dray.cli.explain.explain_run import ExplainRun
+from dray.cli.history import answers as history_answers
+from dray.cli.history.answers import Question
 from dray.cli.inputs import cluster_objects, published_devices
 from dray.cli.insight import cel as cel_command
-from dray.cli.insight import history as history_command
 from dray.cli.lint import command as lint_command
 from dray.cli.lint import reports
 from dray.cli.lint.findings import Finding
@@ -150,8 +151,8 @@ class HistoryArguments(Arguments, frozen=True):
 def history(source: Source, arguments: HistoryArguments) -> ToolAnswer:
     if source.against:
         raise WrongUsage("history needs a cluster; this server was started with --against")
-    past, held = history_command.periods_of(source.target, arguments.device, arguments.at)
-    return ToolAnswer(history_command.document(past, held))
+    question = Question("device", arguments.device, at=arguments.at)
+    return ToolAnswer(history_answers.answer(source.target, question).document())
 
 
 def doctor(source: Source, _arguments: Arguments) -> ToolAnswer:

@@ -22,6 +22,8 @@ from dray.durable_files import replace_file
 
 DEFAULT_DATA = "~/.local/share/dray"
 LOCK, DESCRIPTION = "up.lock", "up.json"
+HISTORY = "history.db"
+"""The file of the history, in the data directory."""
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02
 
 
@@ -34,6 +36,8 @@ class UpInstance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     fleet: str = ""
     store: str = ""
     runtime: str = ""
+    history: str = ""
+    """The file of its history."""
     components: tuple[str, ...] = ()
 
     def end(self, *, keep_pods: bool = False) -> None:

@@ -15,7 +15,7 @@ from dray.cli.output import formats, tables
 from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, resource_types
 from dray.cli.session.connection import Session, Target
-from dray.client import server_version
+from dray.client import discovery
 
 
 @click.command("api-resources", cls=DrayCommand)
@@ -105,7 +105,7 @@ def version(target: Target, format: OutputFormat, client_only: bool) -> None:
 def _add_server(target: Target, document: dict[str, Any]) -> CommandError | None:
     try:
         with command_errors.reported():
-            server = connection.run(target, lambda session: server_version.read(session.client))
+            server = connection.run(target, lambda session: discovery.version_of(session.client))
     except CommandError as failure:
         return failure
     document["serverVersion"] = server.document

@@ -1,4 +1,4 @@
-"""What limits a number of pods, in one line."""
+"""The limits of a number of pods, in one line."""
 
 from __future__ import annotations
 

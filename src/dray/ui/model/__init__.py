@@ -1,1 +1,1 @@
-"""What the dashboard shows of a cluster, kept current with every change of its objects."""
+"""The state that the dashboard shows of a cluster, kept current with every change of it."""

@@ -23,7 +23,7 @@ Group = Sequence[DeviceAvailability]
 
 
 class Holders(Protocol):
-    """What is known of the claims that hold devices."""
+    """Knows the claims that hold devices."""
 
     def is_visible(self, claim: ClaimKey) -> bool:
         """Return whether the person may read the claim."""
@@ -36,7 +36,7 @@ class Holders(Protocol):
 
 
 class ShapeKey(NamedTuple):
-    """What devices of one shape have in common."""
+    """The properties that devices of one shape have in common."""
 
     driver: str
     model: str

@@ -16,7 +16,7 @@ KEPT_CHANGES = 2000
 KEPT_BYTES = 8 * 2**20
 
 
-class Position(NamedTuple):
+class StreamPosition(NamedTuple):
     """A place in the stream of one model; as text it is the id of an event."""
 
     log: str
@@ -26,15 +26,15 @@ class Position(NamedTuple):
         return f"{self.log}-{self.number}"
 
 
-def position_of(text: str) -> Position | None:
+def position_of(text: str) -> StreamPosition | None:
     """Return the position that the id of an event names; None for any other text."""
     log, _, number = text.partition("-")
     if not log or not number.isascii() or not number.isdecimal() or len(number) > 15:
         return None
-    return Position(log, int(number))
+    return StreamPosition(log, int(number))
 
 
-class ChangeLog:
+class SentChanges:
     """The changes of a model; `snapshot` encodes its whole state."""
 
     def __init__(self, snapshot: Callable[[], bytes]) -> None:
@@ -67,20 +67,20 @@ class ChangeLog:
         self.is_closed = True
         self.wake()
 
-    def snapshot(self) -> tuple[Position, bytes]:
+    def snapshot(self) -> tuple[StreamPosition, bytes]:
         """Return the whole state; it is encoded once until something changes."""
         if self._encoded is None:
             self._encoded = self._snapshot()
-        return Position(self.name, self.number), self._encoded
+        return StreamPosition(self.name, self.number), self._encoded
 
-    def since(self, position: Position) -> list[bytes] | None:
+    def since(self, position: StreamPosition) -> list[bytes] | None:
         """Return the changes after a position; None if they are not kept any more."""
         behind = self.number - position.number
         if position.log != self.name or behind < 0 or behind > len(self._kept):
             return None
         return [self._kept[index] for index in range(len(self._kept) - behind, len(self._kept))]
 
-    async def wait(self, position: Position) -> None:
+    async def wait(self, position: StreamPosition) -> None:
         """Wait until there is something after a position, or all readers have to look again."""
         if self.number <= position.number and not self.is_closed:
             await self._changed.wait()

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 
-class Shape(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class CellShape(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Devices of one model. `slots` is 0 for devices without partitions at places."""
 
     driver: str
@@ -21,7 +21,7 @@ class Shape(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     memory: str = ""
 
 
-class NodeEntry(msgspec.Struct, frozen=True, gc=False):
+class NodeCard(msgspec.Struct, frozen=True, gc=False):
     """A node as the map of devices shows it."""
 
     ready: bool
@@ -56,7 +56,7 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     p: tuple[Part, ...] = ()
 
 
-class Waiting(msgspec.Struct, frozen=True, gc=False):
+class WaitingEntry(msgspec.Struct, frozen=True, gc=False):
     """A pod or claim that waits, and why."""
 
     since: str

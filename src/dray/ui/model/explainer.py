@@ -23,9 +23,9 @@ from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.pod import pod_fix_text, pod_progress_text, waiting_cause
 from dray.explain.pod.pod_explanation import PodExplanation
 from dray.explain.text import explanation_text
-from dray.ui.model.cluster_model import ClusterModel
 from dray.ui.model.explained_cluster import EXPLAINED, ExplainedCluster, Unexplained
-from dray.ui.model.waiting_state import CLAIM, POD, Reason, WaitingKey
+from dray.ui.model.followed_cluster import FollowedCluster
+from dray.ui.model.waiting_state import CLAIM, POD, WaitingKey, WaitingReason
 
 ROUND_SECONDS = 0.25
 """How long what waits is explained before others get a turn: pages, and the event loop."""
@@ -50,7 +50,7 @@ class PodEvents(NamedTuple):
 class Explainer:
     """Explains for one model; `run` has to run meanwhile."""
 
-    def __init__(self, model: ClusterModel) -> None:
+    def __init__(self, model: FollowedCluster) -> None:
         self._model = model
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dray-explainer")
         self._cluster: ExplainedCluster | None = None
@@ -161,9 +161,9 @@ class Explainer:
 
 def _reasons(
     cluster: ExplainedCluster, due: list[WaitingKey], events: dict[WaitingKey, PodEvents]
-) -> dict[WaitingKey, Reason | None]:
+) -> dict[WaitingKey, WaitingReason | None]:
     """Explain as many as there is time for; None for what is gone."""
-    found: dict[WaitingKey, Reason | None] = {}
+    found: dict[WaitingKey, WaitingReason | None] = {}
     ends = time.perf_counter() + ROUND_SECONDS
     for key in due:
         found[key] = _reason(cluster, key, events.get(key, PodEvents()))
@@ -172,7 +172,7 @@ def _reasons(
     return found
 
 
-def _reason(cluster: ExplainedCluster, key: WaitingKey, about: PodEvents) -> Reason | None:
+def _reason(cluster: ExplainedCluster, key: WaitingKey, about: PodEvents) -> WaitingReason | None:
     where = ObjectKey(key.namespace, key.name)
     try:
         if key.type == CLAIM:
@@ -180,13 +180,13 @@ def _reason(cluster: ExplainedCluster, key: WaitingKey, about: PodEvents) -> Rea
         pod, explained, _ = cluster.explain_pod(where, about.events, may_read_events=about.may_read)
         return reason_of_pod(pod, explained)
     except Unexplained as error:
-        return Reason(str(error), "", "") if "rights" in str(error) else None
+        return WaitingReason(str(error), "", "") if "rights" in str(error) else None
 
 
-def reason_of_pod(pod: Pod, explained: PodExplanation) -> Reason:
+def reason_of_pod(pod: Pod, explained: PodExplanation) -> WaitingReason:
     """Return why a pod waits; it does not if it has a node and nothing is in its way."""
     is_waiting = not pod.spec.node_name or explained.progress.blocked is not None
-    return Reason(
+    return WaitingReason(
         pod_progress_text.headline(explained.progress),
         waiting_cause.short(explained),
         first_fix(pod_fix_text.fixes(explained)),
@@ -194,10 +194,10 @@ def reason_of_pod(pod: Pod, explained: PodExplanation) -> Reason:
     )
 
 
-def reason_of_claim(explanation: Explanation) -> Reason:
+def reason_of_claim(explanation: Explanation) -> WaitingReason:
     """Return why a claim waits that no pod uses."""
     fits = explanation.outcome in (Outcome.FITS, Outcome.ALLOCATED)
-    return Reason(
+    return WaitingReason(
         explanation_text.headline(explanation),
         waiting_cause.NO_POD if fits else explanation_text.short(explanation),
         first_fix(explanation_text.fixes(explanation)),

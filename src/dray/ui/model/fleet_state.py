@@ -20,7 +20,7 @@ from dray.client.cache import ObjectChange
 from dray.drivers.simulated.fleet import FLEET_LABEL
 from dray.ui.model import cells
 from dray.ui.model.cells import ShapedDevice
-from dray.ui.model.entries import Cell, NodeEntry
+from dray.ui.model.entries import Cell, NodeCard
 from dray.ui.model.shape_table import ShapeTable
 
 DRAWN_AT_ONCE = 50
@@ -28,7 +28,7 @@ DRAWN_AT_ONCE = 50
 
 
 class _DrawnPool(NamedTuple):
-    """What was drawn of a pool: the slices it was drawn from, and its devices by their keys."""
+    """A pool as it was drawn: the slices it was drawn from, and its devices by their keys."""
 
     slices: tuple[ResourceSlice, ...]
     epoch: int
@@ -37,9 +37,9 @@ class _DrawnPool(NamedTuple):
 
 
 class FleetChanges(NamedTuple):
-    """What differs from what was taken last; None for what is gone."""
+    """The differences from what was taken last; None for what is gone."""
 
-    nodes: dict[str, NodeEntry | None]
+    nodes: dict[str, NodeCard | None]
     cells: dict[str, Cell | None]
 
 
@@ -51,7 +51,7 @@ class FleetState:
 
     def __init__(self, features: Features, *, knows_nodes: bool = True) -> None:
         self.inventory = ClusterInventory(features)
-        self.nodes: dict[str, NodeEntry] = {}
+        self.nodes: dict[str, NodeCard] = {}
         self.cells: dict[str, Cell] = {}
         self.table = ShapeTable()
         self.counts: Counter[str] = Counter()
@@ -59,7 +59,7 @@ class FleetState:
         self._knows_nodes = knows_nodes
         self._pools: dict[PoolId, _DrawnPool] = {}
         self._dirty: dict[PoolId, None] = {}
-        self._changed_nodes: dict[str, NodeEntry | None] = {}
+        self._changed_nodes: dict[str, NodeCard | None] = {}
         self._changed_cells: dict[str, Cell | None] = {}
 
     def node_changed(self, change: ObjectChange[Node]) -> None:
@@ -220,7 +220,7 @@ class FleetState:
 
 
 class ClaimHolders:
-    """Who uses the claims that hold devices, and which claims the person may see."""
+    """The users of claims that hold devices, and the claims that the person may see."""
 
     def __init__(self) -> None:
         self._users: dict[ClaimKey, tuple[str, ...]] = {}
@@ -259,10 +259,10 @@ class ClaimHolders:
         return str(device) in self._unhealthy if self._unhealthy else False
 
 
-def node_entry(node: Node) -> NodeEntry:
+def node_entry(node: Node) -> NodeCard:
     """Return a node as the page draws it."""
     labels = node.metadata.labels
-    return NodeEntry(
+    return NodeCard(
         is_condition_true(node.status.conditions, "Ready"),
         node.spec.unschedulable,
         labels,

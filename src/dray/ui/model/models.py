@@ -12,8 +12,8 @@ from dray.api.features import Features
 from dray.api.kinds import Kind
 from dray.client.api_client import Client
 from dray.ui.model import rights
-from dray.ui.model.cluster_model import ClusterModel
 from dray.ui.model.explainer import Explainer
+from dray.ui.model.followed_cluster import FollowedCluster
 from dray.ui.model.rights import Rights
 from dray.ui.people import Person
 
@@ -35,7 +35,7 @@ class TooManyModels(Exception):
 class _Shared:
     """A model with the task that runs it, and its readers."""
 
-    model: ClusterModel
+    model: FollowedCluster
     explainer: Explainer
     task: asyncio.Task[None]
     unused_since: float | None = None
@@ -46,7 +46,7 @@ class Membership:
     """A person's place at a model. The model is another one when the rights change."""
 
     person: Person
-    model: ClusterModel
+    model: FollowedCluster
     sessions: int = 0
     is_ended: bool = False
     """Whether the identity is no longer good: sessions end."""
@@ -105,7 +105,7 @@ class Models:
                 del self._members[member.person.key]
             self._quit(member)
 
-    def _model_for(self, found: Rights, person: Person) -> ClusterModel:
+    def _model_for(self, found: Rights, person: Person) -> FollowedCluster:
         key = found
         shared = self._shared.get(key)
         if shared is None or shared.model.log.is_closed:
@@ -114,7 +114,7 @@ class Models:
             if len(self._shared) >= MODELS_LIMIT:
                 raise TooManyModels
             assert self._group is not None, "models are used while they run"
-            model = ClusterModel(found, self._features, observer=self._observer)
+            model = FollowedCluster(found, self._features, observer=self._observer)
             model.transport.readers[person.key] = person.transport
             explainer = Explainer(model)
             task = self._group.create_task(_run(model, explainer))
@@ -178,7 +178,7 @@ class Models:
                 shared.task.cancel()
 
 
-async def _run(model: ClusterModel, explainer: Explainer) -> None:
+async def _run(model: FollowedCluster, explainer: Explainer) -> None:
     """Run a model to its end. One that fails is given up: who looks at it gets another."""
     try:
         async with asyncio.TaskGroup() as group:

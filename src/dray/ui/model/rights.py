@@ -1,4 +1,4 @@
-"""What a person may read of a cluster, found by reading one object of each kind.
+"""The rights of a person to read a cluster, found by reading one object of each kind.
 
 Only GET requests are sent: a right that is asked for with a review would be a POST, which a
 reading user need not have. The answers of the API server decide, whatever its authorizer is.

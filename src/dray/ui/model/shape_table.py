@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 from dray.ui.model.cells import ShapedDevice, ShapeKey
-from dray.ui.model.entries import Shape
+from dray.ui.model.entries import CellShape
 
 VALUES_KEPT = 64
 """Attributes with more values in one shape are names of single devices, such as a UUID."""
@@ -53,11 +53,11 @@ class ShapeTable:
     def __init__(self) -> None:
         self._members: dict[ShapeKey, _Members] = {}
         self._numbers = itertools.count(1)
-        self._published: dict[str, Shape] = {}
+        self._published: dict[str, CellShape] = {}
         self._dirty: dict[ShapeKey, None] = {}
 
     @property
-    def shapes(self) -> Mapping[str, Shape]:
+    def shapes(self) -> Mapping[str, CellShape]:
         return self._published
 
     def add(self, device: ShapedDevice) -> str:
@@ -74,7 +74,7 @@ class ShapeTable:
         members.add(device.attributes, -1)
         self._dirty[device.shape] = None
 
-    def changes(self) -> Iterator[tuple[str, Shape | None]]:
+    def changes(self) -> Iterator[tuple[str, CellShape | None]]:
         """Yield the shapes that differ from what was said last; None for those that are gone."""
         for key in self._dirty:
             members = self._members[key]
@@ -83,7 +83,7 @@ class ShapeTable:
                 if self._published.pop(members.identity, None) is not None:
                     yield members.identity, None
                 continue
-            shape = Shape(
+            shape = CellShape(
                 key.driver, key.model, key.slots, key.classes, members.common(), key.memory
             )
             if self._published.get(members.identity) != shape:

@@ -10,7 +10,7 @@ from dray.api.semantics import pod_claims, pod_status
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.client.cache import ObjectChange
-from dray.ui.model.entries import Waiting
+from dray.ui.model.entries import WaitingEntry
 
 POD, CLAIM = "pod", "claim"
 
@@ -26,8 +26,8 @@ class WaitingKey(NamedTuple):
         return f"{self.type}/{self.namespace}/{self.name}"
 
 
-class Reason(NamedTuple):
-    """Why something waits: the sentence of `dray explain`, a few words, and the best fix."""
+class WaitingReason(NamedTuple):
+    """The sentence of `dray explain` about what waits, a few words, and the best fix."""
 
     sentence: str
     short: str
@@ -40,14 +40,14 @@ class WaitingState:
     """Keeps the list; callers pass on every change of pods and claims, and reasons."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Waiting] = {}
+        self.entries: dict[str, WaitingEntry] = {}
         self.due: dict[WaitingKey, None] = {}
         """What has to be explained, the oldest first."""
-        self._found: dict[WaitingKey, Waiting] = {}
-        self._reasons: dict[WaitingKey, Reason] = {}
+        self._found: dict[WaitingKey, WaitingEntry] = {}
+        self._reasons: dict[WaitingKey, WaitingReason] = {}
         self._users: Counter[ClaimKey] = Counter()
         self._unallocated: dict[ClaimKey, ResourceClaim] = {}
-        self._changed: dict[str, Waiting | None] = {}
+        self._changed: dict[str, WaitingEntry | None] = {}
 
     def pod_changed(self, change: ObjectChange[Pod]) -> None:
         old, new = change.old, change.new
@@ -60,7 +60,7 @@ class WaitingState:
             self._drop(key)
         elif old is None or _says(old) != _says(new) or key not in self._found:
             since = new.metadata.creation_timestamp or ""
-            self._put(key, Waiting(since, "Pod", *change.key))
+            self._put(key, WaitingEntry(since, "Pod", *change.key))
 
     def claim_changed(self, change: ObjectChange[ResourceClaim]) -> None:
         key, new = ClaimKey(*change.key), change.new
@@ -70,7 +70,7 @@ class WaitingState:
             self._unallocated[key] = new
         self._look_at_claim(key)
 
-    def explained(self, key: WaitingKey, reason: Reason) -> None:
+    def explained(self, key: WaitingKey, reason: WaitingReason) -> None:
         """Take over an explanation of what may have stopped waiting in the meantime."""
         if key in self._found and self._reasons.get(key) != reason:
             self._reasons[key] = reason
@@ -81,7 +81,7 @@ class WaitingState:
         for key in self._found:
             self.due.setdefault(key)
 
-    def take(self) -> dict[str, Waiting | None]:
+    def take(self) -> dict[str, WaitingEntry | None]:
         """Return what has changed since the last call."""
         taken, self._changed = self._changed, {}
         return taken
@@ -100,9 +100,9 @@ class WaitingState:
             self._drop(key)
         elif key not in self._found:
             since = found.metadata.creation_timestamp or ""
-            self._put(key, Waiting(since, "ResourceClaim", *claim))
+            self._put(key, WaitingEntry(since, "ResourceClaim", *claim))
 
-    def _put(self, key: WaitingKey, waiting: Waiting) -> None:
+    def _put(self, key: WaitingKey, waiting: WaitingEntry) -> None:
         self._found[key] = waiting
         self.due[key] = None
         self._show(key)
@@ -119,7 +119,7 @@ class WaitingState:
             self._hide(str(key))
             return
         if reason is not None:
-            waiting = Waiting(
+            waiting = WaitingEntry(
                 waiting.since,
                 waiting.kind,
                 waiting.ns,

@@ -1,4 +1,4 @@
-"""What a person can do from the page: each is done with the person's identity.
+"""Changes that a person makes from the page, each with the person's identity.
 
 Whether it is allowed is decided by the API server when it is done. Which buttons the page shows
 follows from reviews of the person's access; those are POSTs that write nothing.
@@ -18,7 +18,7 @@ from dray.api import errors, kinds, well_known
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from dray.client.api_client import Client
-from dray.ui.pages import device_page
+from dray.ui.pages.objects import device_page
 from dray.ui.pages.page_errors import PageError
 from dray.ui.pages.viewer import Viewer
 
@@ -33,7 +33,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 
 class ActionRights(msgspec.Struct, frozen=True, rename="camel"):
-    """What the page offers."""
+    """The actions that the page offers."""
 
     delete_pods: tuple[str, ...] = ()
     """Namespaces; "*" for all."""

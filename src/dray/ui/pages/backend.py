@@ -15,7 +15,7 @@ from dray.ui.model.models import Membership, Models, TooManyModels
 from dray.ui.pages import actions
 from dray.ui.pages.actions import KnownRights
 from dray.ui.pages.page_errors import PageError
-from dray.ui.pages.routes import Pages
+from dray.ui.pages.routes import PageRoutes
 from dray.ui.pages.viewer import Viewer, question_of
 from dray.ui.people import Person
 
@@ -24,7 +24,7 @@ class Backend:
     """Answers people who have a session; `run` has to run meanwhile."""
 
     def __init__(self, models: Models, history: Path | None) -> None:
-        self._models, self._pages, self._rights = models, Pages(history), KnownRights()
+        self._models, self._pages, self._rights = models, PageRoutes(history), KnownRights()
 
     @classmethod
     async def load(

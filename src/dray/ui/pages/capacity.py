@@ -19,7 +19,7 @@ from dray.planner.capacity.cards import Card
 from dray.planner.capacity.pod_capacity import PodCapacity
 from dray.planner.cluster_model import ClusterModel as PlannedCluster
 from dray.scheduling import pod_copies
-from dray.ui.model.cluster_model import TYPES, ClusterModel
+from dray.ui.model.followed_cluster import TYPES, FollowedCluster
 from dray.ui.pages.page_errors import PageError
 from dray.ui.pages.viewer import Viewer
 
@@ -45,7 +45,7 @@ class ClassCapacity(msgspec.Struct, frozen=True):
     limit: str = msgspec.field(name="limit")
 
 
-class Capacity(msgspec.Struct, frozen=True):
+class CapacityPage(msgspec.Struct, frozen=True):
     classes: Sequence[ClassCapacity]
 
 
@@ -54,12 +54,12 @@ class CapacityCounter:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dray-capacity")
-        self._counted: dict[str, tuple[float, asyncio.Future[Capacity]]] = {}
+        self._counted: dict[str, tuple[float, asyncio.Future[CapacityPage]]] = {}
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def of(self, viewer: Viewer) -> Capacity:
+    async def of(self, viewer: Viewer) -> CapacityPage:
         """Return the capacity of a person's cluster. Raises PageError if that takes too long."""
         model, now = viewer.model, asyncio.get_running_loop().time()
         self._forget(now)
@@ -87,7 +87,7 @@ class _Seen(msgspec.Struct, frozen=True):
     keys: frozenset[str]
 
 
-def _copied(model: ClusterModel) -> tuple[PlannedCluster | None, dict[str, _Seen]]:
+def _copied(model: FollowedCluster) -> tuple[PlannedCluster | None, dict[str, _Seen]]:
     """Return the objects as they are now, if they can be counted, and the devices by class."""
     rights = model.rights
     seen = {
@@ -99,7 +99,7 @@ def _copied(model: ClusterModel) -> tuple[PlannedCluster | None, dict[str, _Seen
     return _planned(model, model.features), seen
 
 
-def _planned(model: ClusterModel, features: Features) -> PlannedCluster:
+def _planned(model: FollowedCluster, features: Features) -> PlannedCluster:
     followed: dict[str, Kind] = {kind.kind: kind for kind, _ in model.rights.namespaces}
     objects: dict[type[Any], Sequence[Any]] = {
         type_: list(model.objects(followed[name]))
@@ -109,7 +109,7 @@ def _planned(model: ClusterModel, features: Features) -> PlannedCluster:
     return PlannedCluster(objects, features)
 
 
-def _seen(model: ClusterModel, name: str) -> _Seen:
+def _seen(model: FollowedCluster, name: str) -> _Seen:
     table = model.fleet.table.shapes
     shapes_of_class = {key for key, shape in table.items() if name in shape.classes}
     states: dict[str, int] = {}
@@ -121,9 +121,11 @@ def _seen(model: ClusterModel, name: str) -> _Seen:
     return _Seen(states, frozenset(keys))
 
 
-def _counted(cluster: PlannedCluster | None, seen: dict[str, _Seen]) -> Capacity:
+def _counted(cluster: PlannedCluster | None, seen: dict[str, _Seen]) -> CapacityPage:
     if cluster is None:
-        return Capacity([_line(name, found, None, 0, "") for name, found in sorted(seen.items())])
+        return CapacityPage(
+            [_line(name, found, None, 0, "") for name, found in sorted(seen.items())]
+        )
     state = cluster.state()
     unusable: dict[str, int] = {}
     for item in stranded.find(state, shapes.in_use(cluster)):
@@ -142,7 +144,7 @@ def _counted(cluster: PlannedCluster | None, seen: dict[str, _Seen]) -> Capacity
         )
         own = [card for key, card in found_cards.items() if key in found.keys]
         lines.append(_line(name, found, fits, unusable.get(name, 0), _largest(own)))
-    return Capacity(lines)
+    return CapacityPage(lines)
 
 
 def _line(

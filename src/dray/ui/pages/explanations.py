@@ -42,7 +42,7 @@ class FunnelStep(msgspec.Struct, frozen=True):
     of: int
 
 
-class CheckResult(msgspec.Struct, frozen=True):
+class CheckLine(msgspec.Struct, frozen=True):
     """A stage of a pod; `passed` is null for one that is not reached, or not known."""
 
     text: str
@@ -60,7 +60,7 @@ class ExplanationPage(msgspec.Struct, frozen=True):
     headline: str
     text: str
     funnel: Sequence[FunnelStep]
-    checks: Sequence[CheckResult]
+    checks: Sequence[CheckLine]
     fix: FixText | None
 
 
@@ -121,7 +121,7 @@ def _claim_page(found: Explanation, key: ObjectKey) -> ExplanationPage:
         explanation_text.headline(found),
         explanation_text.text(found).rstrip(),
         _funnel(found),
-        [CheckResult("is allocated" if is_allocated else "fits", fits)],
+        [CheckLine("is allocated" if is_allocated else "fits", fits)],
         _fix(fixes, command),
     )
 
@@ -140,8 +140,8 @@ def _funnel(explanation: Explanation | None) -> list[FunnelStep]:
     ]
 
 
-def _checks(progress: PodProgress) -> list[CheckResult]:
-    return [CheckResult(_check(step), _PASSED.get(step.state)) for step in progress.steps]
+def _checks(progress: PodProgress) -> list[CheckLine]:
+    return [CheckLine(_check(step), _PASSED.get(step.state)) for step in progress.steps]
 
 
 def _check(step: StageStatus) -> str:

@@ -19,11 +19,11 @@ from dray.api.types.core import CoreEvent
 from dray.api.types.dra import Device, ResourceSlice
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.client import server_version
+from dray.client import discovery
 from dray.client.api_client import Client, ObjectSelection
 from dray.health import health_checks, problems
 from dray.health.problems import ClusterProblem
-from dray.ui.model.cluster_model import TYPES, ClusterModel
+from dray.ui.model.followed_cluster import TYPES, FollowedCluster
 from dray.ui.pages.viewer import Viewer
 
 WARNINGS: Final = ObjectSelection(field_selector="type=Warning,involvedObject.kind=Pod")
@@ -46,7 +46,7 @@ class Component(msgspec.Struct, frozen=True):
     text: str
 
 
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+class HealthFinding(msgspec.Struct, frozen=True, omit_defaults=True):
     """A problem, and what to do about it."""
 
     severity: str
@@ -55,11 +55,11 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     command: str = ""
 
 
-class Health(msgspec.Struct, frozen=True):
+class HealthPage(msgspec.Struct, frozen=True):
     """The health of a cluster as it is on the wire."""
 
     components: Sequence[Component]
-    findings: Sequence[Finding]
+    findings: Sequence[HealthFinding]
     versions: Mapping[str, str]
 
 
@@ -80,7 +80,7 @@ class _Examined:
                 yield resource_slice.pool_id, device
 
 
-async def of(viewer: Viewer) -> Health:
+async def of(viewer: Viewer) -> HealthPage:
     """Return the health of a cluster, as far as the person may know it."""
     client, model = viewer.person.client, viewer.model
     examined = await _examined(client, model)
@@ -91,7 +91,7 @@ async def of(viewer: Viewer) -> Health:
         again = await asyncio.to_thread(_problems, await _examined(client, model))
         found = [item for item in again if (item.about, item.message) in before]
     idle = {problem.fault: problem for problem in found}
-    return Health(
+    return HealthPage(
         [await _api_server(client), *_idle_parts(idle), *_followed(model)],
         [_finding(problem) for problem in found[:FINDINGS_SHOWN]],
         await _versions(client),
@@ -103,7 +103,7 @@ def _problems(examined: _Examined) -> list[ClusterProblem]:
     return problems.find(examined, checks)
 
 
-async def _examined(client: Client, model: ClusterModel) -> _Examined:
+async def _examined(client: Client, model: FollowedCluster) -> _Examined:
     objects: dict[type[Any], Sequence[Any]] = {}
     for kind, _ in model.rights.namespaces:
         if kind.kind in TYPES:
@@ -153,7 +153,7 @@ def _idle_parts(found: Mapping[str, ClusterProblem]) -> Iterator[Component]:
         yield Component(name, problem is None, text)
 
 
-def _followed(model: ClusterModel) -> Iterator[Component]:
+def _followed(model: FollowedCluster) -> Iterator[Component]:
     nodes: list[Node] = list(model.objects(kinds.NODE))
     if nodes:
         ready = sum(is_condition_true(node.status.conditions, "Ready") for node in nodes)
@@ -176,15 +176,15 @@ def _is_complete(slices: Sequence[ResourceSlice]) -> bool:
     return bool(current) and len(current) == current[0].spec.pool.resource_slice_count
 
 
-def _finding(problem: ClusterProblem) -> Finding:
+def _finding(problem: ClusterProblem) -> HealthFinding:
     severity = "warning" if problem.fault in _HINTS else "error"
     command = problem.repairs[0].command if problem.repairs else ""
-    return Finding(severity, f"{problem.about} {problem.message}", problem.advice, command)
+    return HealthFinding(severity, f"{problem.about} {problem.message}", problem.advice, command)
 
 
 async def _versions(client: Client) -> dict[str, str]:
     try:
-        version = await server_version.read(client)
+        version = await discovery.version_of(client)
     except errors.StatusError:
         return {"dray": dray.__version__}
     return {

@@ -1,4 +1,4 @@
-"""Who held devices when, from the file of a recorder, as far as a person may know it.
+"""The holders of devices in the past, from the file of a recorder, as far as a person may know.
 
 A history has the names of everybody. What a person may not read now is not shown of the past
 either: claims, pods and users of namespaces whose claims may not be read are left out.
@@ -26,11 +26,11 @@ from dray.history.file_format import HistoryUnusable
 from dray.history.periods import Gap, HeldPeriod, Holder, MarkPeriod, Moment, Span
 from dray.history.queries import History
 from dray.ui.model.cells import FULL, HIDDEN, TAINTED, UNHEALTHY
-from dray.ui.model.cluster_model import ClusterModel
 from dray.ui.model.entries import Part
-from dray.ui.pages import device_page
+from dray.ui.model.followed_cluster import FollowedCluster
+from dray.ui.pages.objects import device_page
 from dray.ui.pages.page_errors import PageError
-from dray.ui.pages.viewer import Question, Viewer
+from dray.ui.pages.viewer import PageQuestion, Viewer
 
 AT_ONCE: Final = 4
 MOST_BUCKETS: Final = 1000
@@ -71,7 +71,7 @@ class Histories:
             return {"since": None, "gaps": []}
         return {"since": _time(span.first), "gaps": _gaps(span.gaps)}
 
-    async def answer(self, viewer: Viewer, question: Question) -> Any:
+    async def answer(self, viewer: Viewer, question: PageQuestion) -> Any:
         """Return the answer to a question about the past. Raises PageError."""
         if not viewer.model.rights.of(kinds.RESOURCE_SLICE):
             raise PageError(403, "you may not read devices, so you may not read their history")
@@ -105,7 +105,7 @@ class Histories:
             "cells": cells,
         }
 
-    async def _device(self, viewer: Viewer, question: Question) -> dict[str, Any]:
+    async def _device(self, viewer: Viewer, question: PageQuestion) -> dict[str, Any]:
         device = device_page.device_id(question.parameter("key"))
         since, until = _times(question)
         members = [device, *_partitions(viewer.model, device)]
@@ -128,7 +128,7 @@ class Histories:
             "gaps": _gaps(span.gaps),
         }
 
-    async def _usage(self, question: Question) -> dict[str, Any]:
+    async def _usage(self, question: PageQuestion) -> dict[str, Any]:
         since, until = _times(question)
         buckets = question.number("buckets", BUCKETS, 1, MOST_BUCKETS)
         found, span = await self._ask(
@@ -164,7 +164,7 @@ class Histories:
                 raise PageError(503, f"the history cannot be read: {error}") from error
 
 
-def _sees(model: ClusterModel) -> Callable[[str], bool]:
+def _sees(model: FollowedCluster) -> Callable[[str], bool]:
     """Return whether a claim NAMESPACE/NAME may be read."""
     namespaces = frozenset(model.rights.of(kinds.RESOURCE_CLAIM))
     return lambda claim: "" in namespaces or claim.partition("/")[0] in namespaces
@@ -185,7 +185,7 @@ def _cells(
 
 
 class _Published:
-    """What is published now: the places of partitions do not change."""
+    """The devices that are published now: the places of partitions do not change."""
 
     def __init__(self, slices: Sequence[ResourceSlice]) -> None:
         by_pool = pools.group_by_pool(pools.current_slices_of_pools(slices))
@@ -311,7 +311,7 @@ def _mark(mark: MarkPeriod) -> dict[str, Any]:
     }
 
 
-def _partitions(model: ClusterModel, root: DeviceId) -> list[DeviceId]:
+def _partitions(model: FollowedCluster, root: DeviceId) -> list[DeviceId]:
     """Return the partitions of a device that are published now."""
     entry = model.fleet.inventory.pools().get(root.pool_id)
     slices = pools.current_slices(list(entry.slices.values())) if entry is not None else []
@@ -332,7 +332,7 @@ def _time(time: datetime.datetime | None) -> str | None:
     return gotime.write(time, gotime.MICROSECONDS) if time is not None else None
 
 
-def _times(question: Question) -> tuple[datetime.datetime, datetime.datetime]:
+def _times(question: PageQuestion) -> tuple[datetime.datetime, datetime.datetime]:
     """Return the time that a question is about. Raises PageError."""
     until = question.optional("until")
     ends = _asked_time(until) if until else utc_now()

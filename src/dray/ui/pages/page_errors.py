@@ -1,4 +1,4 @@
-"""What a page asks for and cannot be answered."""
+"""Errors of requests that cannot be answered."""
 
 from __future__ import annotations
 

@@ -5,22 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dray.ui.pages import (
-    claim_page,
-    device_page,
-    explanations,
-    filters,
-    health,
-    node_page,
-    pod_page,
-)
+from dray.ui.pages import explanations, filters, health
 from dray.ui.pages.capacity import CapacityCounter
 from dray.ui.pages.histories import Histories
+from dray.ui.pages.objects import claim_page, device_page, node_page, pod_page
 from dray.ui.pages.page_errors import PageError
-from dray.ui.pages.viewer import Question, Viewer
+from dray.ui.pages.viewer import PageQuestion, Viewer
 
 
-class Pages:
+class PageRoutes:
     """Answers questions; it keeps what takes long to find."""
 
     def __init__(self, history: Path | None) -> None:
@@ -30,7 +23,7 @@ class Pages:
         self._capacity.close()
         self.histories.close()
 
-    async def answer(self, viewer: Viewer, question: Question) -> Any:
+    async def answer(self, viewer: Viewer, question: PageQuestion) -> Any:
         """Return the document of a page. Raises PageError, and the errors of the API server."""
         await viewer.model.synced.wait()
         match question.parts:
@@ -43,7 +36,7 @@ class Pages:
         return await _object_page(viewer, question)
 
 
-async def _object_page(viewer: Viewer, question: Question) -> Any:
+async def _object_page(viewer: Viewer, question: PageQuestion) -> Any:
     match question.parts:
         case ("filter",):
             return await filters.matches(viewer, question.parameter("expression", filters.LONGEST))

@@ -1,4 +1,4 @@
-"""Who asks for a page, and what it is made from."""
+"""The person who asks for a page, and the question."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from dray.ui.model.cluster_model import ClusterModel
 from dray.ui.model.explainer import Explainer
+from dray.ui.model.followed_cluster import FollowedCluster
 from dray.ui.pages.page_errors import PageError
 from dray.ui.people import Person
 
@@ -19,12 +19,12 @@ class Viewer:
     """A person at a model. Objects are read again for a page, with the person's identity."""
 
     person: Person
-    model: ClusterModel
+    model: FollowedCluster
     explainer: Explainer
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PageQuestion:
     """The path of a page below the API, in parts, and its parameters."""
 
     parts: tuple[str, ...]
@@ -54,7 +54,7 @@ class Question:
         return int(text)
 
 
-def question_of(path: str, parameters: Mapping[str, str]) -> Question:
+def question_of(path: str, parameters: Mapping[str, str]) -> PageQuestion:
     """Return the question of a path that is still encoded. Raises PageError."""
     try:
         parts = tuple(unquote(part, errors="strict") for part in path.split("/"))
@@ -62,4 +62,4 @@ def question_of(path: str, parameters: Mapping[str, str]) -> Question:
         raise PageError(400, "the address is not valid") from error
     if any(len(part) > LONGEST_NAME or "\0" in part for part in parts):
         raise PageError(400, "a name in the address is too long or not valid")
-    return Question(parts, parameters)
+    return PageQuestion(parts, parameters)

@@ -17,8 +17,8 @@ from dray.api import errors
 from dray.ui.pages.page_errors import PageError
 from dray.ui.people import People, Person
 from dray.ui.web import answers, request_checks, sessions, static_files, streams
-from dray.ui.web.request_checks import Site
-from dray.ui.web.sessions import FailureCounter, OneTimeKey, Session, Sessions
+from dray.ui.web.request_checks import DashboardSite
+from dray.ui.web.sessions import BrowserSession, FailureCounter, OneTimeKey, Sessions
 
 if TYPE_CHECKING:
     from dray.ui.pages.backend import Backend
@@ -42,7 +42,7 @@ LOG_IN = "Open the link that the server printed, or log in with a token."
 
 @dataclass(frozen=True, slots=True)
 class DashboardSettings:
-    """What a dashboard is about, and what it offers."""
+    """The cluster of a dashboard, and what it offers."""
 
     name: str
     """The name of the cluster."""
@@ -101,7 +101,7 @@ class Dashboard:
         session = self._session(request)
         return session.person.name if session is not None else ""
 
-    async def answer(self, request: web.BaseRequest, site: Site) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, site: DashboardSite) -> web.StreamResponse:
         """Answer a request below /ui."""
         try:
             request_checks.check(request, site)
@@ -111,7 +111,7 @@ class Dashboard:
         except errors.StatusError as error:
             return answers.error_answer(_of_server(error))
 
-    async def _routed(self, request: web.BaseRequest, site: Site) -> web.StreamResponse:
+    async def _routed(self, request: web.BaseRequest, site: DashboardSite) -> web.StreamResponse:
         path = request.rel_url.raw_path
         if path.startswith(API):
             return await self._api(request, path.removeprefix(API), site)
@@ -125,7 +125,9 @@ class Dashboard:
             raise PageError(404, "there is no such page", "Open /ui/.")
         return answers.file_answer(file, request)
 
-    async def _api(self, request: web.BaseRequest, path: str, site: Site) -> web.StreamResponse:
+    async def _api(
+        self, request: web.BaseRequest, path: str, site: DashboardSite
+    ) -> web.StreamResponse:
         match request.method, path:
             case "POST", "login":
                 return await self._log_in(request, site)
@@ -149,7 +151,9 @@ class Dashboard:
             raise PageError(405, f"{request.method} is not possible here")
         return await self._page(request, path, session)
 
-    async def _page(self, request: web.BaseRequest, path: str, session: Session) -> web.Response:
+    async def _page(
+        self, request: web.BaseRequest, path: str, session: BrowserSession
+    ) -> web.Response:
         """Answer what takes longer; of each session only some at the same time."""
         if session.requests >= sessions.REQUESTS_OF_SESSION:
             raise PageError(429, "too many requests at the same time", "Try again.")
@@ -165,7 +169,7 @@ class Dashboard:
         finally:
             session.requests -= 1
 
-    async def _act(self, request: web.BaseRequest, session: Session) -> web.Response:
+    async def _act(self, request: web.BaseRequest, session: BrowserSession) -> web.Response:
         self._check_csrf(request, session)
         if not self._settings.allows_actions:
             advice = "Start it with: dray ui --allow-actions"
@@ -175,7 +179,7 @@ class Dashboard:
         log.info("%s: %s", session.person.name, done)
         return answers.json_answer({"message": done})
 
-    async def _log_in(self, request: web.BaseRequest, site: Site) -> web.Response:
+    async def _log_in(self, request: web.BaseRequest, site: DashboardSite) -> web.Response:
         if self._logins >= WAITING_LOGINS:
             raise PageError(429, "too many people log in at the same time", "Try again.")
         self._logins += 1
@@ -193,7 +197,7 @@ class Dashboard:
         cookie = _cookie(request, site, session.identity)
         return answers.json_answer(await self._document(session), headers={"set-cookie": cookie})
 
-    async def _opened(self, person: Person) -> Session:
+    async def _opened(self, person: Person) -> BrowserSession:
         member = await (await self._ready()).join(person)
         return self._sessions.open(person, member, _now())
 
@@ -216,7 +220,7 @@ class Dashboard:
                 return await self._people.of_certificate(found) if found else None
         raise PageError(400, "a key, a token or certificate: true is needed", LOG_IN)
 
-    async def _document(self, session: Session) -> dict[str, Any]:
+    async def _document(self, session: BrowserSession) -> dict[str, Any]:
         about = await self._backend.about(
             session.member, allows_actions=self._settings.allows_actions
         )
@@ -227,7 +231,9 @@ class Dashboard:
             **about,
         }
 
-    async def _stream(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
+    async def _stream(
+        self, request: web.BaseRequest, session: BrowserSession
+    ) -> web.StreamResponse:
         if session.streams >= sessions.STREAMS_OF_SESSION or len(self._streams) >= STREAMS_LIMIT:
             raise PageError(429, "too many streams are open", "Close other windows.")
         self._backend.viewer(session.member)
@@ -263,15 +269,15 @@ class Dashboard:
                 self._group.create_task(self._loaded.run())
             return self._loaded
 
-    def _session(self, request: web.BaseRequest) -> Session | None:
+    def _session(self, request: web.BaseRequest) -> BrowserSession | None:
         return self._sessions.find(_given_cookie(request), _now())
 
-    def _check_csrf(self, request: web.BaseRequest, session: Session) -> None:
+    def _check_csrf(self, request: web.BaseRequest, session: BrowserSession) -> None:
         given = request.headers.get(CSRF_HEADER, "")
         if not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), session.csrf.encode()):
             raise PageError(403, f"the header {CSRF_HEADER} is not that of the session")
 
-    def _end(self, session: Session) -> None:
+    def _end(self, session: BrowserSession) -> None:
         if not session.is_over:
             self._sessions.close(session)
             self._backend.leave(session.member)
@@ -288,7 +294,7 @@ def _given_cookie(request: web.BaseRequest) -> str:
     return request.cookies.get(_cookie_name(request), "")
 
 
-def _cookie(request: web.BaseRequest, site: Site, value: str) -> str:
+def _cookie(request: web.BaseRequest, site: DashboardSite, value: str) -> str:
     """Return the header that sets a cookie; without a value, one that removes it."""
     secure = "; Secure" if site.is_secure else ""
     age = int(sessions.SESSION_SECONDS) if value else 0

@@ -15,7 +15,7 @@ from dray.connections.http_protocol import HttpProtocol, HttpServer
 from dray.connections.limits import ConnectionLimits
 from dray.ui.web import answers
 from dray.ui.web.dashboard import ROOT, Dashboard
-from dray.ui.web.request_checks import Site
+from dray.ui.web.request_checks import DashboardSite
 
 log = logging.getLogger(__name__)
 # A client that sends no valid HTTP gets an error response; the log is not for it.
@@ -39,7 +39,7 @@ STRANGER: Final = ""
 async def serving(dashboard: Dashboard, host: str, port: int) -> AsyncIterator[str]:
     """Serve until the block is left; yields the URL. Raises OSError where it cannot listen."""
     connections = listener.new_connections(LIMITS)
-    site = Site(is_secure=False, names=frozenset({host, "localhost"}))
+    site = DashboardSite(is_secure=False, names=frozenset({host, "localhost"}))
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         protocol = request.protocol

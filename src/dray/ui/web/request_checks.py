@@ -21,8 +21,8 @@ _OWN_PAGE: Final = ("same-origin", "none")
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """How a dashboard is reached: over HTTP or HTTPS, and under which names."""
+class DashboardSite:
+    """The protocol and the names under which a dashboard is reached."""
 
     is_secure: bool
     names: frozenset[str]
@@ -32,7 +32,7 @@ class Site:
         return "https" if self.is_secure else "http"
 
 
-def check(request: web.BaseRequest, site: Site) -> None:
+def check(request: web.BaseRequest, site: DashboardSite) -> None:
     """Raise PageError for a request to another server, or from another page."""
     host = request.headers.get("host", "")
     if len(request.headers.getall("host", ())) != 1 or not _is_own(host, request, site):
@@ -47,7 +47,7 @@ def check(request: web.BaseRequest, site: Site) -> None:
         raise PageError(403, "the request comes from another page")
 
 
-def _is_own(host: str, request: web.BaseRequest, site: Site) -> bool:
+def _is_own(host: str, request: web.BaseRequest, site: DashboardSite) -> bool:
     transport = request.transport
     own = transport.get_extra_info("sockname") if transport is not None else None
     try:

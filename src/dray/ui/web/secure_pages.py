@@ -8,18 +8,18 @@ from typing import Final
 from aiohttp import web
 
 from dray.ui.web.dashboard import ROOT, Dashboard
-from dray.ui.web.request_checks import Site
+from dray.ui.web.request_checks import DashboardSite
 
 
 class SecurePages:
-    """What an API server asks for requests below `root`. `names` are more names of the server."""
+    """Answers requests below `root` for an API server. `names` are more names of the server."""
 
     root: Final = ROOT
 
     def __init__(self, dashboard: Dashboard, names: tuple[str, ...] = ()) -> None:
         self._dashboard = dashboard
         own = {"localhost", "127.0.0.1", "::1", socket.gethostname().lower(), *names}
-        self._site = Site(is_secure=True, names=frozenset(own))
+        self._site = DashboardSite(is_secure=True, names=frozenset(own))
 
     def user_of(self, request: web.BaseRequest) -> str:
         return self._dashboard.user_of(request)

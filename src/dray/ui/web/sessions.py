@@ -69,7 +69,7 @@ class FailureCounter:
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class BrowserSession:
     """One who has logged in, in one browser."""
 
     identity: str
@@ -87,16 +87,16 @@ class Sessions:
     """The sessions of a dashboard, found by the value of their cookie."""
 
     def __init__(self) -> None:
-        self._by_digest: dict[bytes, Session] = {}
+        self._by_digest: dict[bytes, BrowserSession] = {}
 
     def __len__(self) -> int:
         return len(self._by_digest)
 
-    def open(self, person: Person, member: Membership, now: float) -> Session:
+    def open(self, person: Person, member: Membership, now: float) -> BrowserSession:
         """Return a new session."""
         identity = secrets.token_urlsafe(32)
         ends = now + SESSION_SECONDS
-        session = Session(identity, secrets.token_urlsafe(32), person, member, ends)
+        session = BrowserSession(identity, secrets.token_urlsafe(32), person, member, ends)
         self._by_digest[_digest(identity)] = session
         return session
 
@@ -105,18 +105,18 @@ class Sessions:
         own = sum(session.person.key == person.key for session in self._by_digest.values())
         return len(self) < SESSIONS_LIMIT and own < SESSIONS_OF_PERSON
 
-    def find(self, identity: str, now: float) -> Session | None:
+    def find(self, identity: str, now: float) -> BrowserSession | None:
         """Return the session of a cookie, unless it is over."""
         session = self._by_digest.get(_digest(identity)) if identity else None
         if session is None or session.is_over or session.member.is_ended or now >= session.ends:
             return None
         return session
 
-    def close(self, session: Session) -> None:
+    def close(self, session: BrowserSession) -> None:
         session.is_over = True
         self._by_digest.pop(_digest(session.identity), None)
 
-    def ended(self, now: float) -> list[Session]:
+    def ended(self, now: float) -> list[BrowserSession]:
         """Return the sessions whose time is over, or whose identity is no longer good."""
         return [
             session

@@ -11,9 +11,9 @@ from aiohttp import web
 from dray.api.formats import gotime
 from dray.clock import utc_now
 from dray.ui.model import change_log
-from dray.ui.model.change_log import Position
+from dray.ui.model.change_log import StreamPosition
 from dray.ui.web.answers import API_ANSWER
-from dray.ui.web.sessions import Session
+from dray.ui.web.sessions import BrowserSession
 
 HEARTBEAT_SECONDS: Final = 15.0
 SLOW_SECONDS: Final = 30.0
@@ -26,7 +26,7 @@ class StreamEnds(Exception):
     """The browser has to come back: it is too slow, or the session is over."""
 
 
-async def send(request: web.BaseRequest, session: Session) -> web.StreamResponse:
+async def send(request: web.BaseRequest, session: BrowserSession) -> web.StreamResponse:
     """Send a snapshot and then changes, until the session is over or the browser leaves."""
     headers = {**API_ANSWER, "content-type": "text/event-stream", "x-accel-buffering": "no"}
     outgoing = web.StreamResponse(headers=headers)
@@ -44,7 +44,7 @@ async def send(request: web.BaseRequest, session: Session) -> web.StreamResponse
     return outgoing
 
 
-def _is_open(session: Session) -> bool:
+def _is_open(session: BrowserSession) -> bool:
     now = asyncio.get_running_loop().time()
     member = session.member
     is_over = session.is_over or member.is_ended or now >= session.ends
@@ -52,15 +52,15 @@ def _is_open(session: Session) -> bool:
 
 
 async def _next(
-    outgoing: web.StreamResponse, session: Session, position: Position | None
-) -> Position | None:
+    outgoing: web.StreamResponse, session: BrowserSession, position: StreamPosition | None
+) -> StreamPosition | None:
     """Send what comes after a position, or show after a while that the server is still there."""
     model = session.member.model
     log = model.log
     try:
         async with asyncio.timeout(HEARTBEAT_SECONDS):
             await model.synced.wait()
-            if position == Position(log.name, log.number):
+            if position == StreamPosition(log.name, log.number):
                 await log.wait(position)
     except TimeoutError:
         # An event and no comment: browsers do not show comments to the page.
@@ -76,10 +76,10 @@ async def _next(
         await _write(outgoing, _event("snapshot", reached, snapshot))
         return reached
     if changes:
-        reached = Position(log.name, position.number + len(changes))
+        reached = StreamPosition(log.name, position.number + len(changes))
         first = position.number + 1
         events = [
-            _event("change", Position(log.name, number), change)
+            _event("change", StreamPosition(log.name, number), change)
             for number, change in enumerate(changes, first)
         ]
         await _write(outgoing, b"".join(events))
@@ -87,7 +87,7 @@ async def _next(
     return position
 
 
-def _event(name: str, position: Position, data: bytes) -> bytes:
+def _event(name: str, position: StreamPosition, data: bytes) -> bytes:
     # JSON as msgspec writes it has no line breaks.
     return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), str(position).encode(), data)
 

@@ -15,11 +15,13 @@ from dray import supervision
 from dray.api.features import Features
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import foreground
-from dray.cli.components.dashboard import link, record_option
+from dray.cli.components.dashboard import link
+from dray.cli.inputs import record_options
+from dray.cli.output import durations
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 from dray.cli.session.read_only import ReadOnlyTransport
-from dray.client import server_version
+from dray.client import discovery
 from dray.client.api_client import Client
 from dray.client.rest import RestTransport
 from dray.clock import utc_now
@@ -44,7 +46,14 @@ ADVICE = "Choose another address with --listen; port 0 takes any free port."
     metavar="FILE",
     help="Record the history of the devices in this file while it runs.",
 )
-def ui(target: Target, listen: str, allow_actions: bool, record: Path | None) -> None:
+@record_options.retention_option(durations.parse)
+def ui(
+    target: Target,
+    listen: str,
+    allow_actions: bool,
+    record: Path | None,
+    record_retention: float,
+) -> None:
     """Show a cluster in a browser until stopped: devices, who holds them, and what waits and why.
 
     It only reads, with the rights of the kubeconfig, unless --allow-actions is given. The link that
@@ -53,17 +62,18 @@ def ui(target: Target, listen: str, allow_actions: bool, record: Path | None) ->
     address = link.parse(listen, "--listen")
     if address is None:
         raise WrongUsage("--listen none: a dashboard has to listen somewhere")
-    options = UiOptions(*address, allow_actions, record)
+    options = UiOptions(*address, allow_actions, record, record_retention)
     foreground.run(foreground.until_signalled(lambda: _run(target, options)), logging.WARNING)
 
 
 class UiOptions(NamedTuple):
-    """Where the dashboard is served, and what it does besides reading."""
+    """The address of the dashboard, and what it does besides reading."""
 
     host: str
     port: int
     allows_actions: bool
     record: Path | None
+    record_retention: float
 
 
 async def _run(target: Target, options: UiOptions) -> None:
@@ -80,7 +90,7 @@ async def _run(target: Target, options: UiOptions) -> None:
         )
         sender = transport if options.allows_actions else ReadOnlyTransport(transport)
         client = Client(sender)
-        version = await server_version.read(client)
+        version = await discovery.version_of(client)
         name = chosen.connection.context or chosen.connection.server
         people = KubeconfigPeople(sender, name, target.namespace or chosen.connection.namespace)
         features = version.features
@@ -88,7 +98,8 @@ async def _run(target: Target, options: UiOptions) -> None:
         settings = DashboardSettings(name, git_version, options.allows_actions, record)
         dashboard = opening.opened(client, people, features, settings)
         if record is not None:
-            await stack.enter_async_context(_recording(stack, client, record, features))
+            recording = _recording(client, record, options.record_retention, features)
+            await stack.enter_async_context(recording)
         serving = plain_server.serving(dashboard, options.host, options.port)
         listen = f"{options.host}:{options.port}"
         url = await foreground.listen(stack, serving, listen, ADVICE)
@@ -98,20 +109,20 @@ async def _run(target: Target, options: UiOptions) -> None:
 
 @contextlib.asynccontextmanager
 async def _recording(
-    stack: contextlib.AsyncExitStack, client: Client, path: Path, features: Features
+    client: Client, path: Path, retention_seconds: float, features: Features
 ) -> AsyncIterator[None]:
     """Record the history of a cluster while the block runs. Raises CommandError."""
     from dray.history.recorder import OtherCluster, Recorder
 
-    file = record_option.opened(stack, path)
-    recorder = Recorder(client, file, features=features, now=utc_now)
-    try:
-        await recorder.check()
-    except OtherCluster as error:
-        raise CommandError(f"--record {path}: {error}", "Choose another file.") from error
-    running = asyncio.create_task(supervision.run_forever("recorder", recorder.run))
-    try:
-        yield
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
+    with record_options.opened(path, retention_seconds) as file:
+        recorder = Recorder(client, file, features=features, now=utc_now)
+        try:
+            await recorder.check()
+        except OtherCluster as error:
+            raise CommandError(f"--record {path}: {error}", "Choose another file.") from error
+        running = asyncio.create_task(supervision.run_forever("recorder", recorder.run))
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])

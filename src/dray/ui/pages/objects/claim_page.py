@@ -9,13 +9,13 @@ from dray.api.conversion import typed_objects
 from dray.api.ids import DeviceId
 from dray.api.semantics import owner_references
 from dray.api.types.dra import ResourceClaim
-from dray.ui.model.cluster_model import ClusterModel
-from dray.ui.pages import chains, pod_page
-from dray.ui.pages.page_documents import (
+from dray.ui.model.followed_cluster import FollowedCluster
+from dray.ui.pages.objects import chains, pod_page
+from dray.ui.pages.objects.page_documents import (
+    ChainStep,
     Fact,
     Link,
     ObjectPage,
-    Step,
     device_link,
     events_about,
     fact,
@@ -62,7 +62,7 @@ def _facts(viewer: Viewer, claim: ResourceClaim) -> Iterator[Fact]:
         yield from fact("Device", text, device_link(result.device_id))
 
 
-def _chain(model: ClusterModel, claim: ResourceClaim) -> Iterator[Step]:
+def _chain(model: FollowedCluster, claim: ResourceClaim) -> Iterator[ChainStep]:
     yield from chains.of_claim(model, claim)
     allocation = claim.status.allocation
     nodes = {
@@ -78,7 +78,7 @@ def _chain(model: ClusterModel, claim: ResourceClaim) -> Iterator[Step]:
             yield from pod_page.containers(pod)
 
 
-def _node_of(model: ClusterModel, device: DeviceId) -> str:
+def _node_of(model: FollowedCluster, device: DeviceId) -> str:
     found = chains.find_device(model, device)
     if found is None or found.device is None or found.resource_slice is None:
         return ""

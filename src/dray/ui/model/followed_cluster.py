@@ -34,8 +34,8 @@ from dray.client.api_client import Client, ObjectSelection, Transport
 from dray.client.cache import Cache, ObjectChange
 from dray.clock import utc_now
 from dray.explain.pod.pod_context import OTHER_NAMESPACES
-from dray.ui.model.change_log import ChangeLog
-from dray.ui.model.entries import Cell, NodeEntry, Shape, Waiting
+from dray.ui.model.change_log import SentChanges
+from dray.ui.model.entries import Cell, CellShape, NodeCard, WaitingEntry
 from dray.ui.model.fleet_state import FleetState
 from dray.ui.model.reported_health import ReportedHealth
 from dray.ui.model.rights import EVERYWHERE, Rights
@@ -69,23 +69,23 @@ class State(msgspec.Struct, frozen=True):
 
     seq: int
     time: str
-    shapes: dict[str, Shape]
-    nodes: dict[str, NodeEntry]
+    shapes: dict[str, CellShape]
+    nodes: dict[str, NodeCard]
     cells: dict[str, Cell]
-    waiting: dict[str, Waiting]
+    waiting: dict[str, WaitingEntry]
     counts: dict[str, int]
     unreadable: list[str]
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What differs from the state before; null is gone."""
+class DrawnChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The differences from the state before; null is gone."""
 
     seq: int
     time: str
-    shapes: dict[str, Shape | None] = {}
-    nodes: dict[str, NodeEntry | None] = {}
+    shapes: dict[str, CellShape | None] = {}
+    nodes: dict[str, NodeCard | None] = {}
     cells: dict[str, Cell | None] = {}
-    waiting: dict[str, Waiting | None] = {}
+    waiting: dict[str, WaitingEntry | None] = {}
     counts: dict[str, int] | None = None
     unreadable: list[str] | None = None
 
@@ -100,7 +100,7 @@ class SharedTransport:
         return await next(iter(self.readers.values())).send(request)
 
 
-class ClusterModel:
+class FollowedCluster:
     """Follows a cluster with some rights.
 
     `observer` reads all claims, for the devices that claims hold which the person may not see.
@@ -125,7 +125,7 @@ class ClusterModel:
         self.waiting = WaitingState()
         self._health = ReportedHealth(self.fleet, self._claim_of)
         self.caches: dict[str, list[Cache[Any]]] = {}
-        self.log = ChangeLog(self._snapshot)
+        self.log = SentChanges(self._snapshot)
         self.synced = asyncio.Event()
         self.listeners: list[Callable[[Kind, ObjectChange[Any]], None]] = []
         """Called with every change of a followed object after the model has taken it over."""
@@ -193,7 +193,7 @@ class ClusterModel:
         if not (fleet.nodes or fleet.cells or shapes or waiting):
             return
         counts = dict(self.fleet.counts)
-        change = Change(
+        change = DrawnChange(
             self.log.next_number(),
             _now(),
             shapes,

@@ -1,4 +1,4 @@
-"""What a claim is joined with: its requests, their devices, the nodes of these, and its users."""
+"""The objects that a claim is joined with: requests, devices, nodes and users."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from dray.api.semantics import pod_claims
 from dray.api.semantics.conditions import is_condition_true
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.nodes import Node
-from dray.ui.model.cluster_model import ClusterModel
-from dray.ui.pages.page_documents import Step, claim_link, device_link, node_link, pod_link
+from dray.ui.model.followed_cluster import FollowedCluster
+from dray.ui.pages.objects.page_documents import (
+    ChainStep,
+    claim_link,
+    device_link,
+    node_link,
+    pod_link,
+)
 
 NOT_READ = "not known"
 
 
-def of_claim(model: ClusterModel, claim: ResourceClaim) -> Iterator[Step]:
+def of_claim(model: FollowedCluster, claim: ResourceClaim) -> Iterator[ChainStep]:
     """Yield a claim, then each request with the devices that it got."""
     yield claim_step(claim)
     allocation = claim.status.allocation
@@ -27,13 +33,13 @@ def of_claim(model: ClusterModel, claim: ResourceClaim) -> Iterator[Step]:
         own = [result for result in results if result.request.partition("/")[0] == request.name]
         exactly = request.exactly
         name = f"{request.name} of class {exactly.device_class_name}" if exactly else request.name
-        yield Step("request", name, "served" if own else "waiting")
+        yield ChainStep("request", name, "served" if own else "waiting")
         for result in own:
             yield device_step(model, result.device_id)
 
 
-def claim_step(claim: ResourceClaim) -> Step:
-    return Step("claim", str(claim.key), claim_state(claim), claim_link(*claim.key))
+def claim_step(claim: ResourceClaim) -> ChainStep:
+    return ChainStep("claim", str(claim.key), claim_state(claim), claim_link(*claim.key))
 
 
 def claim_state(claim: ResourceClaim) -> str:
@@ -45,13 +51,13 @@ def claim_state(claim: ResourceClaim) -> str:
     return "allocated, reserved" if claim.status.reserved_for else "allocated"
 
 
-def device_step(model: ClusterModel, device: DeviceId) -> Step:
+def device_step(model: FollowedCluster, device: DeviceId) -> ChainStep:
     found = find_device(model, device)
     state = str(found.state) if found is not None else NOT_READ
-    return Step("device", str(device), state, device_link(device))
+    return ChainStep("device", str(device), state, device_link(device))
 
 
-def find_device(model: ClusterModel, device: DeviceId) -> DeviceAvailability | None:
+def find_device(model: FollowedCluster, device: DeviceId) -> DeviceAvailability | None:
     """Return a device with its state; None if there is none, or it may not be seen."""
     inventory = model.fleet.inventory
     if device.pool_id not in inventory.pools():
@@ -60,9 +66,9 @@ def find_device(model: ClusterModel, device: DeviceId) -> DeviceAvailability | N
     return next((found for found in members if found.id == device), None)
 
 
-def node_step(model: ClusterModel, name: str) -> Step:
+def node_step(model: FollowedCluster, name: str) -> ChainStep:
     node: Node | None = model.find(kinds.NODE, name)
-    return Step("node", name, node_state(node), node_link(name))
+    return ChainStep("node", name, node_state(node), node_link(name))
 
 
 def node_state(node: Node | None) -> str:
@@ -72,7 +78,7 @@ def node_state(node: Node | None) -> str:
     return f"{ready}, cordoned" if node.spec.unschedulable else ready
 
 
-def users(model: ClusterModel, claim: ResourceClaim) -> Iterator[Step]:
+def users(model: FollowedCluster, claim: ResourceClaim) -> Iterator[ChainStep]:
     """Yield the pods that use a claim."""
     namespace = claim.metadata.namespace
     for consumer in claim.status.reserved_for:
@@ -80,6 +86,6 @@ def users(model: ClusterModel, claim: ResourceClaim) -> Iterator[Step]:
             pod = model.find(kinds.POD, consumer.name, namespace)
             state = (pod.status.phase or "Pending").lower() if pod is not None else NOT_READ
             link = pod_link(namespace, consumer.name)
-            yield Step("pod", f"{namespace}/{consumer.name}", state, link)
+            yield ChainStep("pod", f"{namespace}/{consumer.name}", state, link)
         else:
-            yield Step("consumer", f"{consumer.resource}/{consumer.name}", "")
+            yield ChainStep("consumer", f"{consumer.resource}/{consumer.name}", "")

@@ -12,12 +12,12 @@ from dray.api import kinds
 from dray.api.ids import ClaimKey, DeviceId
 from dray.explain.text import phrases
 from dray.ui.model import cells
-from dray.ui.model.cluster_model import ClusterModel
-from dray.ui.pages import chains, pod_page
-from dray.ui.pages.page_documents import (
+from dray.ui.model.followed_cluster import FollowedCluster
+from dray.ui.pages.objects import chains, pod_page
+from dray.ui.pages.objects.page_documents import (
+    ChainStep,
     Fact,
     ObjectPage,
-    Step,
     claim_link,
     device_link,
     fact,
@@ -66,7 +66,10 @@ def device_id(key: str) -> DeviceId:
 
 
 def _facts(
-    model: ClusterModel, found: DeviceAvailability, group: Sequence[DeviceAvailability], node: str
+    model: FollowedCluster,
+    found: DeviceAvailability,
+    group: Sequence[DeviceAvailability],
+    node: str,
 ) -> Iterator[Fact]:
     own = cells.text_of(found, model.fleet.holders)
     # As on the map: a device is in use where one of its partitions is.
@@ -117,8 +120,11 @@ def _written(value: object) -> str:
 
 
 def _chain(
-    model: ClusterModel, found: DeviceAvailability, group: Sequence[DeviceAvailability], node: str
-) -> Iterator[Step]:
+    model: FollowedCluster,
+    found: DeviceAvailability,
+    group: Sequence[DeviceAvailability],
+    node: str,
+) -> Iterator[ChainStep]:
     members = group if not found.parent else [found]
     for device in members:
         for key in _visible(model, device):
@@ -134,5 +140,5 @@ def _chain(
         yield chains.node_step(model, node)
 
 
-def _visible(model: ClusterModel, device: DeviceAvailability) -> list[ClaimKey]:
+def _visible(model: FollowedCluster, device: DeviceAvailability) -> list[ClaimKey]:
     return [key for key in device.holders if model.fleet.holders.is_visible(key)]

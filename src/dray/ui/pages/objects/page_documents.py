@@ -36,7 +36,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     link: Link | None = None
 
 
-class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChainStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """One object in the chain claim, request, device, node, container, and its state."""
 
     step: str
@@ -59,7 +59,7 @@ class ObjectPage(msgspec.Struct, frozen=True):
     title: str
     kind: str
     facts: Sequence[Fact]
-    chain: Sequence[Step]
+    chain: Sequence[ChainStep]
     events: Sequence[EventLine]
     yaml: str
 
@@ -130,12 +130,12 @@ def labels_text(labels: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(labels.items()))
 
 
-def shown(steps: Iterable[Step]) -> list[Step]:
+def shown(steps: Iterable[ChainStep]) -> list[ChainStep]:
     """Return the first steps: an object may have thousands."""
-    found: list[Step] = []
+    found: list[ChainStep] = []
     for step in steps:
         if len(found) == STEPS_SHOWN:
-            found.append(Step(step.step, "and more", ""))
+            found.append(ChainStep(step.step, "and more", ""))
             break
         found.append(step)
     return found

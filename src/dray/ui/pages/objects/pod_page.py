@@ -10,11 +10,11 @@ from dray.api.ids import ClaimKey
 from dray.api.semantics import owner_references, pod_claims
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import ContainerStatus, Pod
-from dray.ui.pages import chains
-from dray.ui.pages.page_documents import (
+from dray.ui.pages.objects import chains
+from dray.ui.pages.objects.page_documents import (
+    ChainStep,
     Fact,
     ObjectPage,
-    Step,
     claim_link,
     events_about,
     fact,
@@ -61,16 +61,16 @@ def _facts(viewer: Viewer, pod: Pod) -> Iterator[Fact]:
         yield from fact("Claim", used.name or f"{used.pod_claim} (not created yet)", link)
 
 
-def _chain(viewer: Viewer, pod: Pod) -> Iterator[Step]:
+def _chain(viewer: Viewer, pod: Pod) -> Iterator[ChainStep]:
     namespace = pod.metadata.namespace
     for used in pod_claims.claims_of_pod(pod):
         if not used.name:
-            yield Step("claim", used.pod_claim, "not created")
+            yield ChainStep("claim", used.pod_claim, "not created")
             continue
         claim: ResourceClaim | None = viewer.model.find(kinds.RESOURCE_CLAIM, used.name, namespace)
         if claim is None:
             link = claim_link(namespace, used.name)
-            yield Step("claim", str(ClaimKey(namespace, used.name)), "not found", link)
+            yield ChainStep("claim", str(ClaimKey(namespace, used.name)), "not found", link)
         else:
             yield from chains.of_claim(viewer.model, claim)
     if pod.spec.node_name:
@@ -78,7 +78,7 @@ def _chain(viewer: Viewer, pod: Pod) -> Iterator[Step]:
     yield from containers(pod)
 
 
-def containers(pod: Pod) -> Iterator[Step]:
+def containers(pod: Pod) -> Iterator[ChainStep]:
     """Yield the containers of a pod, those first that use its claims."""
     states = {status.name: _state(status) for status in pod.status.container_statuses}
     states |= {status.name: _state(status) for status in pod.status.init_container_statuses}
@@ -86,7 +86,7 @@ def containers(pod: Pod) -> Iterator[Step]:
     for container in sorted(every, key=lambda item: not item.resources.claims):
         claims = ", ".join(claim.name for claim in container.resources.claims)
         text = f"{container.name} (claim {claims})" if claims else container.name
-        yield Step("container", text, states.get(container.name, "waiting"))
+        yield ChainStep("container", text, states.get(container.name, "waiting"))
 
 
 def _state(status: ContainerStatus) -> str:

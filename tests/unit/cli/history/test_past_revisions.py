@@ -1,4 +1,4 @@
-"""`dray history device`: who had a device when, on the data of a running `dray up`."""
+"""Who had a device when, by the old revisions of a running `dray up` that records nothing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import ObjectNotFound, WrongUsage
-from dray.cli.insight import history
-from dray.cli.insight.history import ClaimHistory, ClaimRevision
+from dray.cli.command_errors import ObjectNotFound
+from dray.cli.history import past_revisions as history
+from dray.cli.history.past_revisions import ClaimHistory, ClaimRevision
 from tests.unit.cli.components.test_components import POD, TEMPLATE
 from tests.unit.cli.components.test_up import up
-from tests.unit.cli.conftest import Cluster, as_list, run
+from tests.unit.cli.conftest import Cluster, as_list
 
 DEVICE = "gpu.example.com/n1/gpu-3"
 
@@ -29,7 +29,7 @@ def pod(name: str) -> JsonObject:
 
 def test_a_device_remembers_who_had_it(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "kubeconfig")
-    with up(tmp_path):
+    with up(tmp_path, "--record", "none"):
         assert cluster.dray("create", "-f", "-", input=as_list([TEMPLATE])).exit_code == 0
         for name in ("first", "second"):
             assert cluster.dray("create", "-f", "-", input=as_list([pod(name)])).exit_code == 0
@@ -69,7 +69,7 @@ def test_a_device_remembers_who_had_it(tmp_path: Path) -> None:
 
 def test_the_end_of_a_pod_deleted_by_force_is_unknown(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "kubeconfig")
-    with up(tmp_path):
+    with up(tmp_path, "--record", "none"):
         made = as_list([TEMPLATE, pod("forced")])
         assert cluster.dray("create", "-f", "-", input=made).exit_code == 0
         ready = cluster.dray("wait", "pod/forced", "--for=condition=Ready", "--timeout=60s")
@@ -150,27 +150,3 @@ def test_a_time_before_what_is_remembered_is_refused() -> None:
     with pytest.raises(ObjectNotFound, match="before the history of the server"):
         history.require_visible(past, "2026-11-15T09:59:00Z", "09:59")
     history.require_visible(past, "2026-11-15T10:01:00Z", "10:01")
-
-
-def test_times_on_the_command_line() -> None:
-    assert history.moment("2026-11-15T14:02:00+02:00") == "2026-11-15T12:02:00Z"
-    today = datetime.datetime.now().astimezone()
-    local = today.replace(hour=14, minute=2, second=0).astimezone(datetime.UTC)
-    assert history.moment("14:02") == local.strftime("%Y-%m-%dT%H:%M:%SZ")
-    with pytest.raises(WrongUsage, match="write 14:02"):
-        history.moment("noon")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "advice"),
-    [
-        (["gpu-0/gpu-1"], "Write: dray history device gpu-0/gpu-1"),
-        (["pod", "train"], "NODE/DEVICE; events of others: dray events --for pod/train"),
-        (["pods/train"], "NODE/DEVICE; events of others: dray events --for pods/train"),
-        (["resourceclaim"], "NODE/DEVICE; events of others: dray events --for resourceclaim/NAME"),
-    ],
-)
-def test_only_devices_have_a_history(arguments: list[str], advice: str) -> None:
-    asked = run("history", *arguments)
-    assert asked.exit_code == 2
-    assert advice in asked.output

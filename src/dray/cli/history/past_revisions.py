@@ -1,4 +1,4 @@
-"""`dray history device`: show which claims held a device, from old revisions."""
+"""Which claims held devices, from the old revisions that a server still has."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import itertools
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import click
 import msgspec
 
 from dray.api import errors, kinds
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import CommandError, DrayCommand, ObjectNotFound, WrongUsage
+from dray.cli.command_errors import CommandError, ObjectNotFound
+from dray.cli.history import times
 from dray.cli.inputs import published_devices
-from dray.cli.output import formats, tables
-from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
 from dray.client import api_client
@@ -175,7 +173,6 @@ def _revision(found: JsonObject) -> int:
 
 
 NEVER = "9999"
-TIME = "%Y-%m-%d %H:%M:%S"
 
 
 class Period(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -193,70 +190,43 @@ class Period(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     until_is_about: bool = False
     until_revision: int = 0
     used_by: tuple[str, ...] = ()
+    node: str = ""
+    user: str = ""
 
 
-class _History(click.Group):
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self.commands and not args[0].startswith("-"):
-            raise WrongUsage(f"{args[0]}: only devices have a history", _advice(args))
-        return super().resolve_command(ctx, args)
-
-
-def _advice(args: Sequence[str]) -> str:
-    if kinds.by_name(args[0].partition("/")[0]) is None:
-        return f"Write: dray history device {args[0]}"
-    name = "/".join(args[:2])
-    about = name if "/" in name else f"{name}/NAME"
-    return f"Write: dray history device NODE/DEVICE; events of others: dray events --for {about}"
-
-
-@click.group("history", cls=_History)
-def history() -> None:
-    """Show past allocations, as far back as the server keeps revisions."""
-
-
-@history.command("device", cls=DrayCommand)
-@click.argument("device")
-@connection.options
-@formats.option
-@click.option(
-    "--at", default="", metavar="TIME", help="Only at this time: 14:02, or 2026-11-15T14:02:00Z."
-)
-def device(target: Target, device: str, format: OutputFormat, at: str) -> None:
-    """Show who used a device when: NODE/DEVICE, or DRIVER/POOL/DEVICE.
-
-    How far back depends on the server: `dray up --history 24h` keeps a day, other clusters some
-    minutes.
-    """
-    past, held = periods_of(target, device, at)
-    if format.is_table:
-        _show(device, held, past, at)
-    else:
-        formats.show_document(document(past, held), format)
-
-
-def periods_of(target: Target, device: str, at: str = "") -> tuple[ClaimHistory, list[Period]]:
-    """Return the history of claims, and the periods of one device, at one time if that is given."""
-    instant = moment(at)
+def of_device(target: Target, device: str) -> tuple[ClaimHistory, list[Period]]:
+    """Return the history of claims, and the periods of one device."""
     with progress.shown("Reading past revisions"):
-        past, held = connection.run(target, lambda session: _read(session, device))
-    if instant:
-        require_visible(past, instant, at)
-        held = [period for period in held if period.since <= instant < (period.until or NEVER)]
-    return past, held
+        return connection.run(target, lambda session: _read_device(session, device))
 
 
-def document(past: ClaimHistory, held: Sequence[Period]) -> dict[str, Any]:
-    return {"reachesBackTo": past.reaches_back_to, "revision": past.oldest, "items": list(held)}
+def of_claim(target: Target, claim: str) -> tuple[ClaimHistory, list[Period]]:
+    """Return the history of claims, and the periods of the claim NAMESPACE/NAME."""
+    with progress.shown("Reading past revisions"):
+        return connection.run(target, lambda session: _read_claim(session, claim))
 
 
-async def _read(session: Session, device: str) -> tuple[ClaimHistory, list[Period]]:
+def is_published(target: Target, device: str) -> bool:
+    """Return whether a device of that name is published now."""
+    published, _ = connection.run(target, published_devices.read)
+    return any(_is_meant(f"{item.driver}/{item.label}", device) for item in published)
+
+
+async def _read_past(session: Session) -> ClaimHistory:
     try:
-        past = await read(session)
+        return await read(session)
     except errors.Expired as error:
         raise CommandError(f"the server does not keep old revisions: {error}") from error
+
+
+async def _read_claim(session: Session, claim: str) -> tuple[ClaimHistory, list[Period]]:
+    past = await _read_past(session)
+    held = [item for item in periods(past) if f"{item.namespace}/{item.claim}" == claim]
+    return past, [await _timed(session, item, past) for item in held]
+
+
+async def _read_device(session: Session, device: str) -> tuple[ClaimHistory, list[Period]]:
+    past = await _read_past(session)
     past_periods = [period for period in periods(past) if _is_meant(period.device, device)]
     if not past_periods:
         published, _ = await published_devices.read(session)
@@ -289,27 +259,12 @@ async def _timed(session: Session, period: Period, past: ClaimHistory) -> Period
     return msgspec.structs.replace(period, until=until, until_is_about=is_about)
 
 
-def moment(text: str) -> str:
-    """Return a time of the command line in UTC. Without a date it is today, in local time."""
-    if not text:
-        return ""
-    now = datetime.datetime.now().astimezone()
-    try:
-        if "T" not in text and "-" not in text:
-            text = f"{now.date()}T{text}"
-        instant = datetime.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise WrongUsage(f"--at {text}: write 14:02, 14:02:30 or 2026-11-15T14:02:00Z") from error
-    local = instant if instant.tzinfo else instant.replace(tzinfo=now.tzinfo)
-    return local.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def require_visible(past: ClaimHistory, instant: str, at: str) -> None:
     if past.reaches_back_to and instant < past.reaches_back_to:
         raise ObjectNotFound(
             f"{at} is before the history of the server, which starts at "
-            f"{_local(past.reaches_back_to)}",
-            "To keep more from now on: dray up --history 24h",
+            f"{times.local(past.reaches_back_to)}",
+            "To keep more from now on: dray up --history 24h, or dray record --file FILE",
         )
 
 
@@ -397,25 +352,3 @@ def _last_written(claim: JsonObject) -> str:
     metadata = claim.get("metadata") or {}
     times = [str(field.get("time", "")) for field in metadata.get("managedFields") or ()]
     return max([*times, str(metadata.get("creationTimestamp", ""))])
-
-
-def _show(name: str, held: Sequence[Period], past: ClaimHistory, at: str) -> None:
-    if not held:
-        click.echo(f"{name} was held by nobody{f' at {at}' if at else ''}.")
-    else:
-        tables.show([["SINCE", "UNTIL", "CLAIM", "USED BY"], *_rows(held)], has_header=True)
-    since = _local(past.reaches_back_to) if past.reaches_back_to else f"revision {past.oldest}"
-    start = "with the cluster" if past.oldest <= 1 else f"at {since}"
-    click.echo(f"History starts {start}.", err=True)
-
-
-def _rows(held: Iterable[Period]) -> Iterator[list[str]]:
-    for period in held:
-        until = _local(period.until) if period.until else "<now>"
-        until = f"after {until}" if period.until_is_about else until
-        users = ",".join(period.used_by) or "<none>"
-        yield [_local(period.since), until, f"{period.namespace}/{period.claim}", users]
-
-
-def _local(time: str) -> str:
-    return datetime.datetime.fromisoformat(time).astimezone().strftime(TIME)

@@ -11,11 +11,11 @@ from dray.api.semantics.conditions import find_condition
 from dray.api.types.nodes import Node
 from dray.drivers.simulated.fleet import FLEET_LABEL
 from dray.ui.model.entries import Cell
-from dray.ui.pages import chains
-from dray.ui.pages.page_documents import (
+from dray.ui.pages.objects import chains
+from dray.ui.pages.objects.page_documents import (
+    ChainStep,
     Fact,
     ObjectPage,
-    Step,
     device_link,
     events_about,
     fact,
@@ -61,6 +61,6 @@ def _facts(node: Node, cells: list[Cell]) -> Iterator[Fact]:
     yield from fact("Created", node.metadata.creation_timestamp)
 
 
-def _device_step(found: tuple[str, Cell]) -> Step:
+def _device_step(found: tuple[str, Cell]) -> ChainStep:
     key, cell = found
-    return Step("device", key, cell.t or cell.st, device_link(key))
+    return ChainStep("device", key, cell.t or cell.st, device_link(key))

@@ -1,0 +1,1 @@
+"""`dray history` and `dray record`: who held which device when."""

@@ -1,0 +1,1 @@
+"""The pages of single objects: pods, claims, nodes and devices."""

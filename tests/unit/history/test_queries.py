@@ -1,0 +1,254 @@
+"""Queries against an oracle that keeps everything in lists."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from dray.api.ids import DeviceId
+from dray.history.facts import (
+    Begin,
+    Details,
+    End,
+    Held,
+    Marked,
+    ObjectRef,
+    Progress,
+    Total,
+    Used,
+    Waiting,
+    from_milliseconds,
+)
+from dray.history.history_file import HistoryFile
+from dray.history.queries import History
+from tests import rounds
+
+START = 1_763_520_000_000
+DRIVER = "gpu.example.com"
+
+
+class Kept(NamedTuple):
+    device: DeviceId
+    claim: ObjectRef
+    pod: ObjectRef
+    node: str
+    user: str
+    since: int
+    until: int | None
+
+
+class Story:
+    """Random claims on a few devices, written to a file in random parts, and kept in a list."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.kept: list[Kept] = []
+        self.end = START
+        self.first: int | None = None
+        with HistoryFile.open(path) as file:
+            for _ in range(4):
+                open_facts = file.load().facts
+                assert {fact for fact in open_facts if isinstance(fact, Held)} == {
+                    Held(each.device, each.claim) for each in self.kept if each.until is None
+                }
+                for _ in range(self.chance.randrange(1, 12)):
+                    self._write(file, anew=self.first is None)
+
+    def _write(self, file: HistoryFile, *, anew: bool) -> None:
+        changes: list[Begin | End] = []
+        for _ in range(self.chance.randrange(12)):
+            self.end += self.chance.choice((0, 1, 50, 3_600_000))
+            going = [each for each in self.kept if each.until is None]
+            if going and self.chance.random() < 0.5:
+                ended = self.chance.choice(going)
+                until = self.end
+                self.kept[self.kept.index(ended)] = ended._replace(until=until)
+                changes += [End(_held(ended), until), End(_used(ended), until)]
+            else:
+                begun = self._new()
+                details = Details(node=begun.node, user=begun.user, device_class="gpu")
+                self.kept.append(begun)
+                changes += [
+                    Begin(_held(begun), details, begun.since),
+                    Begin(_used(begun), Details(user=begun.user), begun.since),
+                ]
+        file.commit(changes, Progress(self.end, {}, anew))
+        self.first = self.end if self.first is None else self.first
+
+    def _new(self) -> Kept:
+        number = len(self.kept)
+        node = f"n{self.chance.randrange(3)}"
+        device = DeviceId(DRIVER, node, f"gpu-{self.chance.randrange(4)}")
+        uid = f"00000000-0000-0000-0000-{number:012d}"
+        # Names come again, as those of a StatefulSet's claims do.
+        claim = ObjectRef("default", f"claim-{number % 7}", uid)
+        pod = ObjectRef("default", f"pod-{number}", f"pod-{number}")
+        since = self.end - self.chance.choice((0, 0, 900))
+        return Kept(device, claim, pod, node, f"user-{number % 3}", max(since, START), None)
+
+    def at(self, time: int) -> dict[DeviceId, set[tuple[str, tuple[str, ...]]]]:
+        found: dict[DeviceId, set[tuple[str, tuple[str, ...]]]] = {}
+        for each in self.kept:
+            if each.since <= time and (each.until is None or time < each.until):
+                pods = (f"default/{each.pod.name}",)
+                found.setdefault(each.device, set()).add((each.claim.uid, pods))
+        return found
+
+    def some_times(self) -> list[int]:
+        edges = [time for each in self.kept for time in (each.since, each.until or self.end)]
+        near = [edge + step for edge in edges for step in (-1, 0, 1)]
+        anywhere = [self.chance.randint(START - 10, self.end + 10) for _ in range(50)]
+        return [*self.chance.sample(near, min(len(near), 100)), *anywhere]
+
+
+def _held(kept: Kept) -> Held:
+    return Held(kept.device, kept.claim)
+
+
+def _used(kept: Kept) -> Used:
+    return Used(kept.claim, kept.pod)
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(15, long=400))
+def test_queries_find_what_the_oracle_has(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "h.db"
+    story = Story(path, seed)
+    with History(path) as history:
+        for time in story.some_times():
+            moment = history.at(from_milliseconds(time))
+            found = {
+                device: {(holder.uid, holder.pods) for holder in holders}
+                for device, holders in moment.holders.items()
+            }
+            assert found == story.at(time)
+            assert story.first is not None
+            assert moment.is_known == (story.first <= time <= story.end)
+        for _ in range(30):
+            one, other = sorted(story.chance.sample(story.some_times(), 2))
+            wanted = {
+                "device": story.chance.choice(("n0/gpu-1", f"{DRIVER}/n1/gpu-0", "gpu-1", None)),
+                "claim": story.chance.choice(("default/claim-2", "x/claim-2", None, None)),
+                "node": story.chance.choice(("n2", None, None)),
+                "user": story.chance.choice(("user-1", "nobody", None, None)),
+            }
+            found_uids = sorted(
+                each.uid
+                for each in history.periods(
+                    **wanted,
+                    since=from_milliseconds(one),
+                    until=from_milliseconds(other),
+                )
+            )
+            expected = sorted(
+                each.claim.uid
+                for each in story.kept
+                if each.since <= other
+                and (each.until is None or each.until >= one)
+                and wanted["device"] in (None, str(each.device), str(each.device).partition("/")[2])
+                and wanted["claim"] in (None, f"default/{each.claim.name}")
+                and wanted["node"] in (None, each.node)
+                and wanted["user"] in (None, each.user)
+            )
+            assert found_uids == expected
+
+
+def write(path: Path, *changes: Begin | End, runs: tuple[tuple[int, int], ...]) -> None:
+    with HistoryFile.open(path) as file:
+        file.load()
+        for number, (since, until) in enumerate(runs):
+            file.commit(changes if not number else [], Progress(since, {}, begins_anew=True))
+            file.commit([], Progress(until, {}))
+
+
+DEVICE = DeviceId(DRIVER, "n1", "gpu-0")
+CLAIM = ObjectRef("default", "c", "u")
+POD = ObjectRef("default", "p", "pu")
+
+
+def test_times_without_a_recorder_are_gaps(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    write(path, runs=((1000, 2000), (5000, 6000), (5500, 7000)))
+    with History(path) as history:
+        span = history.span()
+        assert span.first == from_milliseconds(1000)
+        assert span.last == from_milliseconds(7000)
+        assert span.gaps == ((from_milliseconds(2000), from_milliseconds(5000)),)
+        known = {time: history.at(from_milliseconds(time)).is_known for time in range(0, 8001, 500)}
+        assert [time for time, is_known in known.items() if is_known] == [
+            *range(1000, 2001, 500),
+            *range(5000, 7001, 500),
+        ]
+
+
+def test_while_a_recorder_runs_the_last_seconds_are_known(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    now = from_milliseconds(20_000)
+    with HistoryFile.open(path) as file:
+        file.load()
+        file.commit([], Progress(12_000, {}, begins_anew=True))
+        with History(path, now=lambda: now) as history:
+            assert history.span().last == now - datetime.timedelta(seconds=2)
+    with History(path, now=lambda: now) as history:
+        assert history.span().last == from_milliseconds(12_000)
+
+
+def test_marks_and_waits_have_their_times(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    write(
+        path,
+        Begin(Marked(DEVICE, "tainted", "example.com/hot"), Details(), 1000),
+        Begin(Marked(DEVICE, "unhealthy", "gpu.example.com/unhealthy"), Details(), 1500),
+        End(Marked(DEVICE, "tainted", "example.com/hot"), 2000),
+        Begin(Waiting(POD, "gpu"), Details(reason="no room"), 1200),
+        Begin(Waiting(POD, "nic"), Details(reason="no room"), 1200),
+        runs=((1000, 3000),),
+    )
+    with History(path) as history:
+        marks = [(each.kind, each.key, each.until) for each in history.marks(DEVICE)]
+        assert marks == [
+            ("tainted", "example.com/hot", from_milliseconds(2000)),
+            ("unhealthy", "gpu.example.com/unhealthy", None),
+        ]
+        assert history.marks(DEVICE, from_milliseconds(2500)) == history.marks(DEVICE)[1:]
+        moment = history.at(from_milliseconds(1700))
+        assert moment.tainted == moment.unhealthy == {DEVICE}
+        assert history.at(from_milliseconds(2000)).tainted == set()
+        (wait,) = history.waits(from_milliseconds(2500), from_milliseconds(2600))
+        assert (wait.pod, wait.since, wait.until, wait.reason) == (
+            "default/p",
+            from_milliseconds(1200),
+            None,
+            "no room",
+        )
+
+
+def test_usage_is_a_mean_over_what_is_known_and_counts_a_device_once(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    other = ObjectRef("default", "d", "v")
+    part = DeviceId(DRIVER, "n1", "gpu-0-1g")
+    details = Details(device_class="gpu", root="gpu-0")
+    write(
+        path,
+        Begin(Total("gpu", 4), Details(), 0),
+        Begin(Held(DEVICE, CLAIM), details, 0),
+        Begin(Held(DEVICE, other), details, 0),
+        Begin(Held(part, CLAIM), details, 500),
+        End(Held(DEVICE, CLAIM), 1000),
+        End(Held(DEVICE, other), 1000),
+        End(Held(part, CLAIM), 1500),
+        Begin(Waiting(POD, "gpu"), Details(), 0),
+        runs=((0, 2000), (3000, 4000)),
+    )
+    with History(path) as history:
+        found = history.usage(from_milliseconds(0), from_milliseconds(4000), 4)
+        assert [each.held for each in found] == [1.0, 0.5, 0.0, 0.0]
+        assert [each.known for each in found] == [1.0, 1.0, 0.0, 1.0]
+        assert [each.total for each in found] == [4.0, 4.0, 0.0, 4.0]
+        assert [each.waiting for each in found] == [1.0, 1.0, 0.0, 1.0]
+        with pytest.raises(ValueError, match="at least one bucket"):
+            history.usage(from_milliseconds(0), from_milliseconds(1), 0)
