@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Locator, Page
 
-DEADLINE: Final = 8_000
+DEADLINE: Final = 30_000
 """Milliseconds; only a test that fails waits so long."""
 
 _PIXEL: Final = """

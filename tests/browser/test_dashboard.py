@@ -22,7 +22,7 @@ from tests.browser.conftest import OpenPage
 from tests.browser.payloads import PAYLOADS
 from tests.browser.running import RunningDray, pod, running, template
 
-pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("dashboard"), pytest.mark.slow]
 
 expect.set_options(timeout=looks.DEADLINE)
 

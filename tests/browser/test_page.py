@@ -1,4 +1,4 @@
-"""The page in a browser, with a server that answers from documents: what it shows, how to use it."""
+"""The page in a browser, with a server that answers from documents: what it shows and does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.browser.fleets import GPU
 from tests.browser.payloads import PAYLOADS
 from tests.waiting import block_until
 
-pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("page"), pytest.mark.slow]
 
 expect.set_options(timeout=looks.DEADLINE)
 

@@ -119,7 +119,7 @@ export class ObjectView extends HTMLElement {
       if (signal.aborted) {
         return;
       }
-      const text = JSON.stringify(page);
+      const text = JSON.stringify([page, this.#live]);
       if (text !== this.#last) {
         this.#last = text;
         this.#fill(page);
@@ -135,8 +135,32 @@ export class ObjectView extends HTMLElement {
     }
   }
 
+  /** What the page shows of the state that the stream brings. */
+  get #live() {
+    const { fleet } = this.context;
+    const { view, path: parts } = this.#route;
+    const name = parts.join("/");
+    switch (view) {
+      case "node":
+        return fleet.nodes.get(name);
+      case "device":
+        return fleet.cells.get(fleet.cellOf(name) ?? "")?.m;
+      default:
+        return fleet.waiting.get(`${view}/${name}`);
+    }
+  }
+
   /** @param {ObjectPage} page */
   #fill(page) {
+    const focused = this.#body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : null;
+    this.#build(page);
+    if (focused) {
+      [...this.#body.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
+    }
+  }
+
+  /** @param {ObjectPage} page */
+  #build(page) {
     const { view, path: parts } = this.#route;
     const isWaiting = this.context.fleet.waiting.has(`${view}/${parts.join("/")}`);
     fill(this.#actions, actionsOf(this.context, this.#route, page));
