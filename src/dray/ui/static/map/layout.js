@@ -24,6 +24,8 @@ export const MEASURES = {
 const MOST = { large: 48, medium: 700, small: 4000 };
 export const HEADING = 34;
 const MOST_STRETCH = 1.2;
+/** The most width that a large cell takes. */
+const MOST_LARGE = 240;
 const LEAST_CARD = { large: 150, medium: 130, small: 96, tiny: 8 };
 
 /**
@@ -71,7 +73,9 @@ export function arrange(fleet, groups, width, size) {
  * @param {number} top
  */
 function arrangeGroup(fleet, group, layout, top) {
-  const measures = MEASURES[layout.size];
+  // The cells of a single node have the width of the page to themselves.
+  const isAlone = layout.size === "large" && group.cards.length === 1;
+  const measures = isAlone ? { ...MEASURES.large, columns: 2 * MEASURES.large.columns } : MEASURES[layout.size];
   const most = Math.max(1, Math.floor((layout.width - 2 * measures.pad + measures.gap) / (measures.width + measures.gap)));
   const columns = Math.min(most, Math.max(1, ...group.cards.map((card) => columnsOf(fleet, card.keys, measures))));
   const least = Math.max(LEAST_CARD[layout.size], columns * (measures.width + measures.gap) - measures.gap + 2 * measures.pad);
@@ -113,7 +117,7 @@ function widths(layout, measures, least, across, columns) {
     const fair = Math.floor((layout.width + measures.space) / across) - measures.space;
     return { cardWidth: Math.min(Math.max(least, Math.min(fair, least * MOST_STRETCH)), layout.width), cellWidth: measures.width };
   }
-  const cardWidth = Math.min(Math.floor((layout.width + measures.space) / across) - measures.space, 480, layout.width);
+  const cardWidth = Math.min(Math.floor((layout.width + measures.space) / across) - measures.space, columns * MOST_LARGE, layout.width);
   return { cardWidth, cellWidth: (cardWidth - 2 * measures.pad + measures.gap) / columns - measures.gap };
 }
 

@@ -46,6 +46,7 @@ export class DevicesView extends HTMLElement {
   #group = choice([["node", "Node"]], "node", (value) => amend({ group: value === "node" ? null : value }));
   #size = choice(SIZES, "", (value) => amend({ size: value || null }));
   #only = h("input", { type: "checkbox" });
+  #onlyLabel = h("label", { class: "check" }, this.#only, "Only matches");
   #asMap = button("Map", () => amend({ view: null }));
   #asTable = button("Table", () => amend({ view: "table" }));
   #unreadable = h("p", { class: "notice", hidden: true });
@@ -110,7 +111,7 @@ export class DevicesView extends HTMLElement {
         labelled("Held by claim or pod", this.#holder),
         labelled("Group by", this.#group),
         labelled("Cells", this.#size),
-        h("label", { class: "check" }, this.#only, "Only matches"),
+        this.#onlyLabel,
       ),
       this.#problem,
       this.#map,
@@ -203,6 +204,7 @@ export class DevicesView extends HTMLElement {
     const { fleet } = this.context;
     const counts = fleet.counts.size ? fleet.counts : countedStates(fleet.cells.values());
     const marks = marked(fleet.cells.values());
+    this.#onlyLabel.hidden = !this.#isFiltered && !this.#isOnly;
     const matching = this.#isFiltered ? [...fleet.cells].filter(([key, cell]) => this.#matching(key, cell)).length : null;
     this.#summary.textContent = fleet.isLoaded
       ? `${counted(fleet.cells.size, "device")} on ${counted(fleet.nodes.size, "node")}${matching === null ? "" : `, ${number(matching)} match`}`
