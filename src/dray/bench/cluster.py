@@ -37,6 +37,7 @@ CREATORS = 32
 PROBE_SECONDS = 0.005
 STALL_SECONDS = 120.0
 """A wait ends with an error after this time without any progress."""
+TIMER_SECONDS = 1.0
 NAMESPACE = "default"
 
 
@@ -178,14 +179,19 @@ class _Measured:
         self, kind: Kind, version: str, is_last: Callable[[bytes], bool]
     ) -> None:
         """Read changed objects up to the last one. Raises Stalled if it does not come."""
-        loop = asyncio.get_running_loop()
+        now = asyncio.get_running_loop().time
+        progressed = now()
         try:
             async with asyncio.timeout(STALL_SECONDS) as limit:
                 async for event in self._client.watch(kind, resource_version=version):
-                    if event.type != "BOOKMARK":
-                        if is_last(bytes(event.object)):
-                            return
-                        limit.reschedule(loop.time() + STALL_SECONDS)
+                    if event.type == "BOOKMARK":
+                        continue
+                    if is_last(bytes(event.object)):
+                        return
+                    # Not at every event: the timer would be a part of what is measured.
+                    if now() > progressed + TIMER_SECONDS:
+                        progressed = now()
+                        limit.reschedule(progressed + STALL_SECONDS)
         except TimeoutError as error:
             why = f"no {kind.plural} changed for {STALL_SECONDS:.0f} seconds"
             raise Stalled(f"the cluster makes no progress: {why}") from error
