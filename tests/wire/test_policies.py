@@ -114,6 +114,23 @@ def test_a_policy_is_in_force_without_a_restart(tmp_path: Path) -> None:
     with_api(converse, tmp_path)
 
 
+def test_a_revision_on_a_new_object_is_refused_after_admission(tmp_path: Path) -> None:
+    async def converse(api: Api) -> None:
+        with_revision = config_map()
+        with_revision["metadata"]["resourceVersion"] = "1"
+        answer = await api("POST", CONFIG_MAPS, with_revision)
+        assert answer.status == 500
+        said = "resourceVersion should not be set on objects to be created"
+        assert answer.json["message"] == said
+        await enforce(api, policy("p", "false"))
+        await until_denied(api)
+        answer = await api("POST", CONFIG_MAPS, with_revision)
+        assert answer.status == 422
+        assert "denied request" in answer.json["message"]
+
+    with_api(converse, tmp_path)
+
+
 def test_the_audit_log_has_annotations_and_failures(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
 

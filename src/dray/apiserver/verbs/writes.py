@@ -98,11 +98,6 @@ class Writer:
         call = write.call
         write_checks.check_namespace(call, document)
         metadata = document["metadata"]
-        if metadata.get("resourceVersion") and not write.options.dry_run:
-            # Kubernetes answers with an internal error here, too.
-            raise errors.InternalError(
-                "resourceVersion should not be set on objects to be created", reason=""
-            )
         generate = not metadata.get("name") and metadata.get("generateName", "")
         for attempt in range(NAME_ATTEMPTS):
             candidate = document
@@ -194,6 +189,11 @@ class Writer:
             if put.expect == ABSENT and await self.store.get(key):
                 raise await self._already_exists(kind, key, name)
             return Written(document)
+        if put.expect == ABSENT and document["metadata"].get("resourceVersion"):
+            # After admission, and an internal error, as in Kubernetes.
+            raise errors.InternalError(
+                "resourceVersion should not be set on objects to be created", reason=""
+            )
         try:
             with store_keys.translated():
                 revision = await self.store.commit(transaction)
