@@ -134,6 +134,30 @@ class Nominations:
                 self._release(nomination)
             self._counted = {}
 
+    def have_lower(self, preemptor: Preemptor) -> bool:
+        """Return whether something is kept for pods of lower priority than those decided."""
+        return any(True for _ in self._lower(preemptor))
+
+    def _lower(self, preemptor: Preemptor) -> Iterator[Nomination]:
+        for key, nomination in self._nominated.items():
+            if key != preemptor.key and key not in self._counted:
+                yield nomination
+
+    @contextlib.contextmanager
+    def with_lower(self, preemptor: Preemptor) -> Iterator[None]:
+        """Count with what is kept for pods of lower priority as well.
+
+        What can do without that leaves it to them: their victims are evicted already.
+        """
+        lower = list(self._lower(preemptor))
+        for nomination in lower:
+            self._hold(nomination)
+        try:
+            yield
+        finally:
+            for nomination in lower:
+                self._release(nomination)
+
     @contextlib.contextmanager
     def before(self, key: PreemptorKey) -> Iterator[None]:
         """Count only with what was kept for others before the preemptor was nominated.
