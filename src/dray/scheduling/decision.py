@@ -145,7 +145,8 @@ class Decider:
             result: GangPlacement | Unschedulable | None = None
             if self._have_lower(preemptor):
                 with self._counting_lower(preemptor):
-                    result = yield from self._gangs.place(gang, now, should_stop)
+                    # Only one pod after the other: the time for more is not spent on this.
+                    result = yield from self._gangs.place(gang, now, lambda: True)
             if not isinstance(result, GangPlacement):
                 result = yield from self._gangs.place(gang, now, should_stop)
             if isinstance(result, Unschedulable) and self._preemption is not None:

@@ -2,7 +2,8 @@
 
 While others are decided, the pods count as if they were on their nodes: node resources are in use
 there, and their claims hold the devices that the plan found for them, also while victims still have
-them. Pods of a higher priority do not count with them. So does kube-scheduler for node resources:
+them. Pods of a higher priority do not count with them if they do not fit otherwise. So does
+kube-scheduler for node resources, but pods of a higher priority never count with them there:
 https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/runtime/framework.go
 (RunFilterPluginsWithNominatedPods)
 """
