@@ -69,7 +69,7 @@ class SchedulerProcess:
     def start(self) -> None:
         command = [sys.executable, "-m", "dray", "scheduler", "--kubeconfig", str(self._config)]
         options = ["--feature-gates", GATES, "--no-leader-elect", "--metrics-listen", "127.0.0.1:0"]
-        with self._log.open("wb") as log:
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, *options], stdout=log, stderr=subprocess.STDOUT
             )
@@ -78,7 +78,7 @@ class SchedulerProcess:
         """Whether it serves its metrics."""
         assert self._process is not None
         assert self._process.poll() is None, self._log.read_text()
-        return _LISTENING.search(self._log.read_bytes()) is not None
+        return len(_LISTENING.findall(self._log.read_bytes())) > self.kills
 
     def kill(self) -> None:
         """kill -9, after a last look at the metrics."""
@@ -90,7 +90,7 @@ class SchedulerProcess:
         self.kills += 1
 
     def _look(self) -> None:
-        found = _LISTENING.search(self._log.read_bytes())
+        found = [*_LISTENING.finditer(self._log.read_bytes())][-1]
         assert found, self._log.read_text()
         with urllib.request.urlopen(f"{found[0].decode()}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()

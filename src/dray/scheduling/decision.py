@@ -142,7 +142,13 @@ class Decider:
         """
         preemptor = Preemptor.of_gang(gang.group, gang.waiting)
         with self._counting_nominations(preemptor):
-            result = yield from self._gangs.place(gang, now, should_stop)
+            result: GangPlacement | Unschedulable | None = None
+            if self._have_lower(preemptor):
+                with self._counting_lower(preemptor):
+                    # Only one pod after the other: the time for more is not spent on this.
+                    result = yield from self._gangs.place(gang, now, lambda: True)
+            if not isinstance(result, GangPlacement):
+                result = yield from self._gangs.place(gang, now, should_stop)
             if isinstance(result, Unschedulable) and self._preemption is not None:
                 trial = self._gangs.trial(gang, now, should_stop)
                 result = yield from self._for_gang(preemptor, trial, result, now)
@@ -160,7 +166,12 @@ class Decider:
             return demand
         preemptor = Preemptor.of_pod(pod, self._state)
         with self._counting_nominations(preemptor):
-            choice = yield from self._chooser.choose(demand)
+            choice: NodeAssignment | NoNode | None = None
+            if self._have_lower(preemptor):
+                with self._counting_lower(preemptor):
+                    choice = yield from self._chooser.choose(demand)
+            if not isinstance(choice, NodeAssignment):
+                choice = yield from self._chooser.choose(demand)
             if isinstance(choice, NoNode) and self._preemption is not None:
                 choice = (yield from self._preemption.of_pods.nominated_fit(demand)) or choice
             if isinstance(choice, NodeAssignment):
@@ -256,6 +267,14 @@ class Decider:
         if self._preemption is None:
             return contextlib.nullcontext()
         return self._preemption.nominations.counted_for(preemptor)
+
+    def _have_lower(self, preemptor: Preemptor) -> bool:
+        """Return whether something is kept that the preemptor may take, but should leave."""
+        return self._preemption is not None and self._preemption.nominations.have_lower(preemptor)
+
+    def _counting_lower(self, preemptor: Preemptor) -> contextlib.AbstractContextManager[None]:
+        assert self._preemption is not None
+        return self._preemption.nominations.with_lower(preemptor)
 
     def _placed(self, preemptor: Preemptor, assignments: Sequence[NodeAssignment]) -> None:
         if self._preemption is not None:

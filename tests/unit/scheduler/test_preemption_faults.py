@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 
 from dray.api import features as gates
 from dray.api.http_messages import Request, Response
 from dray.api.types.meta import JsonObject
+from dray.clock import utc_now
 from dray.scheduling.preemption import leaving
 from tests.unit.scheduler.test_podgroups import group, has_node, member
 from tests.unit.scheduler.test_preemption import PREEMPTING, fleet, leave, run_pod, terminating
@@ -60,7 +62,7 @@ async def test_a_victim_that_does_not_end_is_given_up(world: World) -> None:
     await asyncio.sleep(5.0)
     await victims_are(world, "stuck")
     # Its node is gone, or its driver: it should have ended long ago.
-    world.clock.advance(leaving.STUCK_SECONDS + 60)
+    world.clock.time = utc_now() + datetime.timedelta(seconds=leaving.STUCK_SECONDS + 60)
     await victims_are(world, "stuck", "other")
     assert await nominated(world, "urgent") == "node-1"
     await leave(world, "other")

@@ -81,16 +81,15 @@ class GangPreemptionPlanner:
         self._victims.refresh(now)
         simulation = self._simulation(gang)
 
-        def fits(pods: Sequence[Pod]) -> Steps[Sequence[NodeAssignment] | None]:
+        def fits(pods: Collection[Pod]) -> Steps[Sequence[NodeAssignment] | None]:
             simulation.set(pods)
             return (yield from _placed(trial))
 
         recheck = Recheck(self._state, self._nominations, self._victims, evicted)
-        with self._nominations.before(gang.key):
-            try:
-                return (yield from recheck.next_victim(gang.key, fits))
-            finally:
-                simulation.set(())
+        try:
+            return (yield from recheck.next_victim(gang.key, fits))
+        finally:
+            simulation.set(())
 
     def nominated_fit(self, gang: Preemptor, trial: PlacementTrial) -> Steps[bool]:
         """Place a gang that is nominated, as later plans do not count. Returns whether it fits."""

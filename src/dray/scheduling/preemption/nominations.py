@@ -2,7 +2,8 @@
 
 While others are decided, the pods count as if they were on their nodes: node resources are in use
 there, and their claims hold the devices that the plan found for them, also while victims still have
-them. Pods of a higher priority do not count with them. So does kube-scheduler for node resources:
+them. Pods of a higher priority do not count with them if they do not fit otherwise. So does
+kube-scheduler for node resources, but pods of a higher priority never count with them there:
 https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/runtime/framework.go
 (RunFilterPluginsWithNominatedPods)
 """
@@ -133,6 +134,30 @@ class Nominations:
             for nomination in self._counted.values():
                 self._release(nomination)
             self._counted = {}
+
+    def have_lower(self, preemptor: Preemptor) -> bool:
+        """Return whether something is kept for pods of lower priority than those decided."""
+        return any(True for _ in self._lower(preemptor))
+
+    def _lower(self, preemptor: Preemptor) -> Iterator[Nomination]:
+        for key, nomination in self._nominated.items():
+            if key != preemptor.key and key not in self._counted:
+                yield nomination
+
+    @contextlib.contextmanager
+    def with_lower(self, preemptor: Preemptor) -> Iterator[None]:
+        """Count with what is kept for pods of lower priority as well.
+
+        What can do without that leaves it to them: their victims are evicted already.
+        """
+        lower = list(self._lower(preemptor))
+        for nomination in lower:
+            self._hold(nomination)
+        try:
+            yield
+        finally:
+            for nomination in lower:
+                self._release(nomination)
 
     @contextlib.contextmanager
     def before(self, key: PreemptorKey) -> Iterator[None]:

@@ -113,17 +113,16 @@ class PodPreemptionPlanner:
         self._victims.refresh(now)
         simulation = self._simulation(demand)
 
-        def fits(pods: Sequence[Pod]) -> Steps[Sequence[NodeAssignment] | None]:
+        def fits(pods: Collection[Pod]) -> Steps[Sequence[NodeAssignment] | None]:
             simulation.set(pods)
             fit = yield from self._fit_on(demand, node)
             return None if fit is None else [NodeAssignment(demand.pod, node.name, fit)]
 
         recheck = Recheck(self._state, self._nominations, self._victims, evicted)
-        with self._nominations.before(key):
-            try:
-                return (yield from recheck.next_victim(key, fits))
-            finally:
-                simulation.set(())
+        try:
+            return (yield from recheck.next_victim(key, fits))
+        finally:
+            simulation.set(())
 
     def _simulation(self, demand: PodDemand) -> RemovalSimulation:
         kept = frozenset(claim.used.claim.key for claim in demand.allocated)

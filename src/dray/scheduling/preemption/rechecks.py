@@ -12,7 +12,7 @@ from dray.scheduling.preemption.victims import Victims, unit_key
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.steps import Steps
 
-Fits = Callable[[Sequence[Pod]], Steps[Sequence[NodeAssignment] | None]]
+Fits = Callable[[Collection[Pod]], Steps[Sequence[NodeAssignment] | None]]
 """Returns what the pods of a preemptor get without some others; None if they do not fit."""
 
 
@@ -33,27 +33,45 @@ class Recheck:
     def next_victim(self, key: PreemptorKey, fits: Fits) -> Steps[Pod | None]:
         """Return a pod that still has to be evicted; None if none has to.
 
-        Victims that can be spared by now are left out of the nomination. It is dropped if the pods
-        do not fit any more without all of them, or if that would exceed further budgets.
+        Victims that can be spared by now, without what is kept for others, are left out of the
+        nomination. It is dropped if the pods do not fit any more without all of them, or if that
+        would exceed further budgets.
         """
         nomination = self._nominations.of(key)
         assert nomination is not None
-        found = yield from fits(list(nomination.leaving.pods))
+        preemptor, leaving = nomination.preemptor, nomination.leaving
+        with self._nominations.with_lower(preemptor):
+            found = yield from fits(leaving.pods)
+        if found is None:
+            found = yield from self._at_the_cost_of_others(nomination, fits)
         if found is None or self._exceeds_more(nomination):
             self._nominations.drop(key)
             return None
         while True:
-            leaving = nomination.leaving
             self._nominations.revise(key, found, leaving)
             victim = self._to_evict(leaving.pods)
             if victim is None or self._is_begun(victim, leaving.pods):
                 return victim
             unit = unit_key(victim, self._state)
             others = [pod for pod in leaving.pods if unit_key(pod, self._state) != unit]
-            found = yield from fits(others)
+            with self._nominations.with_lower(preemptor):
+                found = yield from fits(others)
             if found is None:
                 return victim
-            nomination = nomination._replace(leaving=leaving._replace(pods=others))
+            leaving = leaving._replace(pods=others)
+
+    def _at_the_cost_of_others(
+        self, nomination: Nomination, fits: Fits
+    ) -> Steps[Sequence[NodeAssignment] | None]:
+        """Return what the pods get if less important and later ones get nothing for that."""
+        preemptor = nomination.preemptor
+        found = yield from fits(nomination.leaving.pods)
+        if found is None:
+            with self._nominations.before(preemptor.key):
+                found = yield from fits(nomination.leaving.pods)
+        if found is not None:
+            self._nominations.displace(preemptor, found)
+        return found
 
     def _exceeds_more(self, nomination: Nomination) -> bool:
         """Return whether the pods to evict are more than budgets allow by now."""

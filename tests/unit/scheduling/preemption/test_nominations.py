@@ -116,6 +116,26 @@ def test_a_pod_of_higher_priority_takes_what_is_kept() -> None:
     assert outcome(decided(decider, urgent())) == "devices"
 
 
+def test_a_pod_of_higher_priority_leaves_what_is_kept_where_it_can() -> None:
+    state, decider = nominated(*fleet(one=1), *running("a", "one", 1, "gpu-0"))
+    remove(state, "a")
+    for body in (node("two"), gpu_slice("two", 1)):
+        state.put(convert(body))
+    assert outcome(decided(decider, pod("higher", "y", priority=20))) == ("two", ["two/gpu-0"])
+    assert decider.take_dropped_nominations() == []
+    assert outcome(decided(decider, urgent())) == ("one", ["one/gpu-0"])
+
+
+def test_the_look_before_an_eviction_takes_nothing_from_lesser_pods() -> None:
+    bodies = [*running("a", "one", 1, "gpu-0"), *running("b", "one", 1, "gpu-1")]
+    state, decider = nominated(*fleet(one=2), *bodies)
+    # The lesser pod gets what the other victim leaves, first of all.
+    assert plan_of(decided(decider, pod("lesser", "y", priority=5))) == ["b"]
+    remove(state, "b")
+    assert victims(decider) == ["a"]
+    assert decider.take_dropped_nominations() == []
+
+
 def test_a_pod_of_higher_priority_is_nominated_instead() -> None:
     _, decider = nominated(*fleet(one=1), *running("a", "one", 1, "gpu-0"))
     assert plan_of(decided(decider, pod("higher", "y", priority=20))) == ["a"]
