@@ -21,7 +21,13 @@ class Value(NamedTuple):
     members: frozenset[Hashable]
 
     def __str__(self) -> str:
-        return ", ".join(sorted(str(member) for member in self.members))
+        return _text(self.kind, self.members)
+
+
+@functools.lru_cache(maxsize=1 << 13)
+def _text(kind: str, members: frozenset[Hashable]) -> str:
+    # A search that rejects many devices names few values. The kind tells 1 from true.
+    return ", ".join(sorted(map(str, members)))
 
 
 INCOMPARABLE = Value("", frozenset())
