@@ -21,12 +21,14 @@ def commit(file: HistoryFile, number: int) -> None:
 
 def fill(file: HistoryFile, reached: int) -> int:
     """Commit until the disk is full; return the last commit that was acknowledged."""
-    try:
-        while True:
+    reasons: list[str] = []
+    while not reasons:
+        try:
             commit(file, reached + 1)
             reached += 1
-    except HistoryUnusable as error:
-        assert re.search(r"full|I/O", str(error))
+        except HistoryUnusable as error:
+            reasons.append(str(error))
+    assert re.search(r"full|I/O", reasons[0])
     return reached
 
 

@@ -15,6 +15,7 @@ bench = LazyGroup(
         "explain": ("bench.commands:explain", "Explain why claims do not fit a large fleet."),
         "preemption": ("bench.commands:preemption", "Find victims in a fleet that is full."),
         "exporter": ("bench.commands:exporter", "Memory and CPU time of the exporter."),
+        "history": ("bench.commands:history", "Size of a long record, and time of questions."),
         "startup": ("bench.commands:startup", "Short commands from start to exit."),
     },
     name="bench",
