@@ -35,10 +35,10 @@ BLOCK: Final = re.compile(
     r"^(?P<marker><!-- needs containers -->\n)?```console\n(?P<lines>.*?)^```$", re.S | re.M
 )
 STAYS: Final = re.compile(
-    r"dray (up|apiserver|scheduler|controllers|exporter)\b|python examples/drivers/"
+    r"dray (up|apiserver|scheduler|controllers|exporter|record)\b|python examples/drivers/"
 )
 STARTED: Final = re.compile(
-    r"dray is up|Serving the Kubernetes API|is registered by the node|Metrics are at"
+    r"dray is up|Serving the Kubernetes API|is registered by the node|Metrics are at|Recording into"
 )
 LOOKS: Final = re.compile(
     r"(dray|kubectl) (get|describe|events|explain|logs|exec|status|history)\b"

@@ -52,6 +52,9 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "dray history device gpu-0/gpu-0",
             "dray history device gpu-0 --at 14:02",
         ),
+        "history claim": ("dray history claim train-gpu",),
+        "history node": ("dray history node gpu-0 --since 2h",),
+        "history user": ("dray history user ann -o json",),
         "api-resources": ("dray api-resources --api-group=resource.k8s.io",),
         "version": ("dray version",),
         "explain": (
