@@ -99,7 +99,8 @@ def test_a_claim_that_is_applied_changes_its_cell_within_a_second(
         start = time.monotonic()
         core.create_namespaced_pod("default", pod(name, "gpu"))
         page.wait_for_function(
-            "document.querySelector('.chip[data-state=\"in use\"] strong').textContent === '1'"
+            "() => document.querySelector('.chip[data-state=\"in use\"] strong')"
+            ".textContent === '1'"
         )
         waiting.block_until(lambda: looks.HELD in _colors(page))
         quickest = min(quickest, time.monotonic() - start)

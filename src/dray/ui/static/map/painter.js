@@ -42,7 +42,7 @@ export function paintCard(surface, card, fleet, size, theme) {
   const inner = card.w - 2 * pad;
   const right = isSmall ? "" : status || modelsOf(card, fleet);
   // Estimated: the name comes first, the models take what is left.
-  const rightWidth = right ? Math.max(0, Math.min(right.length * 6.6 + 12, inner - Math.min(inner * 0.6, card.name.length * 8.2 + 14))) : isSmall && status ? 12 : 0;
+  const rightWidth = right ? Math.max(0, Math.min(right.length * 7.4 + 12, inner - Math.min(inner * 0.6, card.name.length * 8.2 + 14))) : isSmall && status ? 12 : 0;
   surface.text(card.name, card.x + pad, baseline, {
     size: isSmall ? 11 : 13,
     weight: 600,

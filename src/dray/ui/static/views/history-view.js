@@ -10,7 +10,6 @@ import { TimeSlider, spanOf } from "../charts/time-slider.js";
 import { DeviceMap } from "../map/device-map.js";
 import { counted as countedStates, deviceOf } from "../model/fleet.js";
 import { groupsOf } from "../model/groups.js";
-import { isAborted } from "../model/server.js";
 import { deviceTable } from "./device-table.js";
 import { stateIcon } from "../map/state-icon.js";
 import { STATES } from "../model/states.js";
@@ -109,19 +108,23 @@ export class HistoryView extends HTMLElement {
       return;
     }
     this.#isAsking = true;
+    let goal = "";
+    while (goal !== this.#wanted && this.isConnected) {
+      goal = this.#wanted;
+      await this.#loadAll(() => goal === this.#wanted);
+    }
+    this.#isAsking = false;
+  }
+
+  /** @param {() => boolean} isWanted whether nothing else is wanted meanwhile */
+  async #loadAll(isWanted) {
     try {
-      let loaded = "";
-      while (loaded !== this.#wanted && this.isConnected) {
-        loaded = this.#wanted;
-        await this.#loadMoment();
+      await this.#loadMoment();
+      if (isWanted()) {
+        await this.#loadUsage();
       }
-      await this.#loadUsage();
     } catch (error) {
-      if (!isAborted(error)) {
-        this.#summary.textContent = error instanceof Error ? error.message : String(error);
-      }
-    } finally {
-      this.#isAsking = false;
+      this.#summary.textContent = error instanceof Error ? error.message : String(error);
     }
   }
 
