@@ -24,7 +24,7 @@ from dray.apiserver.admission.creation_defaults import (
     TaintNewNodes,
 )
 from dray.apiserver.admission.device_guards import DeviceGuards
-from dray.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from dray.apiserver.admission.namespace_lifecycle import ProtectNamespaces, RequireNamespace
 from dray.apiserver.admission.node_declared_features import NodeAllocatableSlices
 from dray.apiserver.admission.node_restriction import NodeRestriction
 from dray.apiserver.admission.partition_rule import PartitionRequests
@@ -79,7 +79,8 @@ def build_admission_chain(dependencies: RuleDependencies) -> AdmissionChain:
     quotas = Quotas(store, dependencies.now)
     devices = DeviceGuards(store, dependencies.usage, features)
     rules = (
-        NamespaceLifecycle(store),
+        RequireNamespace(store),
+        ProtectNamespaces(),
         LimitRanges(store),
         PodServiceAccount(store, dependencies.new_suffix, mounts_tokens=dependencies.mounts_tokens),
         NodeRestriction(store),

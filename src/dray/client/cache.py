@@ -7,10 +7,11 @@ the owner can decide what such an object may still hold.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -23,6 +24,9 @@ from dray.client.api_client import EVERYTHING, Client, ListPage, ObjectSelection
 
 log = logging.getLogger(__name__)
 
+SHARED_OBJECTS = 512
+SHARED_BYTES = 16 * 2**10
+"""The size up to which the caches of a process share an object; many larger ones would be much."""
 RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 30.0
 
@@ -51,6 +55,7 @@ _identities = msgspec.json.Decoder(_HasIdentity)
 
 T = TypeVar("T")
 IndexFunction = Callable[[T], Iterable[Hashable]]
+Decode = Callable[[bytes | msgspec.Raw, type[T]], T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,37 @@ class ObjectChange(NamedTuple, Generic[T]):
     key: ObjectKey
     old: T | None
     new: T | None
+
+
+def decode(raw: bytes | msgspec.Raw, type_: type[T]) -> T:
+    """Decode into the struct; nulls, which some servers write for absent fields, cost a retry."""
+    try:
+        value: T = _decoder(cast(Hashable, type_)).decode(raw)
+    except msgspec.ValidationError:
+        return msgspec.convert(canonical.prune_nulls(msgspec.json.decode(raw)), type_)
+    return value
+
+
+@functools.cache
+def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type_)
+
+
+def _decoded_once(raw: bytes | msgspec.Raw, type_: type[T]) -> T:
+    """Decode the object of an event, or return what another cache of the process made of it.
+
+    All caches of a kind receive an event at about the same time. What they share is frozen.
+    """
+    encoded = bytes(raw)
+    if len(encoded) > SHARED_BYTES:
+        return decode(encoded, type_)
+    value: T = _shared(encoded, cast(Hashable, type_))
+    return value
+
+
+@functools.lru_cache(SHARED_OBJECTS)
+def _shared(raw: bytes, type_: Any) -> Any:
+    return decode(raw, type_)
 
 
 class Cache(Generic[T]):
@@ -90,7 +126,6 @@ class Cache(Generic[T]):
         """`trim` returns what is kept of an object. With `page_size` lists are read in pages."""
         self._client = client
         self._kind = kind
-        self._decoder = msgspec.json.Decoder(type_)
         self._type = type_
         self._selection = selection
         self._trim, self._page_size = trim, page_size
@@ -187,16 +222,16 @@ class Cache(Generic[T]):
             if event.type in ("DELETED", "BOOKMARK"):
                 identity: Identity = _identities.decode(event.object).metadata
             else:
-                identity = self._store(event.object)
+                identity = self._store(event.object, _decoded_once)
             if event.type == "DELETED":
                 self._remove(_key(identity))
             self.resource_version = identity.resource_version
             self.contacted()
 
-    def _store(self, raw: bytes | msgspec.Raw) -> Identity:
+    def _store(self, raw: bytes | msgspec.Raw, decode: Decode[T] = decode) -> Identity:
         """Store an object that is new or has changed, and return its identity."""
         try:
-            value = decode(raw, self._decoder, self._type)
+            value: T = decode(raw, self._type)
         except msgspec.ValidationError as error:
             return self._keep_undecodable(raw, str(error))
         if self._trim is not None:
@@ -246,14 +281,6 @@ class Cache(Generic[T]):
 
 def _nothing() -> None:
     pass
-
-
-def decode(raw: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T], type_: type[T]) -> T:
-    """Decode into the struct; nulls, which some servers write for absent fields, cost a retry."""
-    try:
-        return decoder.decode(raw)
-    except msgspec.ValidationError:
-        return msgspec.convert(canonical.prune_nulls(msgspec.json.decode(raw)), type_)
 
 
 def _key(identity: Identity) -> ObjectKey:

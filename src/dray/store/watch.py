@@ -100,9 +100,10 @@ class Fanout:
         self.revision = revision
         self.window.append(events)
         for prefix, matching in self._route(events).items():
+            size = sum(map(_current_bytes, matching))
             # A copy: a watcher whose buffer is full ends, and leaves the set.
             for subscription in tuple(self._subscriptions[prefix]):
-                subscription.offer(matching)
+                subscription.offer(matching, size)
 
     def _route(self, events: Iterable[store.Event]) -> dict[str, list[store.Event]]:
         routed: dict[str, list[store.Event]] = {}
@@ -201,13 +202,13 @@ class Subscription(store.Watch):
         # Nothing waits: also commits of other prefixes are covered. Bookmarks rely on that.
         return max(self._after, self._fanout.revision)
 
-    def offer(self, events: Sequence[store.Event]) -> None:
-        """Buffer published events, or end the watch if the buffer is full."""
+    def offer(self, events: Sequence[store.Event], size: int) -> None:
+        """Buffer published events with so many bytes, or end the watch if the buffer is full."""
         # A watch may start after a revision that this server has not reached (etcd).
         if events[0].revision <= self._after:
             events = [event for event in events if event.revision > self._after]
+            size = sum(map(_current_bytes, events))
         self._live_bytes = self._live_bytes if self._live else 0
-        size = sum(map(_current_bytes, events))
         waiting = len(self._live) + len(events)
         is_over = self._live and self._live_bytes + size > self._limits.buffered_bytes
         if waiting > self._limits.buffered_events or is_over:

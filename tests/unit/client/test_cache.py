@@ -18,7 +18,14 @@ from dray.api.ids import ObjectKey
 from dray.api.types.core import Namespace
 from dray.api.types.meta import JsonObject
 from dray.client.api_client import Client, ObjectSelection
-from dray.client.cache import MAX_RETRY_SECONDS, RETRY_SECONDS, Cache, ObjectChange
+from dray.client.cache import (
+    MAX_RETRY_SECONDS,
+    RETRY_SECONDS,
+    SHARED_BYTES,
+    Cache,
+    HasMetadata,
+    ObjectChange,
+)
 from tests import virtualtime
 
 A, B, C = (ObjectKey("", name) for name in "abc")
@@ -118,7 +125,7 @@ class Fixture:
 
     def __init__(self, selection: ObjectSelection | None = None, **options: Any) -> None:
         self.api = FakeApi()
-        self.cache: Cache[Namespace] = Cache(
+        self.cache: Cache[Any] = Cache(
             Client(self.api),
             kinds.NAMESPACE,
             Namespace,
@@ -454,3 +461,46 @@ async def test_every_sign_of_the_server_is_a_contact(here: Fixture) -> None:
     here.api.bookmark()
     await settled()
     assert contacts == ["12", "17"]
+
+
+@contextlib.asynccontextmanager
+async def running(here: Fixture) -> AsyncIterator[None]:
+    task = asyncio.create_task(here.cache.run())
+    await here.cache.synced.wait()
+    await settled()
+    yield
+    task.cancel()
+
+
+@with_cache()
+async def test_caches_of_a_process_share_the_objects_of_events(here: Fixture) -> None:
+    other = Fixture()
+    async with running(other):
+        for one in (here, other):
+            one.api.put("a", labels={"teams": "red"})
+        await settled()
+    assert here.cache.get("a") is other.cache.get("a") is not None
+    assert here.team("red") == other.team("red") == {"a"}
+
+
+@with_cache()
+async def test_large_objects_are_not_kept_for_other_caches(here: Fixture) -> None:
+    other = Fixture()
+    async with running(other):
+        for one in (here, other):
+            one.api.put("a", labels={"large": "x" * SHARED_BYTES})
+        await settled()
+    assert here.cache.get("a") == other.cache.get("a")
+    assert here.cache.get("a") is not other.cache.get("a")
+
+
+@with_cache()
+async def test_another_type_is_decoded_for_itself(here: Fixture) -> None:
+    other = Fixture()
+    other.cache = Cache(Client(other.api), kinds.NAMESPACE, HasMetadata)
+    async with running(other):
+        for one in (here, other):
+            one.api.put("a")
+        await settled()
+    assert type(here.cache.get("a")) is Namespace
+    assert type(other.cache.get("a")) is HasMetadata

@@ -111,6 +111,8 @@ class AdmissionRule:
 
     about: frozenset[str] | None = None
     """The kinds that the rule is called for; None for all."""
+    operations: frozenset[str] | None = None
+    """The operations that the rule is called for; None for all."""
 
     async def mutate(self, admission: AdmissionRequest) -> None:
         """Change `admission.new` in place, or raise. Additions are in canonical form."""
@@ -136,7 +138,7 @@ def no_lock(_admission: AdmissionRequest) -> contextlib.AbstractAsyncContextMana
 
 
 class _Hooks(NamedTuple):
-    """The methods that rules override for one kind.
+    """The methods that rules override for one kind and operation.
 
     Most override one of the three, for few kinds: to call all of them would cost more than what
     they do.
@@ -147,8 +149,13 @@ class _Hooks(NamedTuple):
     validate: Sequence[Callable[[AdmissionRequest], Awaitable[CommitRequirements | None]]]
 
     @classmethod
-    def of(cls, rules: Iterable[AdmissionRule], kind: Kind) -> _Hooks:
-        concerned = [rule for rule in rules if rule.about is None or kind.kind in rule.about]
+    def of(cls, rules: Iterable[AdmissionRule], kind: str, operation: str) -> _Hooks:
+        concerned = [
+            rule
+            for rule in rules
+            if (rule.about is None or kind in rule.about)
+            and (rule.operations is None or operation in rule.operations)
+        ]
         return cls(
             [rule.mutate for rule in concerned if _has_own(rule, "mutate")],
             [rule.field_errors for rule in concerned if _has_own(rule, "field_errors")],
@@ -165,28 +172,29 @@ class AdmissionChain:
 
     def __init__(self, rules: Iterable[AdmissionRule], commit_lock: CommitLock = no_lock) -> None:
         self._rules = tuple(rules)
-        self._hooks: dict[str, _Hooks] = {}
+        self._hooks: dict[tuple[str, str], _Hooks] = {}
         self.commit_lock = commit_lock
 
-    def _of(self, kind: Kind) -> _Hooks:
-        hooks = self._hooks.get(kind.kind)
+    def _of(self, admission: AdmissionRequest) -> _Hooks:
+        key = admission.kind.kind, admission.operation
+        hooks = self._hooks.get(key)
         if hooks is None:
-            hooks = self._hooks[kind.kind] = _Hooks.of(self._rules, kind)
+            hooks = self._hooks[key] = _Hooks.of(self._rules, *key)
         return hooks
 
     async def mutate(self, admission: AdmissionRequest) -> None:
-        for mutate in self._of(admission.kind).mutate:
+        for mutate in self._of(admission).mutate:
             await mutate(admission)
 
     async def field_errors(self, admission: AdmissionRequest) -> list[errors.Cause]:
-        field_errors = self._of(admission.kind).field_errors
+        field_errors = self._of(admission).field_errors
         return [cause for find in field_errors for cause in await find(admission)]
 
     async def validate(self, admission: AdmissionRequest) -> CommitRequirements:
         operations: list[Operation] = []
         guards: list[Guard] = []
         unheld: list[str] = []
-        for validate in self._of(admission.kind).validate:
+        for validate in self._of(admission).validate:
             requirements = await validate(admission)
             if requirements is not None:
                 operations += requirements.operations

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator
 from dray.api.features import Features
 from dray.api.types.dra import ResourceSlice
 from dray.api.types.meta import JsonObject
+from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Reader
 from dray.apiserver.storage.slice_cache import PublishedSlices
@@ -49,6 +50,7 @@ def _named_requests(spec: JsonObject) -> Iterator[tuple[str, JsonObject]]:
 
 class ClaimWarnings(AdmissionRule):
     about = frozenset(_KINDS)
+    operations = frozenset({admission_chain.CREATE})
 
     def __init__(self, published: PublishedSlices, features: Features) -> None:
         self._published = published
@@ -58,8 +60,7 @@ class ClaimWarnings(AdmissionRule):
         self._generation = -1
 
     async def validate(self, admission: AdmissionRequest) -> None:
-        is_claim = admission.kind.group == GROUP and admission.kind.kind in _KINDS
-        if is_claim and admission.is_create and admission.new is not None:
+        if admission.kind.group == GROUP and admission.new is not None:
             for name, request in _named_requests(expansion.claim_spec(admission.new)):
                 await self._warn(admission, name, request)
 

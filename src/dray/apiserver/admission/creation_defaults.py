@@ -8,6 +8,7 @@ from dray.api import kinds, well_known
 from dray.api.features import Features
 from dray.api.types.core import ServiceAccount
 from dray.api.types.meta import JsonObject
+from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
@@ -15,9 +16,10 @@ from dray.store.store import Store
 
 class TaintNewNodes(AdmissionRule):
     about = frozenset({"Node"})
+    operations = frozenset({admission_chain.CREATE})
 
     async def mutate(self, admission: AdmissionRequest) -> None:
-        if not admission.is_create or not admission.is_about("", "Node"):
+        if not admission.is_about("", "Node"):
             return
         spec = admission.document.setdefault("spec", {})
         taints = spec.get("taints") or []
@@ -75,6 +77,7 @@ class PodServiceAccount(AdmissionRule):
     """
 
     about = frozenset({"Pod"})
+    operations = frozenset({admission_chain.CREATE})
 
     def __init__(
         self, store: Store, new_suffix: Callable[[], str], *, mounts_tokens: bool = False
@@ -84,7 +87,7 @@ class PodServiceAccount(AdmissionRule):
         self._mounts_tokens = mounts_tokens
 
     async def mutate(self, admission: AdmissionRequest) -> None:
-        if not admission.is_create or not admission.is_about("", "Pod"):
+        if not admission.is_about("", "Pod"):
             return
         pod = admission.document
         spec = pod.setdefault("spec", {})
@@ -170,12 +173,13 @@ def _token_sources() -> JsonObject:
 
 class ProtectPodGroups(AdmissionRule):
     about = frozenset({"PodGroup"})
+    operations = frozenset({admission_chain.CREATE})
 
     def __init__(self, features: Features) -> None:
         self._is_enabled = features.generic_workload
 
     async def mutate(self, admission: AdmissionRequest) -> None:
-        if not self._is_enabled or not admission.is_create or admission.subresource:
+        if not self._is_enabled or admission.subresource:
             return
         finalizers = admission.document["metadata"].setdefault("finalizers", [])
         if well_known.POD_GROUP_FINALIZER not in finalizers:

@@ -36,13 +36,16 @@ def objects() -> Iterator[JsonObject]:
         }
 
 
-class NamespaceLifecycle(AdmissionRule):
+class RequireNamespace(AdmissionRule):
+    """Rejects new objects in a namespace that is absent or being deleted."""
+
+    operations = frozenset({admission_chain.CREATE})
+
     def __init__(self, store: Store) -> None:
         self._namespaces = Lookup(store, kinds.NAMESPACE, Namespace)
 
     async def mutate(self, admission: AdmissionRequest) -> None:
-        is_review = admission.kind.kind in _REVIEWS
-        if not admission.is_create or not admission.namespace or is_review:
+        if not admission.namespace or admission.kind.kind in _REVIEWS:
             return
         namespace = await self._namespaces.get(admission.namespace)
         if namespace is None:
@@ -50,9 +53,15 @@ class NamespaceLifecycle(AdmissionRule):
         if namespace.status.phase == TERMINATING:
             raise _terminating(admission)
 
+
+class ProtectNamespaces(AdmissionRule):
+    """Rejects the deletion of the namespaces of the system."""
+
+    about = frozenset({"Namespace"})
+    operations = frozenset({admission_chain.DELETE})
+
     async def validate(self, admission: AdmissionRequest) -> None:
-        is_deletion = admission.operation == admission_chain.DELETE
-        if is_deletion and admission.kind is kinds.NAMESPACE and admission.name in SYSTEM:
+        if admission.kind is kinds.NAMESPACE and admission.name in SYSTEM:
             raise admission.forbidden("this namespace may not be deleted")
 
 

@@ -25,6 +25,9 @@ MEDIA_TYPES = (
     http_messages.APPLY_PATCH,
 )
 
+_COMPARED_LEVELS = 2
+"""So much of an object is compared: `metadata` and `status`, and the members of these."""
+
 
 class Patch:
     """A parsed patch. A call with the current document returns the one to store.
@@ -94,14 +97,34 @@ def _decoded(
 ) -> JsonObject:
     """Return the result of a patch after the checks of a body. Raises TypeMismatch."""
     # What the patch did not change was checked when it was stored.
-    touched = {key: value for key, value in result.items() if value is not before.get(key)}
+    touched = _touched(result, before, _COMPARED_LEVELS)
     body = bodies.decode_strict(touched, call.gvk, options.field_validation)
     warnings.extend(body.warnings)
-    checked = body.document
+    return result if body.document is touched else _known(result, touched, body.document)
+
+
+def _touched(result: JsonObject, before: JsonObject, levels: int) -> JsonObject:
+    """Return the members that are not those of before; of objects, to some depth, theirs."""
+    touched: JsonObject = {}
+    for key, value in result.items():
+        old: Any = before.get(key)
+        if value is old:
+            continue
+        is_compared = levels > 1 and isinstance(value, dict) and isinstance(old, dict)
+        touched[key] = _touched(value, old, levels - 1) if is_compared else value
+    return touched
+
+
+def _known(result: JsonObject, touched: JsonObject, known: JsonObject) -> JsonObject:
+    """Return the result less those of its `touched` members that are not `known`."""
     return {
-        key: checked.get(key, value)
+        key: value
+        if key not in touched
+        else known[key]
+        if touched[key] is value
+        else _known(value, touched[key], known[key])
         for key, value in result.items()
-        if key in checked or key not in touched
+        if key in known or key not in touched
     }
 
 

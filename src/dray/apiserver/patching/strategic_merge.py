@@ -136,6 +136,9 @@ def _merge_items(
         if not isinstance(item, dict) or merge_key not in item:
             raise PatchMalformed(f"map: {item} does not contain declared merge key: {merge_key}")
         _merge_item(merged, item, merge_key, item_type)
+    if not original and order is None and len(merged) == len(patch):
+        # A new list of distinct items stands in the order of the patch.
+        return [item for items in merged.values() for item in items]
     result = _in_first_order(merged, original, merge_key)
     return _ordered(result, order if isinstance(order, list) else patch, original, merge_key)
 

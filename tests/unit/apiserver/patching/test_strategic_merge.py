@@ -107,3 +107,13 @@ def test_items_that_share_a_key_keep_their_places() -> None:
     gone = {"metadata": {"ownerReferences": [{"uid": "a", "$patch": "delete"}]}}
     left = strategic_merge.merge(document, gone, "core.v1.ConfigMap")
     assert left["metadata"]["ownerReferences"] == [{"uid": "b"}]
+
+
+def test_a_new_list_keeps_the_order_of_the_patch_and_merges_repeated_items() -> None:
+    items = [{"name": "b", "image": "1"}, {"name": "a", "image": "2"}]
+    assert merged(pod(), containers=items)["containers"] == items
+    repeated = [*items, {"name": "b", "command": ["x"]}]
+    assert merged(pod(), containers=repeated)["containers"] == [
+        {"name": "a", "image": "2"},
+        {"name": "b", "image": "1", "command": ["x"]},
+    ]

@@ -6,6 +6,7 @@ from dray.api import kinds
 from dray.api.admission import runtime_classes
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import RuntimeClass
+from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
@@ -13,12 +14,13 @@ from dray.store.store import Store
 
 class RuntimeClasses(AdmissionRule):
     about = frozenset({"Pod"})
+    operations = frozenset({admission_chain.CREATE})
 
     def __init__(self, store: Store) -> None:
         self._classes = Lookup(store, kinds.RUNTIME_CLASS, RuntimeClass)
 
     async def mutate(self, admission: AdmissionRequest) -> None:
-        if not _is_new_pod(admission):
+        if not admission.is_about("", "Pod"):
             return
         spec = admission.document.setdefault("spec", {})
         with admission.forbids():
@@ -27,7 +29,7 @@ class RuntimeClasses(AdmissionRule):
                 runtime_classes.fill(spec, found)
 
     async def validate(self, admission: AdmissionRequest) -> None:
-        if not _is_new_pod(admission):
+        if not admission.is_about("", "Pod"):
             return
         spec = admission.document.get("spec") or {}
         with admission.forbids():
@@ -39,7 +41,3 @@ class RuntimeClasses(AdmissionRule):
         if name is None:
             return None
         return runtime_classes.require(name, await self._classes.get(name))
-
-
-def _is_new_pod(admission: AdmissionRequest) -> bool:
-    return admission.is_create and not admission.subresource and admission.is_about("", "Pod")
