@@ -6,16 +6,24 @@ import asyncio
 
 import pytest
 
-from dray.bench import cluster, explain, node
+from dray.bench import cluster, explain, history, node
 from tests.cluster.site import needs_sandbox
 
 
 def test_every_pod_is_bound_and_every_hopeless_one_is_told_once() -> None:
-    scale = cluster.ClusterScale(nodes=2, pods=10, hopeless=3, quiet_seconds=0.1)
+    scale = cluster.ClusterScale(nodes=2, pods=10, hopeless=3, quiet_seconds=0.1, records=True)
     report = asyncio.run(cluster.run(scale))
     assert (report.nodes, report.pods, report.events) == (2, 10, 3)
     assert report.created_per_s >= report.pods_per_s > 0
     assert report.readyz_p99_ms >= report.readyz_p50_ms >= 0
+
+
+def test_bench_history_asks_a_record_of_the_size_that_it_was_given() -> None:
+    report = history.run(history.HistoryScale(changes=4000, devices=50, questions=5))
+    assert (report.changes, report.devices) == (4000, 50)
+    assert report.bytes_per_change == pytest.approx(report.file_mb * 1e6 / 4000)
+    assert 0 < report.at_p50_ms <= report.at_p99_ms <= report.at_max_ms
+    assert 0 < report.held <= 50
 
 
 @needs_sandbox

@@ -13,7 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dray.api.ids import DeviceId
-from dray.history.facts import Begin, Change, Details, End, Held, ObjectRef, Progress, Used
+from dray.history.facts import (
+    FactBegin,
+    FactChange,
+    FactDetails,
+    FactEnd,
+    HeldFact,
+    ObjectRef,
+    RecordProgress,
+    UsedFact,
+)
 from dray.history.history_file import HistoryFile
 
 START = 1_763_520_000_000
@@ -22,7 +31,7 @@ LIFE = 7
 """A claim is held for so many commits."""
 
 
-def claims(number: int) -> list[tuple[Held, Used]]:
+def claims(number: int) -> list[tuple[HeldFact, UsedFact]]:
     """Return what begins with a commit."""
     chance = random.Random(number)
     found = []
@@ -30,7 +39,7 @@ def claims(number: int) -> list[tuple[Held, Used]]:
         claim = ObjectRef("default", f"claim-{number}-{index}", f"uid-{number}-{index}")
         pod = ObjectRef("default", f"pod-{number}-{index}", f"pod-{number}-{index}")
         device = DeviceId("gpu.example.com", f"node-{index}", f"gpu-{number % LIFE}")
-        found.append((Held(device, claim), Used(claim, pod)))
+        found.append((HeldFact(device, claim), UsedFact(claim, pod)))
     return found
 
 
@@ -38,12 +47,12 @@ def time_of(number: int) -> int:
     return START + number * STEP
 
 
-def changes(number: int) -> Iterator[Change]:
+def changes(number: int) -> Iterator[FactChange]:
     if number > LIFE:
         for pair in claims(number - LIFE):
-            yield from (End(fact, time_of(number)) for fact in pair)
+            yield from (FactEnd(fact, time_of(number)) for fact in pair)
     for pair in claims(number):
-        yield from (Begin(fact, Details(node="n"), time_of(number)) for fact in pair)
+        yield from (FactBegin(fact, FactDetails(node="n"), time_of(number)) for fact in pair)
 
 
 def main(path: Path) -> None:
@@ -51,7 +60,7 @@ def main(path: Path) -> None:
         number = int(file.load().versions.get("commits", "0"))
         while True:
             number += 1
-            progress = Progress(time_of(number), {"commits": str(number)}, number == 1)
+            progress = RecordProgress(time_of(number), {"commits": str(number)}, number == 1)
             file.commit(list(changes(number)), progress)
             os.write(1, f"{number}\n".encode())
             if number % 5 == 0:

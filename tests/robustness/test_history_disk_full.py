@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dray.history.facts import Progress
+from dray.history.facts import RecordProgress
 from dray.history.history_file import HistoryFile, HistoryUnusable
 from tests.robustness import history_writer
 from tests.robustness.history_writer import changes, time_of
@@ -15,7 +15,7 @@ __all__ = ["small_disk"]
 
 
 def commit(file: HistoryFile, number: int) -> None:
-    progress = Progress(time_of(number), {"commits": str(number)}, number == 1)
+    progress = RecordProgress(time_of(number), {"commits": str(number)}, number == 1)
     file.commit(list(changes(number)), progress)
 
 

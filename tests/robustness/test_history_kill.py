@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dray.history.facts import Held, from_milliseconds
+from dray.history.facts import HeldFact, from_milliseconds
 from dray.history.history_file import HistoryFile
-from dray.history.queries import History
+from dray.history.queries import DeviceHistory
 from tests import rounds
 from tests.robustness import history_writer
 
@@ -56,17 +56,17 @@ def test_killed_recorders_lose_nothing(tmp_path: Path) -> None:
                 for fact in pair
             }
             assert set(found.facts) == expected
-        with History(path) as history:
+        with DeviceHistory(path) as history:
             for past in chance.sample(range(1, reached + 1), min(reached, 20)):
                 assert_as_written(history, past)
 
 
-def assert_as_written(history: History, past: int) -> None:
+def assert_as_written(history: DeviceHistory, past: int) -> None:
     moment = history.at(from_milliseconds(history_writer.time_of(past)))
     expected: dict[object, set[str]] = {}
     for begun in range(max(1, past - history_writer.LIFE + 1), past + 1):
         for held, _ in history_writer.claims(begun):
-            assert isinstance(held, Held)
+            assert isinstance(held, HeldFact)
             expected.setdefault(held.device, set()).add(held.claim.uid)
     found = {
         device: {holder.uid for holder in holders} for device, holders in moment.holders.items()

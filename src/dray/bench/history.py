@@ -1,6 +1,6 @@
 """`dray bench history`: the size of a record with many changes, and the time of questions to it.
 
-Claims of pods with one device each, from a second to days long, on devices that are nearly all in
+Claims of pods with one device item, from a second to days long, on devices that are nearly all in
 use. Each life is four changes: the device is held, the claim used, and both end.
 """
 
@@ -20,18 +20,18 @@ import msgspec
 
 from dray.api.ids import DeviceId
 from dray.history.facts import (
-    Begin,
-    Change,
-    Details,
-    End,
-    Held,
+    FactBegin,
+    FactChange,
+    FactDetails,
+    FactEnd,
+    HeldFact,
     ObjectRef,
-    Progress,
-    Used,
+    RecordProgress,
+    UsedFact,
     from_milliseconds,
 )
 from dray.history.history_file import HistoryFile
-from dray.history.queries import History
+from dray.history.queries import DeviceHistory
 
 DRIVER = "gpu.nvidia.com"
 GPUS = 8
@@ -90,20 +90,20 @@ def _record(path: Path, scale: HistoryScale) -> list[int]:
     times: list[int] = []
     with HistoryFile.open(path) as file:
         file.load()
-        batch: list[Change] = []
+        batch: list[FactChange] = []
         for now, change in _changes(scale):
             batch.append(change)
             if len(batch) >= AT_ONCE:
-                file.commit(batch, Progress(now, {"resourceclaims": str(now)}, not times))
+                file.commit(batch, RecordProgress(now, {"resourceclaims": str(now)}, not times))
                 times.append(now)
                 batch = []
     return times
 
 
-def _changes(scale: HistoryScale) -> Iterator[tuple[int, Change]]:
+def _changes(scale: HistoryScale) -> Iterator[tuple[int, FactChange]]:
     chance = random.Random(1)
     free = [_device(number) for number in range(scale.devices)]
-    ends: list[tuple[int, int, DeviceId, Held, Used]] = []
+    ends: list[tuple[int, int, DeviceId, HeldFact, UsedFact]] = []
     written = 0
     # So many lives that the devices are nearly all in use.
     pause = SPAN / max(scale.changes / 4, 1)
@@ -112,14 +112,14 @@ def _changes(scale: HistoryScale) -> Iterator[tuple[int, Change]]:
         now += chance.expovariate(1 / pause)
         while ends and (ends[0][0] <= now or not free):
             until, _, device, held, used = heapq.heappop(ends)
-            yield min(until, int(now)), End(used, min(until, int(now)))
-            yield min(until, int(now)), End(held, min(until, int(now)))
+            yield min(until, int(now)), FactEnd(used, min(until, int(now)))
+            yield min(until, int(now)), FactEnd(held, min(until, int(now)))
             free.append(device)
             written += 2
         device = free.pop(chance.randrange(len(free)))
         held, used, details = _life(written, device, chance)
-        yield int(now), Begin(held, details, int(now))
-        yield int(now), Begin(used, Details(user=details.user), int(now))
+        yield int(now), FactBegin(held, details, int(now))
+        yield int(now), FactBegin(used, FactDetails(user=details.user), int(now))
         written += 2
         length = SHORTEST * (LONGEST / SHORTEST) ** chance.random()
         heapq.heappush(ends, (int(now + length), written, device, held, used))
@@ -129,14 +129,16 @@ def _device(number: int) -> DeviceId:
     return DeviceId(DRIVER, f"node-{number // GPUS}", f"gpu-{number % GPUS}")
 
 
-def _life(number: int, device: DeviceId, chance: random.Random) -> tuple[Held, Used, Details]:
+def _life(
+    number: int, device: DeviceId, chance: random.Random
+) -> tuple[HeldFact, UsedFact, FactDetails]:
     namespace = f"team-{number % 20}"
     pod_name = f"train-{number:07d}-{chance.randrange(1 << 20):05x}"
     claim = ObjectRef(namespace, f"{pod_name}-gpu-{chance.randrange(1 << 20):05x}", _uid(chance))
     pod = ObjectRef(namespace, pod_name, _uid(chance))
     user = f"user-{chance.randrange(USERS)}"
-    details = Details(node=device.pool, device_class=DRIVER, user=user)
-    return Held(device, claim), Used(claim, pod), details
+    details = FactDetails(node=device.pool, device_class=DRIVER, user=user)
+    return HeldFact(device, claim), UsedFact(claim, pod), details
 
 
 def _uid(chance: random.Random) -> str:
@@ -150,13 +152,13 @@ def _asked(path: Path, scale: HistoryScale, seconds: float, times: list[int]) ->
     ]
     size = path.stat().st_size
     day = datetime.timedelta(days=1)
-    with History(path) as history:
+    with DeviceHistory(path) as history:
         found = [history.at(moment) for moment in moments]
         began = time.process_time()
         at = _milliseconds(lambda number: history.at(moments[number]), scale.questions)
         at_cpu = 1000 * (time.process_time() - began) / scale.questions
         claims = [
-            holder.claim for moment in found for each in moment.holders.values() for holder in each
+            holder.claim for moment in found for item in moment.holders.values() for holder in item
         ]
         devices = [_device(chance.randrange(scale.devices)) for _ in moments]
         by_device = _milliseconds(

@@ -34,7 +34,7 @@ from dray.drivers.simulated.fleet import Fleet
 from dray.drivers.simulated.publisher import SimulatedDriver
 from dray.exporter.exporter import Exporter
 from dray.history.history_file import HistoryFile
-from dray.history.recorder import Recorder
+from dray.history.recorder import HistoryRecorder
 from dray.node import registration
 from dray.node.limits import groups
 from dray.node.registration import Registration
@@ -275,8 +275,8 @@ def _exporter(cluster: RunningCluster, plan: ClusterPlan) -> Component:
 
 
 def _recorder(cluster: RunningCluster, plan: ClusterPlan, file: HistoryFile) -> Component:
-    """Return the recorder. A store in memory begins anew with each start, its history goes on."""
-    recorder = Recorder(
+    """Return the recorder. A store in memory is empty at each start; its history goes on."""
+    recorder = HistoryRecorder(
         cluster.client(RECORDER),
         file,
         features=plan.settings.features,

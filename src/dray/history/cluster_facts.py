@@ -1,4 +1,4 @@
-"""Which facts follow from the objects of a cluster.
+"""The facts that follow from the objects of a cluster.
 
 It is told of changed objects and answers with the facts of one *source*: a claim, a pod, a pool or
 the totals. Pure: no clock, no I/O.
@@ -23,25 +23,22 @@ from dray.api.ids import ClaimKey, DeviceId, PoolId
 from dray.api.semantics.pod_resources import DEVICE_CLASS_PREFIX
 from dray.api.types.dra import Device, DeviceClass, DeviceTaint, DeviceTaintRule, ResourceSlice
 from dray.history.facts import (
-    Details,
     Fact,
-    Held,
-    Marked,
+    FactDetails,
+    HeldFact,
+    MarkedFact,
     ObjectRef,
-    Total,
-    Used,
-    Waiting,
+    TotalFact,
+    UsedFact,
+    WaitingFact,
     milliseconds,
 )
 from dray.history.objects import ClaimUpdate, Metadata, RecordedClaim, RecordedPod
 
 __all__ = [
-    "NOTHING",
-    "TOTALS",
-    "USER_ANNOTATION",
     "ClusterFacts",
+    "FactSource",
     "Facts",
-    "Source",
     "source_of",
     "time_of",
 ]
@@ -60,23 +57,23 @@ CONTROLLERS: Final = frozenset(
 )
 """Field managers that make objects on behalf of others."""
 
-Facts = Mapping[Fact, Details]
+Facts = Mapping[Fact, FactDetails]
 """The facts of one source."""
 NOTHING: Final[Facts] = {}
 
 
-class Source(NamedTuple):
-    """What facts follow from; together they are replaced by new ones."""
+class FactSource(NamedTuple):
+    """An object, or several, whose facts are replaced together."""
 
     kind: Literal["claim", "pod", "pool", "total"]
     id: str
 
 
-TOTALS: Final = Source("total", "")
+TOTALS: Final = FactSource("total", "")
 
 
 class _Device(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of a published device."""
+    """A published device, as far as facts depend on it."""
 
     name: str
     node: str
@@ -102,7 +99,7 @@ class _Pool(NamedTuple):
 
 
 class _Claim(NamedTuple):
-    """What of a claim does not change."""
+    """The parts of a claim that do not change."""
 
     classes: Mapping[str, str]
     """The class of each request."""
@@ -158,7 +155,7 @@ class ClusterFacts:
             self._slices[name] = found
         if old == found:
             return []
-        pools = dict.fromkeys(each.pool for each in (old, found) if each is not None)
+        pools = dict.fromkeys(item.pool for item in (old, found) if item is not None)
         for pool in pools:
             members = self._slices_of.setdefault(pool, {})
             members.pop(name, None)
@@ -180,22 +177,22 @@ class ClusterFacts:
         """Return how the devices of a pool are marked."""
         found = self._pools.get(pool, _NO_POOL)
         rules = taints.rules_for_pool(*pool, self._rules.values()) if self._rules else []
-        marks: dict[Fact, Details] = {}
+        marks: dict[Fact, FactDetails] = {}
         for name, device in found.devices.items():
             if device.taints or rules:
                 root = found.roots.get(name, "")
                 for taint in taints.with_rules(device.taints, name, rules):
-                    details = Details(time_of(taint.time_added), root=root)
+                    details = FactDetails(time_of(taint.time_added), root=root)
                     device_id = DeviceId(*pool, name)
                     if taints.prevents_allocation(taint):
-                        marks.setdefault(Marked(device_id, "tainted", taint.key), details)
+                        marks.setdefault(MarkedFact(device_id, "tainted", taint.key), details)
                     if taint.key.rpartition("/")[2] == well_known.UNHEALTHY_TAINT:
-                        marks.setdefault(Marked(device_id, "unhealthy", taint.key), details)
+                        marks.setdefault(MarkedFact(device_id, "unhealthy", taint.key), details)
         return marks
 
     def totals(self) -> Facts:
         counts = {name: count for name, count in self._totals.items() if count}
-        return {Total(name, count): Details() for name, count in counts.items()}
+        return {TotalFact(name, count): FactDetails() for name, count in counts.items()}
 
     def claim(self, claim: RecordedClaim | ClaimUpdate) -> Facts:
         """Return who holds what by a claim that exists. At first the whole claim is needed."""
@@ -208,27 +205,27 @@ class ClusterFacts:
             return NOTHING
         known = self._known(metadata.uid)
         reference = ObjectRef(metadata.namespace, metadata.name, metadata.uid)
-        found: dict[Fact, Details] = {}
+        found: dict[Fact, FactDetails] = {}
         if status.allocation is not None:
             since = time_of(status.allocation.allocation_timestamp)
             for result in status.allocation.devices.results:
                 if not result.admin_access:
                     pool = self._pools.get(PoolId(result.driver, result.pool), _NO_POOL)
                     published = pool.devices.get(result.device)
-                    details = Details(
+                    details = FactDetails(
                         since=since,
                         node=(published.node if published else "") or status.allocation.node(),
                         device_class=known.classes.get(result.request, ""),
                         root=pool.roots.get(result.device, ""),
                         user=known.user,
                     )
-                    found.setdefault(Held(result.device_id, reference), details)
+                    found.setdefault(HeldFact(result.device_id, reference), details)
         for consumer in status.reserved_for:
             name = consumer.name
             if consumer.resource != "pods":
                 name = f"{consumer.resource}/{name}"
             pod = ObjectRef(metadata.namespace, name, consumer.uid)
-            found[Used(reference, pod)] = Details(user=known.user)
+            found[UsedFact(reference, pod)] = FactDetails(user=known.user)
         return found
 
     def claim_removed(self, key: ClaimKey, uid: str) -> None:
@@ -247,8 +244,8 @@ class ClusterFacts:
             return NOTHING
         reference = ObjectRef(metadata.namespace, metadata.name, metadata.uid)
         since = time_of(metadata.creation_timestamp)
-        details = Details(since=since, reason=reason[:REASON_CHARACTERS])
-        return {Waiting(reference, name): details for name in self._classes_of(pod)}
+        details = FactDetails(since=since, reason=reason[:REASON_CHARACTERS])
+        return {WaitingFact(reference, name): details for name in self._classes_of(pod)}
 
     def pod_removed(self, uid: str) -> None:
         self._users.pop(uid, None)
@@ -333,31 +330,31 @@ class ClusterFacts:
     def _selecting(self) -> Iterator[tuple[str, list[CachedSelector]]]:
         for name, found in sorted(self._classes.items()):
             expressions = [item.cel.expression for item in found.spec.selectors if item.cel]
-            yield name, [self._selectors.selector(each) for each in expressions]
+            yield name, [self._selectors.selector(item) for item in expressions]
 
 
 def _pool(slices: Iterable[_Slice]) -> _Pool:
     members = list(slices)
-    newest = max(each.generation for each in members)
-    current = [each for each in members if each.generation == newest]
-    devices = {device.name: device for each in current for device in each.devices}
-    roots = device_states.parents([device for each in current for device in each.partitionable])
+    newest = max(item.generation for item in members)
+    current = [item for item in members if item.generation == newest]
+    devices = {device.name: device for item in current for device in item.devices}
+    roots = device_states.parents([device for item in current for device in item.partitionable])
     counted: set[tuple[str, str]] = set()
     for name, device in devices.items():
         counted.update((selected, roots.get(name, name)) for selected in device.classes)
     return _Pool(devices, roots, Counter(name for name, _ in counted))
 
 
-def source_of(fact: Fact) -> Source:
+def source_of(fact: Fact) -> FactSource:
     """Return from what a fact follows."""
     match fact:
-        case Held() | Used():
-            return Source("claim", fact.claim.uid)
-        case Waiting():
-            return Source("pod", fact.pod.uid)
-        case Marked():
-            return Source("pool", str(fact.device.pool_id))
-        case Total():
+        case HeldFact() | UsedFact():
+            return FactSource("claim", fact.claim.uid)
+        case WaitingFact():
+            return FactSource("pod", fact.pod.uid)
+        case MarkedFact():
+            return FactSource("pool", str(fact.device.pool_id))
+        case TotalFact():
             return TOTALS
 
 

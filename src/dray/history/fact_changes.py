@@ -10,10 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from dray.history.cluster_facts import NOTHING, Facts, Source, source_of
-from dray.history.facts import Begin, Change, Details, End, Fact, Held, Revise, Waiting
+from dray.history.cluster_facts import NOTHING, Facts, FactSource, source_of
+from dray.history.facts import (
+    Fact,
+    FactBegin,
+    FactChange,
+    FactDetails,
+    FactEnd,
+    FactRevision,
+    HeldFact,
+    WaitingFact,
+)
 
-__all__ = ["ChangeTime", "FactChanges"]
+__all__ = [
+    "ChangeTime",
+    "FactChanges",
+]
 
 SECOND: Final = 1000
 """Times of objects are cut to seconds."""
@@ -32,40 +44,40 @@ class ChangeTime(NamedTuple):
     def at(cls, time: int) -> ChangeTime:
         return cls(time, time)
 
-    def of_begin(self, fact: Fact, details: Details) -> int:
+    def of_begin(self, fact: Fact, details: FactDetails) -> int:
         """Return when a fact began: as its object says, if that is possible.
 
         A pod waits since its creation, although that is noticed later.
         """
-        earliest = 0 if isinstance(fact, Waiting) else self.after
+        earliest = 0 if isinstance(fact, WaitingFact) else self.after
         return min(max(details.since or self.before, earliest), self.before)
 
 
 class FactChanges:
     """The facts by their source, and the changes since they were last taken."""
 
-    def __init__(self, facts: Mapping[Fact, Details]) -> None:
-        self._facts: dict[Source, dict[Fact, Details]] = {}
-        self._taken: list[Change] = []
+    def __init__(self, facts: Mapping[Fact, FactDetails]) -> None:
+        self._facts: dict[FactSource, dict[Fact, FactDetails]] = {}
+        self._taken: list[FactChange] = []
         for fact, details in facts.items():
             self._facts.setdefault(source_of(fact), {})[fact] = details
 
     def __len__(self) -> int:
         return len(self._taken)
 
-    def __contains__(self, source: Source) -> bool:
+    def __contains__(self, source: FactSource) -> bool:
         """Return whether a source has facts."""
         return source in self._facts
 
-    def take(self) -> list[Change]:
+    def take(self) -> list[FactChange]:
         taken, self._taken = self._taken, []
         return taken
 
-    def sources(self, kind: str) -> list[Source]:
+    def sources(self, kind: str) -> list[FactSource]:
         """Return the sources of a kind that have facts."""
         return [source for source in self._facts if source.kind == kind]
 
-    def put(self, source: Source, facts: Facts, time: ChangeTime) -> bool:
+    def put(self, source: FactSource, facts: Facts, time: ChangeTime) -> bool:
         """Replace the facts of a source; return whether something changed."""
         old = self._facts.get(source, NOTHING)
         if not old and not facts:
@@ -74,22 +86,24 @@ class FactChanges:
         for fact, details in old.items():
             new = facts.get(fact)
             if new is None:
-                self._taken.append(End(fact, time.after, time.end_is_about))
+                self._taken.append(FactEnd(fact, time.after, time.end_is_about))
             elif details.reason != new.reason:
-                self._taken.append(Revise(fact, new.reason))
+                self._taken.append(FactRevision(fact, new.reason))
             elif time.before > time.after and _is_another(fact, new, time):
-                self._taken.append(End(fact, time.after, time.end_is_about))
-                self._taken.append(Begin(fact, new, time.of_begin(fact, new)))
+                self._taken.append(FactEnd(fact, time.after, time.end_is_about))
+                self._taken.append(FactBegin(fact, new, time.of_begin(fact, new)))
         for fact, details in facts.items():
             if fact not in old:
-                self._taken.append(Begin(fact, details, time.of_begin(fact, details)))
+                self._taken.append(FactBegin(fact, details, time.of_begin(fact, details)))
         if facts:
             self._facts[source] = dict(facts)
         else:
             self._facts.pop(source, None)
         return len(self._taken) > before
 
-    def put_only(self, kind: str, found: Iterable[tuple[Source, Facts]], time: ChangeTime) -> int:
+    def put_only(
+        self, kind: str, found: Iterable[tuple[FactSource, Facts]], time: ChangeTime
+    ) -> int:
         """Replace the facts of all sources of a kind; return how many of them changed."""
         rest = set(self.sources(kind))
         changed = 0
@@ -99,6 +113,6 @@ class FactChanges:
         return changed + sum(self.put(source, NOTHING, time) for source in rest)
 
 
-def _is_another(fact: Fact, new: Details, time: ChangeTime) -> bool:
+def _is_another(fact: Fact, new: FactDetails, time: ChangeTime) -> bool:
     """Return whether a claim holds a device again, and not still."""
-    return isinstance(fact, Held) and new.since >= time.after + SECOND
+    return isinstance(fact, HeldFact) and new.since >= time.after + SECOND

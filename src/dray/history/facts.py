@@ -1,4 +1,4 @@
-"""What the history records: facts that begin and end, and the changes of them.
+"""Facts, which begin and end, and the changes of them: the content of a history.
 
 A fact is a statement about the cluster that is true for some time, such as that a claim holds a
 device. Times are milliseconds since 1970, UTC.
@@ -16,20 +16,19 @@ from dray.api.ids import DeviceId
 from dray.history.periods import MarkKind
 
 __all__ = [
-    "MILLISECOND",
-    "Begin",
-    "Change",
-    "Details",
-    "End",
     "Fact",
-    "Held",
-    "Marked",
+    "FactBegin",
+    "FactChange",
+    "FactDetails",
+    "FactEnd",
+    "FactRevision",
+    "HeldFact",
+    "MarkedFact",
     "ObjectRef",
-    "Progress",
-    "Revise",
-    "Total",
-    "Used",
-    "Waiting",
+    "RecordProgress",
+    "TotalFact",
+    "UsedFact",
+    "WaitingFact",
     "from_milliseconds",
     "milliseconds",
 ]
@@ -54,21 +53,21 @@ class ObjectRef(NamedTuple):
     uid: str
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
+class HeldFact(msgspec.Struct, frozen=True, gc=False):
     """A claim holds a device, or shares of it."""
 
     device: DeviceId
     claim: ObjectRef
 
 
-class Used(msgspec.Struct, frozen=True, gc=False):
+class UsedFact(msgspec.Struct, frozen=True, gc=False):
     """A pod uses a claim."""
 
     claim: ObjectRef
     pod: ObjectRef
 
 
-class Marked(msgspec.Struct, frozen=True, gc=False):
+class MarkedFact(msgspec.Struct, frozen=True, gc=False):
     """A taint of this key makes a device tainted or unhealthy."""
 
     device: DeviceId
@@ -76,25 +75,25 @@ class Marked(msgspec.Struct, frozen=True, gc=False):
     key: str
 
 
-class Waiting(msgspec.Struct, frozen=True, gc=False):
+class WaitingFact(msgspec.Struct, frozen=True, gc=False):
     """A pod with a claim for this class waits; "" for a class that is not known."""
 
     pod: ObjectRef
     device_class: str
 
 
-class Total(msgspec.Struct, frozen=True, gc=False):
+class TotalFact(msgspec.Struct, frozen=True, gc=False):
     """A class selects this number of devices; a device counts once with its partitions."""
 
     device_class: str
     count: int
 
 
-Fact = Held | Used | Marked | Waiting | Total
+Fact = HeldFact | UsedFact | MarkedFact | WaitingFact | TotalFact
 
 
-class Details(msgspec.Struct, frozen=True, gc=False):
-    """What is recorded with a fact."""
+class FactDetails(msgspec.Struct, frozen=True, gc=False):
+    """Particulars that are recorded with a fact."""
 
     since: int = 0
     """When it became true as the object says it, or 0."""
@@ -109,30 +108,30 @@ class Details(msgspec.Struct, frozen=True, gc=False):
     """Why the pod waits."""
 
 
-class Begin(NamedTuple):
+class FactBegin(NamedTuple):
     fact: Fact
-    details: Details
+    details: FactDetails
     since: int
 
 
-class End(NamedTuple):
+class FactEnd(NamedTuple):
     fact: Fact
     until: int
     is_about: bool = False
     """Whether it ended at an unknown time after `until`."""
 
 
-class Revise(NamedTuple):
+class FactRevision(NamedTuple):
     """The reason of a fact has changed."""
 
     fact: Fact
     reason: str
 
 
-Change = Begin | End | Revise
+FactChange = FactBegin | FactEnd | FactRevision
 
 
-class Progress(NamedTuple):
+class RecordProgress(NamedTuple):
     """Up to where everything is recorded."""
 
     until: int

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Final
 
 __all__ = [
-    "APPLICATION_ID",
-    "FORMAT",
     "HistoryUnusable",
-    "Kind",
+    "PeriodKind",
     "check",
+    "check_format",
     "create_tables",
     "reading",
     "refusing",
@@ -40,8 +39,8 @@ class HistoryUnusable(Exception):
         self.advice = advice
 
 
-class Kind(enum.IntEnum):
-    """What a period is about, with its subject and its object."""
+class PeriodKind(enum.IntEnum):
+    """The kind of a fact; below each its subject and its object."""
 
     HELD = 1
     """device, object (claim)"""
@@ -65,7 +64,7 @@ _SCHEMA: Final = (
         driver INTEGER NOT NULL,  -- name
         pool   INTEGER NOT NULL,  -- name
         name   INTEGER NOT NULL,  -- name
-        root   INTEGER NOT NULL   -- name: the device of which it is a partition, or its own
+        root   INTEGER NOT NULL   -- name: of the device that it is a part of, or its own
     )
     """,
     """

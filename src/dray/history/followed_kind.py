@@ -20,7 +20,14 @@ from dray.client.api_client import Client, WatchEvent
 from dray.client.cache import MAX_RETRY_SECONDS, RETRY_SECONDS
 from dray.history.objects import RecordedObject
 
-__all__ = ["FollowedKind", "HasMetadata", "Listing", "ObjectEvent", "Update", "revision"]
+__all__ = [
+    "FollowedKind",
+    "KindListing",
+    "NamedObject",
+    "ObjectEvent",
+    "Update",
+    "revision",
+]
 
 log = logging.getLogger(__name__)
 
@@ -44,15 +51,15 @@ class _HasName(Protocol):
     def resource_version(self) -> str: ...
 
 
-class HasMetadata(Protocol):
+class NamedObject(Protocol):
     @property
     def metadata(self) -> _HasName: ...
 
 
-T = TypeVar("T", bound=HasMetadata)
+T = TypeVar("T", bound=NamedObject)
 
 
-class Listing(NamedTuple, Generic[T]):
+class KindListing(NamedTuple, Generic[T]):
     """The objects at one revision."""
 
     objects: list[T]
@@ -111,7 +118,7 @@ class FollowedKind(Generic[T]):
         self._updates = _event_decoder(update.type) if update is not None else self._events
         self.is_connected = False
 
-    async def read(self) -> Listing[T]:
+    async def read(self) -> KindListing[T]:
         """Return the objects; errors of the server are retried with back-off."""
         delay = RETRY_SECONDS
         while True:
@@ -122,7 +129,7 @@ class FollowedKind(Generic[T]):
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, MAX_RETRY_SECONDS)
 
-    async def _read(self) -> Listing[T]:
+    async def _read(self) -> KindListing[T]:
         found: list[T] = []
         version = ""
         async for page in self._client.pages(self.kind, limit=PAGE_SIZE):
@@ -130,7 +137,7 @@ class FollowedKind(Generic[T]):
             found += filter(self._keeps, read)
             version = page.resource_version
             await asyncio.sleep(0)
-        return Listing(found, version)
+        return KindListing(found, version)
 
     async def since(self, version: str, until: str) -> list[ObjectEvent[T]] | None:
         """Return what happened between two revisions, and perhaps more.

@@ -23,24 +23,31 @@ from dray.api.ids import DeviceId
 from dray.history import file_format, interval_tree
 from dray.history.facts import (
     MILLISECOND,
-    Begin,
-    Change,
-    Details,
-    End,
     Fact,
-    Held,
-    Marked,
+    FactBegin,
+    FactChange,
+    FactDetails,
+    FactEnd,
+    FactRevision,
+    HeldFact,
+    MarkedFact,
     ObjectRef,
-    Progress,
-    Revise,
-    Total,
-    Used,
-    Waiting,
+    RecordProgress,
+    TotalFact,
+    UsedFact,
+    WaitingFact,
 )
-from dray.history.file_format import HistoryUnusable, Kind
+from dray.history.file_format import HistoryUnusable, PeriodKind
 from dray.history.periods import MarkKind
 
-__all__ = ["RETENTION", "HistoryFile", "HistoryUnusable", "Recorded", "is_in_use"]
+__all__ = [
+    "HistoryFile",
+    "HistoryUnusable",
+    "LastRecord",
+    "is_in_use",
+    "read_uid",
+    "written_uid",
+]
 
 RETENTION: Final = datetime.timedelta(days=30)
 ROWS_AT_ONCE: Final = 90
@@ -75,10 +82,10 @@ _MOVED = "ON CONFLICT (id) DO UPDATE SET root = excluded.root"
 _REVISED = "ON CONFLICT (id) DO UPDATE SET object = excluded.object"
 
 
-class Recorded(NamedTuple):
-    """What the file knew last."""
+class LastRecord(NamedTuple):
+    """The end of a file: all that goes on."""
 
-    facts: dict[Fact, Details]
+    facts: dict[Fact, FactDetails]
     """Those that had not ended, with the time at which they began."""
     until: int | None
     """Until when everything is known; None for a new file."""
@@ -99,7 +106,7 @@ class _Row(NamedTuple):
 
 
 class _Known:
-    """What the file has, as far as later changes refer to it."""
+    """The ids of a file that later changes refer to."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
@@ -168,7 +175,7 @@ class HistoryFile:
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("UPDATE meta SET clean = 1")
 
-    def load(self) -> Recorded:
+    def load(self) -> LastRecord:
         """Return what the disk has; after a commit that failed, go on from there."""
         with file_format.refusing(self.path):
             known = self._known = _Known()
@@ -191,9 +198,9 @@ class HistoryFile:
             for table in known.next:
                 (last,) = self._connection.execute(f"SELECT max(id) FROM {table}").fetchone()
                 known.next[table] = (last or 0) + 1
-        return Recorded(facts, runs[0][0] if runs else None, versions, cluster)
+        return LastRecord(facts, runs[0][0] if runs else None, versions, cluster)
 
-    def commit(self, changes: Sequence[Change], progress: Progress) -> None:
+    def commit(self, changes: Sequence[FactChange], progress: RecordProgress) -> None:
         """Write changes and progress durably. After a failure, only `load` may follow.
 
         Raises HistoryUnusable; then nothing of it is in the file.
@@ -266,12 +273,12 @@ class HistoryFile:
             self._known.objects[reference] = number
         return found
 
-    def _write(self, changes: Iterable[Change]) -> None:
+    def _write(self, changes: Iterable[FactChange]) -> None:
         rows = _NewRows()
         for change in changes:
-            if isinstance(change, Begin):
+            if isinstance(change, FactBegin):
                 self._begin(change, rows)
-            elif isinstance(change, End):
+            elif isinstance(change, FactEnd):
                 self._end(change, rows)
             else:
                 self._revise(change, rows)
@@ -282,7 +289,7 @@ class HistoryFile:
         self._insert("period", 10, [*rows.ended.values()], _ENDED)
         self._insert("period", 10, [*rows.revised.values()], _REVISED)
 
-    def _begin(self, change: Begin, rows: _NewRows) -> None:
+    def _begin(self, change: FactBegin, rows: _NewRows) -> None:
         fact, details = change.fact, change.details
         subject, held = self._parts(fact, details, rows)
         row = _Row(
@@ -298,7 +305,7 @@ class HistoryFile:
         self._known.use(fact)
         rows.begun[row.id] = (*row, None, 0, None)
 
-    def _end(self, change: End, rows: _NewRows) -> None:
+    def _end(self, change: FactEnd, rows: _NewRows) -> None:
         row = self._known.open.pop(change.fact)
         until = max(change.until, row.since)
         fork = interval_tree.fork(row.since, until)
@@ -306,26 +313,26 @@ class HistoryFile:
         ended[row.id] = (*row, until, int(change.is_about), fork)
         self._known.release(change.fact)
 
-    def _revise(self, change: Revise, rows: _NewRows) -> None:
+    def _revise(self, change: FactRevision, rows: _NewRows) -> None:
         row = self._known.open[change.fact]._replace(object=change.reason)
         self._known.open[change.fact] = row
         revised = rows.begun if row.id in rows.begun else rows.revised
         revised[row.id] = (*row, None, 0, None)
 
-    def _parts(self, fact: Fact, details: Details, rows: _NewRows) -> tuple[int, int | str]:
+    def _parts(self, fact: Fact, details: FactDetails, rows: _NewRows) -> tuple[int, int | str]:
         match fact:
-            case Held():
+            case HeldFact():
                 number = self._device(fact.device, details.root, rows)
                 return number, self._object(fact.claim, details.user, rows)
-            case Used():
+            case UsedFact():
                 claim = self._object(fact.claim, details.user, rows)
                 return claim, self._object(fact.pod, "", rows)
-            case Marked():
+            case MarkedFact():
                 number = self._device(fact.device, details.root, rows)
                 return number, self._name(fact.key, rows)
-            case Waiting():
+            case WaitingFact():
                 return self._object(fact.pod, details.user, rows), details.reason
-            case Total():
+            case TotalFact():
                 return self._name(fact.device_class, rows), fact.count
 
     def _name(self, text: str, rows: _NewRows) -> int:
@@ -365,7 +372,7 @@ class HistoryFile:
             lines = ",".join([placeholders] * len(part))
             self._connection.execute(f"INSERT INTO {table} VALUES {lines} {conflict}", values)
 
-    def _write_progress(self, progress: Progress) -> None:
+    def _write_progress(self, progress: RecordProgress) -> None:
         until = progress.until
         last = "WHERE id = (SELECT max(id) FROM run)"
         (runs,) = self._connection.execute("SELECT count(*) FROM run").fetchone()
@@ -413,31 +420,31 @@ def read_uid(stored: bytes | str) -> str:
 
 
 _KINDS: Final = {
-    Held: int(Kind.HELD),
-    Used: int(Kind.USED),
-    Waiting: int(Kind.WAITING),
-    Total: int(Kind.TOTAL),
+    HeldFact: int(PeriodKind.HELD),
+    UsedFact: int(PeriodKind.USED),
+    WaitingFact: int(PeriodKind.WAITING),
+    TotalFact: int(PeriodKind.TOTAL),
 }
 
 
 def _kind(fact: Fact) -> int:
-    if isinstance(fact, Marked):
-        return int(Kind.TAINTED if fact.kind == "tainted" else Kind.UNHEALTHY)
+    if isinstance(fact, MarkedFact):
+        return int(PeriodKind.TAINTED if fact.kind == "tainted" else PeriodKind.UNHEALTHY)
     return _KINDS[type(fact)]
 
 
-def _class_of(fact: Fact, details: Details) -> str:
-    return fact.device_class if isinstance(fact, Waiting) else details.device_class
+def _class_of(fact: Fact, details: FactDetails) -> str:
+    return fact.device_class if isinstance(fact, WaitingFact) else details.device_class
 
 
 def _objects_of(fact: Fact) -> tuple[ObjectRef, ...]:
     """Return the objects that are kept in mind as long as the fact is true."""
     match fact:
-        case Held():
+        case HeldFact():
             return (fact.claim,)
-        case Used():
+        case UsedFact():
             return (fact.claim, fact.pod)
-        case Waiting():
+        case WaitingFact():
             return (fact.pod,)
         case _:
             return ()
@@ -448,24 +455,24 @@ def _fact(
     names: dict[int, str],
     devices: dict[int, tuple[DeviceId, str]],
     objects: dict[int, tuple[ObjectRef, str]],
-) -> tuple[Fact, Details]:
+) -> tuple[Fact, FactDetails]:
     """Return what a row says, and when it began."""
-    if row.kind in (Kind.USED, Kind.WAITING):
+    if row.kind in (PeriodKind.USED, PeriodKind.WAITING):
         subject, user = objects[row.subject]
-        details = Details(row.since, user=user)
-        if row.kind == Kind.WAITING:
+        details = FactDetails(row.since, user=user)
+        if row.kind == PeriodKind.WAITING:
             revised = msgspec.structs.replace(details, reason=str(row.object))
-            return Waiting(subject, names[row.device_class]), revised
-        return Used(subject, objects[int(row.object)][0]), details
-    if row.kind == Kind.TOTAL:
-        return Total(names[row.subject], int(row.object)), Details(row.since)
+            return WaitingFact(subject, names[row.device_class]), revised
+        return UsedFact(subject, objects[int(row.object)][0]), details
+    if row.kind == PeriodKind.TOTAL:
+        return TotalFact(names[row.subject], int(row.object)), FactDetails(row.since)
     device, root = devices[row.subject]
-    if row.kind == Kind.HELD:
+    if row.kind == PeriodKind.HELD:
         claim, user = objects[int(row.object)]
         node, device_class = names[row.node], names[row.device_class]
-        return Held(device, claim), Details(row.since, node, device_class, root, user)
-    kind: MarkKind = "tainted" if row.kind == Kind.TAINTED else "unhealthy"
-    return Marked(device, kind, names[int(row.object)]), Details(row.since, root=root)
+        return HeldFact(device, claim), FactDetails(row.since, node, device_class, root, user)
+    kind: MarkKind = "tainted" if row.kind == PeriodKind.TAINTED else "unhealthy"
+    return MarkedFact(device, kind, names[int(row.object)]), FactDetails(row.since, root=root)
 
 
 def _lock(path: Path, stack: contextlib.ExitStack) -> None:

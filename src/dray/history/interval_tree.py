@@ -11,7 +11,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["LEVELS", "Ancestors", "ancestors", "fork"]
+__all__ = [
+    "Ancestors",
+    "ancestors",
+    "fork",
+]
 
 LEVELS = 43
 """Enough for milliseconds until the year 2248."""

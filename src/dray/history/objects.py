@@ -13,22 +13,13 @@ from dray.api.types.pods import (
     PodResourceClaimStatus,
 )
 
-__all__ = [
-    "ClaimUpdate",
-    "Metadata",
-    "RecordedClaim",
-    "RecordedObject",
-    "RecordedPod",
-    "ScheduledPod",
-]
-
 
 class ManagedFields(Wire, frozen=True):
     manager: str = ""
     time: str = ""
 
 
-class Owner(Wire, frozen=True):
+class OwningObject(Wire, frozen=True):
     kind: str = ""
     uid: str = ""
 
@@ -41,7 +32,7 @@ class Metadata(Wire, frozen=True):
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None
     annotations: dict[str, str] = {}
-    owner_references: tuple[Owner, ...] = ()
+    owner_references: tuple[OwningObject, ...] = ()
     managed_fields: tuple[ManagedFields, ...] = ()
 
     def last_written(self) -> str:
@@ -50,7 +41,7 @@ class Metadata(Wire, frozen=True):
         return max([*times, self.creation_timestamp, self.deletion_timestamp or ""])
 
 
-class Identity(Wire, frozen=True):
+class NameAndUid(Wire, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -63,21 +54,21 @@ class RecordedObject(Wire, frozen=True):
     metadata: Metadata = Metadata()
 
 
-class Request(Wire, frozen=True):
+class RequestedClass(Wire, frozen=True):
     name: str = ""
     device_class_name: str = ""
 
 
-class FirstRequest(Wire, frozen=True):
+class RecordedRequest(Wire, frozen=True):
     """A request of a claim: one for a class, or alternatives."""
 
     name: str = ""
-    exactly: Request | None = None
-    first_available: tuple[Request, ...] = ()
+    exactly: RequestedClass | None = None
+    first_available: tuple[RequestedClass, ...] = ()
 
 
 class RequestedDevices(Wire, frozen=True):
-    requests: tuple[FirstRequest, ...] = ()
+    requests: tuple[RecordedRequest, ...] = ()
 
 
 class ClaimSpec(Wire, frozen=True):
@@ -140,7 +131,7 @@ class RecordedClaim(Wire, frozen=True):
 class ClaimUpdate(Wire, frozen=True):
     """A claim with only what can change: to read all of it takes three times as long."""
 
-    metadata: Identity = Identity()
+    metadata: NameAndUid = NameAndUid()
     status: ClaimStatus = ClaimStatus()
 
 
@@ -159,15 +150,15 @@ class RecordedPodSpec(Wire, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
-class Binding(Wire, frozen=True):
+class NodeBinding(Wire, frozen=True):
     node_name: str = ""
 
 
 class ScheduledPod(Wire, frozen=True):
     """A pod of which it is enough that it has a node."""
 
-    metadata: Identity = Identity()
-    spec: Binding = Binding()
+    metadata: NameAndUid = NameAndUid()
+    spec: NodeBinding = NodeBinding()
 
 
 class RecordedPodStatus(Wire, frozen=True):
@@ -184,7 +175,7 @@ class RecordedPod(Wire, frozen=True):
 
     def claims(self) -> Iterator[ClaimKey]:
         """Yield the claims of the pod that have a name."""
-        made = {each.name: each.resource_claim_name for each in self.status.resource_claim_statuses}
+        made = {item.name: item.resource_claim_name for item in self.status.resource_claim_statuses}
         for source in self.spec.resource_claims:
             name = source.resource_claim_name or made.get(source.name)
             if name:

@@ -1,4 +1,4 @@
-"""What the history says: who held a device when, what was wrong with it, and what waited.
+"""Answers about the past: who held a device when, what was wrong with it, and what waited.
 
 All times are in UTC. A period without `until` still goes on.
 """
@@ -14,13 +14,13 @@ import msgspec
 from dray.api.ids import DeviceId
 
 __all__ = [
+    "DeviceHolder",
     "Gap",
     "HeldPeriod",
-    "Holder",
+    "HistorySpan",
     "MarkKind",
     "MarkPeriod",
     "Moment",
-    "Span",
     "UsageBucket",
     "WaitPeriod",
 ]
@@ -35,7 +35,7 @@ class Gap(NamedTuple):
     until: datetime.datetime
 
 
-class Span(NamedTuple):
+class HistorySpan(NamedTuple):
     """The time that a history is about; both ends are None while nothing is recorded."""
 
     first: datetime.datetime | None
@@ -50,7 +50,7 @@ class Span(NamedTuple):
         return not any(gap.since < time < gap.until for gap in self.gaps)
 
 
-class Holder(msgspec.Struct, frozen=True):
+class DeviceHolder(msgspec.Struct, frozen=True):
     """A claim that holds a device, and who uses the claim."""
 
     claim: str
@@ -67,7 +67,7 @@ class Moment(msgspec.Struct, frozen=True):
 
     time: datetime.datetime
     is_known: bool
-    holders: Mapping[DeviceId, tuple[Holder, ...]] = {}
+    holders: Mapping[DeviceId, tuple[DeviceHolder, ...]] = {}
     tainted: frozenset[DeviceId] = frozenset()
     """With a taint that prevents allocation."""
     unhealthy: frozenset[DeviceId] = frozenset()

@@ -15,20 +15,22 @@ from dray import clock
 from dray.api.ids import DeviceId
 from dray.history import file_format, interval_tree
 from dray.history.facts import from_milliseconds, milliseconds
-from dray.history.file_format import Kind
+from dray.history.file_format import PeriodKind
 from dray.history.history_file import is_in_use, read_uid
 from dray.history.periods import (
+    DeviceHolder,
     Gap,
     HeldPeriod,
-    Holder,
+    HistorySpan,
     MarkPeriod,
     Moment,
-    Span,
     UsageBucket,
     WaitPeriod,
 )
 
-__all__ = ["History"]
+__all__ = [
+    "DeviceHistory",
+]
 
 Time = datetime.datetime | None
 
@@ -68,7 +70,7 @@ class _Claim(NamedTuple):
     user: str
 
 
-class History:
+class DeviceHistory:
     """Reads one file over a read-only connection of its own. Blocks: ask it in a thread.
 
     Several threads may ask; each question waits for the one before.
@@ -93,7 +95,7 @@ class History:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def span(self) -> Span:
+    def span(self) -> HistorySpan:
         """Return the time that the file is about, and its gaps, the earliest first."""
         with self._reading():
             return self._span()
@@ -102,9 +104,9 @@ class History:
         """Return what was held, tainted and unhealthy at one time."""
         with self._reading():
             rows = list(self._rows_at(milliseconds(time)))
-            held = [row for row in rows if row[1] == Kind.HELD]
-            marked = [row for row in rows if row[1] in (Kind.TAINTED, Kind.UNHEALTHY)]
-            used = sorted((row for row in rows if row[1] == Kind.USED), key=_by_since)
+            held = [row for row in rows if row[1] == PeriodKind.HELD]
+            marked = [row for row in rows if row[1] in (PeriodKind.TAINTED, PeriodKind.UNHEALTHY)]
+            used = sorted((row for row in rows if row[1] == PeriodKind.USED), key=_by_since)
             devices = self._devices({row[2] for row in (*held, *marked)})
             numbers = {row[3] for row in (*held, *used)} | {row[2] for row in used}
             objects = self._objects(numbers)
@@ -112,10 +114,10 @@ class History:
         pods: dict[int, list[str]] = {}
         for row in used:
             pods.setdefault(row[2], []).append(objects[row[3]].text)
-        holders: dict[DeviceId, tuple[Holder, ...]] = {}
+        holders: dict[DeviceId, tuple[DeviceHolder, ...]] = {}
         for row in held:
             text, uid, user = objects[row[3]]
-            holder = Holder(text, uid, tuple(dict.fromkeys(pods.get(row[3], ()))), user)
+            holder = DeviceHolder(text, uid, tuple(dict.fromkeys(pods.get(row[3], ()))), user)
             device = devices[row[2]]
             others = holders.get(device)
             # Few devices are shared.
@@ -124,7 +126,7 @@ class History:
             )
         tainted, unhealthy = (
             frozenset(devices[row[2]] for row in marked if row[1] == kind)
-            for kind in (Kind.TAINTED, Kind.UNHEALTHY)
+            for kind in (PeriodKind.TAINTED, PeriodKind.UNHEALTHY)
         )
         return Moment(time, is_known, holders, tainted, unhealthy)
 
@@ -144,7 +146,7 @@ class History:
         Of the time from `since` to `until`, each period that has a part in it is returned whole.
         """
         with self._reading():
-            conditions = [f"kind = {int(Kind.HELD)}"]
+            conditions = [f"kind = {int(PeriodKind.HELD)}"]
             if device is not None:
                 conditions.append(_among("subject", self._device_ids(device)))
             if claim is not None:
@@ -180,14 +182,14 @@ class History:
     def marks(self, device: DeviceId, since: Time = None, until: Time = None) -> list[MarkPeriod]:
         """Return when a device was tainted or unhealthy, the earliest first."""
         with self._reading():
-            kinds = f"kind IN ({int(Kind.TAINTED)}, {int(Kind.UNHEALTHY)})"
+            kinds = f"kind IN ({int(PeriodKind.TAINTED)}, {int(PeriodKind.UNHEALTHY)})"
             conditions = [kinds, _among("subject", self._device_ids(device))]
             rows = self._rows_between(conditions, since, until, is_narrow=True)
             names = self._names({int(row.object) for row in rows})
         return [
             MarkPeriod(
                 device,
-                "tainted" if row.kind == Kind.TAINTED else "unhealthy",
+                "tainted" if row.kind == PeriodKind.TAINTED else "unhealthy",
                 names[int(row.object)],
                 from_milliseconds(row.since),
                 _ended(row),
@@ -198,7 +200,7 @@ class History:
     def waits(self, since: Time = None, until: Time = None) -> list[WaitPeriod]:
         """Return when pods with claims waited, the earliest first."""
         with self._reading():
-            rows = self._rows_between([f"kind = {int(Kind.WAITING)}"], since, until)
+            rows = self._rows_between([f"kind = {int(PeriodKind.WAITING)}"], since, until)
             pods = self._objects({row.subject for row in rows})
         # A pod with claims for several classes waits once.
         found: dict[tuple[int, int], WaitPeriod] = {}
@@ -216,7 +218,7 @@ class History:
         begin, end = milliseconds(since), milliseconds(until)
         edges = [begin + (end - begin) * number // buckets for number in range(buckets + 1)]
         with self._reading():
-            kinds = (Kind.HELD, Kind.WAITING, Kind.TOTAL)
+            kinds = (PeriodKind.HELD, PeriodKind.WAITING, PeriodKind.TOTAL)
             among = ", ".join(str(int(kind)) for kind in kinds)
             rows = self._rows_between([f"kind IN ({among})"], since, until)
             roots = self._roots()
@@ -226,9 +228,9 @@ class History:
         counted: dict[tuple[int, _Root], list[tuple[int, int]]] = defaultdict(list)
         for row in rows:
             times = (row.since, row.until if row.until is not None else end)
-            if row.kind == Kind.TOTAL:
+            if row.kind == PeriodKind.TOTAL:
                 means.add(("total", names[row.subject]), [times], int(row.object))
-            elif row.kind == Kind.WAITING:
+            elif row.kind == PeriodKind.WAITING:
                 means.add(("waiting", names[row.device_class]), [times])
             else:
                 counted[row.device_class, roots[row.subject]].append(times)
@@ -249,11 +251,11 @@ class History:
     def _fetch(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         return self._connection.execute(statement, values).fetchall()
 
-    def _span(self) -> Span:
+    def _span(self) -> HistorySpan:
         runs = self._fetch("SELECT since, until FROM run ORDER BY id")
         known = _joined([(since, until) for since, until in runs])
         if not known:
-            return Span(None, None, ())
+            return HistorySpan(None, None, ())
         gaps = tuple(
             Gap(from_milliseconds(before[1]), from_milliseconds(after[0]))
             for before, after in itertools.pairwise(known)
@@ -263,7 +265,7 @@ class History:
         if now - ALIVE <= last < now - LAG and is_in_use(self._path):
             # The recorder runs: it would have written what happened before.
             last = now - LAG
-        return Span(first, last, gaps)
+        return HistorySpan(first, last, gaps)
 
     def _rows_at(self, time: int) -> Iterator[Any]:
         """Yield the columns of every period that contains a time: they may be very many."""
@@ -295,8 +297,8 @@ class History:
     def _rows_overlapping(self, rest: str, begin: int, end: int) -> list[Any]:
         """Return the rows with a part between two times, by the index of the times."""
         rest = rest.replace("kind", "+kind")
-        before = [each for each in interval_tree.ancestors(begin).earlier if each < begin]
-        after = [each for each in interval_tree.ancestors(end).later if each > end]
+        before = [item for item in interval_tree.ancestors(begin).earlier if item < begin]
+        after = [item for item in interval_tree.ancestors(end).later if item > end]
         rows: dict[int, Any] = {}
         for where, values in (
             ("fork BETWEEN ? AND ?", (begin, end)),
@@ -334,7 +336,7 @@ class History:
         """Return the pods that ever used claims, the earliest first."""
         rows: list[_Row] = []
         for part in _parts(claims):
-            where = f"kind = {int(Kind.USED)} AND {_among('subject', part)}"
+            where = f"kind = {int(PeriodKind.USED)} AND {_among('subject', part)}"
             rows += map(_Row._make, self._fetch(_select(where)))
         pods = self._objects({int(row.object) for row in rows})
         found: dict[int, list[tuple[_Row, str]]] = {}
@@ -457,7 +459,7 @@ class _Means:
         ]
 
 
-def _known_times(span: Span) -> list[tuple[int, int]]:
+def _known_times(span: HistorySpan) -> list[tuple[int, int]]:
     if span.first is None or span.last is None:
         return []
     starts = [span.first, *(gap.until for gap in span.gaps)]
@@ -482,7 +484,7 @@ def _joined(times: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _class_id(row: _Row) -> int:
-    return row.subject if row.kind == Kind.TOTAL else row.device_class
+    return row.subject if row.kind == PeriodKind.TOTAL else row.device_class
 
 
 def _users_within(users: Iterable[tuple[_Row, str]], held: _Row) -> tuple[str, ...]:
@@ -504,7 +506,7 @@ def _by_since(row: Any) -> tuple[int, int]:
     return row[6], row[0]
 
 
-def _by_claim(holder: Holder) -> tuple[str, str]:
+def _by_claim(holder: DeviceHolder) -> tuple[str, str]:
     return holder.claim, holder.uid
 
 

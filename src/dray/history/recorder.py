@@ -21,7 +21,10 @@ from dray.history import recording
 from dray.history.history_file import HistoryFile, HistoryUnusable
 from dray.history.recording import OtherCluster, Recording, Setting
 
-__all__ = ["NAME", "OtherCluster", "Recorder"]
+__all__ = [
+    "HistoryRecorder",
+    "OtherCluster",
+]
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +35,7 @@ MAX_RETRY_SECONDS: Final = 30.0
 T = TypeVar("T")
 
 
-class Recorder:
+class HistoryRecorder:
     """Follows the cluster of a client; an attempt that failed is repaired by the next one."""
 
     def __init__(

@@ -18,21 +18,27 @@ from dray.api.ids import ClaimKey, PoolId
 from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceSlice
 from dray.client.api_client import Client
 from dray.client.discovery import OptionalKinds
-from dray.history.cluster_facts import NOTHING, TOTALS, ClusterFacts, Facts, Source, time_of
+from dray.history.cluster_facts import NOTHING, TOTALS, ClusterFacts, Facts, FactSource, time_of
 from dray.history.fact_changes import ChangeTime, FactChanges
-from dray.history.facts import Progress, Waiting
+from dray.history.facts import RecordProgress, WaitingFact
 from dray.history.followed_kind import (
     FollowedKind,
-    HasMetadata,
-    Listing,
+    KindListing,
+    NamedObject,
     ObjectEvent,
     Update,
     revision,
 )
-from dray.history.history_file import HistoryFile, HistoryUnusable, Recorded
+from dray.history.history_file import HistoryFile, HistoryUnusable, LastRecord
 from dray.history.objects import ClaimUpdate, RecordedClaim, RecordedPod, ScheduledPod
 
-__all__ = ["OtherCluster", "Recording", "Setting", "cluster_uid"]
+__all__ = [
+    "InThread",
+    "OtherCluster",
+    "Recording",
+    "Setting",
+    "cluster_uid",
+]
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +55,7 @@ CLOCK_JUMP: Final = 60_000
 """Milliseconds; a clock that is set back by less stands still for so long."""
 
 T = TypeVar("T")
-ObjectT = TypeVar("ObjectT", bound=HasMetadata)
+ObjectT = TypeVar("ObjectT", bound=NamedObject)
 
 
 _CLAIM_UPDATE: Final[Update[Any]] = Update(ClaimUpdate, lambda _: True)
@@ -67,7 +73,7 @@ class OtherCluster(HistoryUnusable):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What all attempts of a recorder have in common."""
+    """The parts that all attempts of a recorder have in common."""
 
     client: Client
     file: HistoryFile
@@ -76,7 +82,7 @@ class Setting(msgspec.Struct, frozen=True):
     follows_new_clusters: bool
     is_recording: asyncio.Event
 
-    def check_cluster(self, recorded: Recorded, cluster: str) -> bool:
+    def check_cluster(self, recorded: LastRecord, cluster: str) -> bool:
         """Return whether the file is about this cluster, as far as that is known."""
         if not recorded.cluster or not cluster or recorded.cluster == cluster:
             return True
@@ -90,7 +96,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class _Kinds(NamedTuple):
-    """What is followed; in this order objects are understood at the start."""
+    """The kinds that are followed; in this order objects are understood at the start."""
 
     classes: FollowedKind[DeviceClass]
     slices: FollowedKind[ResourceSlice]
@@ -99,7 +105,7 @@ class _Kinds(NamedTuple):
     pods: FollowedKind[RecordedPod]
 
     def present(self) -> list[FollowedKind[Any]]:
-        return [each for each in self if each is not None]
+        return [item for item in self if item is not None]
 
 
 class Recording:
@@ -170,7 +176,7 @@ class Recording:
 
     # From what was known to what is.
 
-    async def _take_over(self, recorded: Recorded) -> None:
+    async def _take_over(self, recorded: LastRecord) -> None:
         """Record what has changed since the file was written last."""
         following = self._kinds.present()
         listings = await asyncio.gather(*(kind.read() for kind in following))
@@ -197,7 +203,7 @@ class Recording:
                 self._versions[plural] = event.version
         self._is_ready = True
 
-    def _understand(self, listed: Mapping[str, Listing[Any]]) -> None:
+    def _understand(self, listed: Mapping[str, KindListing[Any]]) -> None:
         for found in listed[kinds.DEVICE_CLASS.plural].objects:
             self._facts.class_changed(found.metadata.name, found)
         if self._kinds.rules is not None:
@@ -207,7 +213,7 @@ class Recording:
             self._facts.slice_changed(found.metadata.name, found)
 
     async def _past(
-        self, recorded: Recorded, listed: Mapping[str, Listing[Any]]
+        self, recorded: LastRecord, listed: Mapping[str, KindListing[Any]]
     ) -> dict[str, list[ObjectEvent[Any]]] | None:
         """Return everything that happened since the file was written, or None if it is unknown."""
         if recorded.until is None:
@@ -226,18 +232,18 @@ class Recording:
         }
         return found if len(found) == len(following) else None
 
-    def _compare(self, listed: Mapping[str, Listing[Any]], time: ChangeTime) -> int:
+    def _compare(self, listed: Mapping[str, KindListing[Any]], time: ChangeTime) -> int:
         """Replace all facts by those of the objects; return how many objects differ."""
         changes, facts = self._changes, self._facts
         claims = [
-            (Source("claim", each.metadata.uid), facts.claim(each))
-            for each in listed[kinds.RESOURCE_CLAIM.plural].objects
+            (FactSource("claim", item.metadata.uid), facts.claim(item))
+            for item in listed[kinds.RESOURCE_CLAIM.plural].objects
         ]
         pods = [
-            (Source("pod", each.metadata.uid), facts.pod(each))
-            for each in listed[kinds.POD.plural].objects
+            (FactSource("pod", item.metadata.uid), facts.pod(item))
+            for item in listed[kinds.POD.plural].objects
         ]
-        pools = [(Source("pool", str(pool)), facts.pool(pool)) for pool in facts.pools()]
+        pools = [(FactSource("pool", str(pool)), facts.pool(pool)) for pool in facts.pools()]
         differing = changes.put_only("claim", claims, time)
         differing += changes.put_only("pod", pods, time)
         differing += changes.put_only("pool", pools, time)
@@ -247,7 +253,7 @@ class Recording:
     def _catch_up(
         self,
         past: Mapping[str, list[ObjectEvent[Any]]],
-        listed: Mapping[str, Listing[Any]],
+        listed: Mapping[str, KindListing[Any]],
         known: int,
         now: int,
     ) -> None:
@@ -331,11 +337,11 @@ class Recording:
         claim = event.object
         uid = claim.metadata.uid
         if event.type != DELETED:
-            self._put(Source("claim", uid), self._facts.claim(claim), time)
+            self._put(FactSource("claim", uid), self._facts.claim(claim), time)
         else:
             key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
             self._facts.claim_removed(key, uid)
-            self._put(Source("claim", uid), NOTHING, time)
+            self._put(FactSource("claim", uid), NOTHING, time)
 
     def _pod_changed(
         self, event: ObjectEvent[RecordedPod | ScheduledPod], time: ChangeTime
@@ -351,7 +357,7 @@ class Recording:
 
     def _pod_waits_no_more(self, uid: str, time: ChangeTime) -> None:
         self._unclassified.pop(uid, None)
-        source = Source("pod", uid)
+        source = FactSource("pod", uid)
         if source in self._changes:
             self._put(source, NOTHING, time)
 
@@ -367,22 +373,22 @@ class Recording:
         name = event.object.metadata.name
         self._needs_slices |= self._facts.class_changed(name, _present(event))
 
-    def _put(self, source: Source, facts: Facts, time: ChangeTime) -> None:
+    def _put(self, source: FactSource, facts: Facts, time: ChangeTime) -> None:
         if self._changes.put(source, facts, time):
             self._has_changes.set()
 
     def _put_pod(self, pod: RecordedPod, time: ChangeTime) -> None:
         uid = pod.metadata.uid
         facts = self._facts.pod(pod)
-        if facts and any(isinstance(each, Waiting) and not each.device_class for each in facts):
+        if facts and any(isinstance(item, WaitingFact) and not item.device_class for item in facts):
             self._unclassified[uid] = pod
         elif self._unclassified:
             self._unclassified.pop(uid, None)
-        self._put(Source("pod", uid), facts, time)
+        self._put(FactSource("pod", uid), facts, time)
 
     def _put_pools(self, pools: Iterable[PoolId], time: ChangeTime) -> None:
         for pool in pools:
-            self._put(Source("pool", str(pool)), self._facts.pool(pool), time)
+            self._put(FactSource("pool", str(pool)), self._facts.pool(pool), time)
 
     def _clock(self) -> int:
         """Return the time in milliseconds. It does not go back by a little."""
@@ -415,7 +421,9 @@ class Recording:
             self._heard = now
         self._has_changes.clear()
         changes = self._changes.take()
-        progress = Progress(self._heard, dict(self._versions), self._begins_anew, self._cluster)
+        progress = RecordProgress(
+            self._heard, dict(self._versions), self._begins_anew, self._cluster
+        )
         self._begins_anew = False
         self._writing = asyncio.ensure_future(
             self._in_thread(functools.partial(self._file.commit, changes, progress))
@@ -445,5 +453,5 @@ def _present(event: ObjectEvent[ObjectT]) -> ObjectT | None:
     return event.object if event.type != DELETED else None
 
 
-def _is_after(event: ObjectEvent[Any], listing: Listing[Any]) -> bool:
+def _is_after(event: ObjectEvent[Any], listing: KindListing[Any]) -> bool:
     return revision(event.version) > revision(listing.version)

@@ -15,8 +15,8 @@ from dray.api.kinds import Kind
 from dray.apiserver.access import bootstrap_policy
 from dray.client.api_client import Client, InProcessTransport
 from dray.history.history_file import HistoryFile
-from dray.history.queries import History
-from dray.history.recorder import Recorder
+from dray.history.queries import DeviceHistory
+from dray.history.recorder import HistoryRecorder
 from tests.unit.scheduler.world import World
 
 USER = User(bootstrap_policy.RECORDER, frozenset({"system:authenticated"}))
@@ -60,12 +60,12 @@ def kind_of(request: Request) -> Kind:
 @contextlib.asynccontextmanager
 async def recorded(
     world: World, path: Path, server: Server | None = None, **options: bool
-) -> AsyncIterator[Recorder]:
+) -> AsyncIterator[HistoryRecorder]:
     """Record while the block runs."""
     client = (server or Server(world)).client
     with HistoryFile.open(path) as file:
         gates = features.DEFAULT
-        recorder = Recorder(client, file, features=gates, now=world.clock, **options)
+        recorder = HistoryRecorder(client, file, features=gates, now=world.clock, **options)
         running = asyncio.create_task(recorder.run())
         try:
             await asyncio.wait_for(recorder.is_recording.wait(), SETTLED_SECONDS)
@@ -84,5 +84,5 @@ async def settle(world: World, advance: float = 0.0) -> None:
     world.clock.advance(advance)
 
 
-def history_of(world: World, path: Path) -> History:
-    return History(path, now=world.clock)
+def history_of(world: World, path: Path) -> DeviceHistory:
+    return DeviceHistory(path, now=world.clock)

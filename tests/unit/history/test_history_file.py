@@ -13,23 +13,23 @@ import pytest
 
 from dray.api.ids import DeviceId
 from dray.history.facts import (
-    Begin,
-    Change,
-    Details,
-    End,
     Fact,
-    Held,
-    Marked,
+    FactBegin,
+    FactChange,
+    FactDetails,
+    FactEnd,
+    FactRevision,
+    HeldFact,
+    MarkedFact,
     ObjectRef,
-    Progress,
-    Revise,
-    Total,
-    Used,
-    Waiting,
+    RecordProgress,
+    TotalFact,
+    UsedFact,
+    WaitingFact,
     from_milliseconds,
 )
 from dray.history.history_file import HistoryFile, HistoryUnusable, is_in_use
-from dray.history.queries import History
+from dray.history.queries import DeviceHistory
 
 UID = "6c0df70e-5677-44a3-9e26-51c962b080df"
 NOW = 1_763_520_000_000
@@ -44,47 +44,49 @@ def claim(number: int = 0) -> ObjectRef:
     return ObjectRef("default", f"claim-{number}", f"{UID[:-4]}{number:04d}")
 
 
-def held(number: int = 0, since: int = NOW) -> Begin:
-    return Begin(Held(device(number), claim(number)), Details(node="n1", user="ann"), since)
+def held(number: int = 0, since: int = NOW) -> FactBegin:
+    return FactBegin(
+        HeldFact(device(number), claim(number)), FactDetails(node="n1", user="ann"), since
+    )
 
 
-def write(path: Path, *changes: Change, until: int = NOW + 1, anew: bool = False) -> None:
+def write(path: Path, *changes: FactChange, until: int = NOW + 1, anew: bool = False) -> None:
     with HistoryFile.open(path) as file:
         file.load()
-        file.commit(changes, Progress(until, {"pods": "7"}, anew, "cluster"))
+        file.commit(changes, RecordProgress(until, {"pods": "7"}, anew, "cluster"))
 
 
 def test_everything_that_is_open_is_loaded_as_it_was_written(tmp_path: Path) -> None:
     pod = ObjectRef("default", "p", "not-a-uuid")
     upper = ObjectRef("default", "q", UID.upper())
-    facts: dict[Fact, Details] = {
-        Held(device(), claim()): Details(NOW, "n1", "gpu", "gpu-0", "ann"),
-        Held(device(1), claim()): Details(NOW, "n1", "gpu", "whole", "ann"),
-        Used(claim(), pod): Details(NOW, user="ann"),
-        Used(claim(), upper): Details(NOW, user="ann"),
-        Marked(device(), "tainted", "k"): Details(NOW, root="gpu-0"),
-        Marked(device(), "unhealthy", "k"): Details(NOW, root="gpu-0"),
-        Waiting(pod, "gpu"): Details(NOW, reason="no room", user=""),
-        Total("gpu", 4): Details(NOW),
+    facts: dict[Fact, FactDetails] = {
+        HeldFact(device(), claim()): FactDetails(NOW, "n1", "gpu", "gpu-0", "ann"),
+        HeldFact(device(1), claim()): FactDetails(NOW, "n1", "gpu", "whole", "ann"),
+        UsedFact(claim(), pod): FactDetails(NOW, user="ann"),
+        UsedFact(claim(), upper): FactDetails(NOW, user="ann"),
+        MarkedFact(device(), "tainted", "k"): FactDetails(NOW, root="gpu-0"),
+        MarkedFact(device(), "unhealthy", "k"): FactDetails(NOW, root="gpu-0"),
+        WaitingFact(pod, "gpu"): FactDetails(NOW, reason="no room", user=""),
+        TotalFact("gpu", 4): FactDetails(NOW),
     }
     path = tmp_path / "h.db"
-    write(path, *(Begin(fact, details, NOW) for fact, details in facts.items()))
+    write(path, *(FactBegin(fact, details, NOW) for fact, details in facts.items()))
     with HistoryFile.open(path) as file:
         found = file.load()
         assert found.facts == facts
         assert (found.until, found.versions, found.cluster) == (NOW + 1, {"pods": "7"}, "cluster")
-        again = Revise(Waiting(pod, "gpu"), "still no room")
-        file.commit([again, End(Total("gpu", 4), NOW + 5)], Progress(NOW + 5, {}))
+        again = FactRevision(WaitingFact(pod, "gpu"), "still no room")
+        file.commit([again, FactEnd(TotalFact("gpu", 4), NOW + 5)], RecordProgress(NOW + 5, {}))
         found = file.load()
-        assert Total("gpu", 4) not in found.facts
-        assert found.facts[Waiting(pod, "gpu")].reason == "still no room"
+        assert TotalFact("gpu", 4) not in found.facts
+        assert found.facts[WaitingFact(pod, "gpu")].reason == "still no room"
 
 
 def test_the_file_is_private_and_its_companions_are_too(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     with HistoryFile.open(path) as file:
         file.load()
-        file.commit([held()], Progress(NOW, {}))
+        file.commit([held()], RecordProgress(NOW, {}))
         modes = {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
         assert len(list(tmp_path.iterdir())) == 4
     assert modes == {0o600}
@@ -94,7 +96,7 @@ def test_a_second_recorder_is_refused_and_readers_are_not(tmp_path: Path) -> Non
     path = tmp_path / "h.db"
     with HistoryFile.open(path) as file:
         file.load()
-        file.commit([held()], Progress(NOW, {}))
+        file.commit([held()], RecordProgress(NOW, {}))
         assert is_in_use(path)
         with (
             pytest.raises(HistoryUnusable, match="in use by another recorder"),
@@ -108,7 +110,7 @@ def test_a_second_recorder_is_refused_and_readers_are_not(tmp_path: Path) -> Non
 
 
 def _holders(path: Path) -> int:
-    with History(path) as history:
+    with DeviceHistory(path) as history:
         return len(history.at(from_milliseconds(NOW)).holders)
 
 
@@ -123,7 +125,7 @@ def test_a_foreign_file_stays_as_it_is(tmp_path: Path, content: bytes, message: 
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
     path.chmod(0o644)
-    for open_ in (HistoryFile.open, History):
+    for open_ in (HistoryFile.open, DeviceHistory):
         with pytest.raises(HistoryUnusable, match=message):
             open_(path).__enter__()
     assert path.read_bytes() == content
@@ -145,7 +147,7 @@ def test_a_newer_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
     write(path, held())
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 2")
-    for open_ in (HistoryFile.open, History):
+    for open_ in (HistoryFile.open, DeviceHistory):
         with pytest.raises(HistoryUnusable, match="format 2; this version of dray knows") as found:
             open_(path).__enter__()
         assert "later one" in found.value.advice
@@ -167,11 +169,11 @@ def test_a_damaged_file_is_refused_and_kept(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_not_created_by_a_reader(tmp_path: Path) -> None:
     with pytest.raises(HistoryUnusable, match="does not exist"):
-        History(tmp_path / "h.db")
+        DeviceHistory(tmp_path / "h.db")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "empty.db").touch()
     with pytest.raises(HistoryUnusable, match="has no history yet"):
-        History(tmp_path / "empty.db")
+        DeviceHistory(tmp_path / "empty.db")
 
 
 def test_old_periods_go_in_small_steps_and_what_goes_on_stays(tmp_path: Path) -> None:
@@ -181,14 +183,14 @@ def test_old_periods_go_in_small_steps_and_what_goes_on_stays(tmp_path: Path) ->
     recent = held(9000, old + 5)
     with HistoryFile.open(path, retention=datetime.timedelta(days=30)) as file:
         file.load()
-        file.commit([*begun, recent, held(9001, old)], Progress(old, {}, begins_anew=True))
-        ends = [End(each.fact, old + 1000) for each in begun]
-        file.commit([*ends, End(recent.fact, new)], Progress(NOW, {}))
+        file.commit([*begun, recent, held(9001, old)], RecordProgress(old, {}, begins_anew=True))
+        ends = [FactEnd(each.fact, old + 1000) for each in begun]
+        file.commit([*ends, FactEnd(recent.fact, new)], RecordProgress(NOW, {}))
         steps = 1
         while file.sweep(NOW):
             steps += 1
         assert steps >= 4
-        with History(path, now=lambda: from_milliseconds(NOW)) as history:
+        with DeviceHistory(path, now=lambda: from_milliseconds(NOW)) as history:
             assert [each.claim for each in history.periods()] == [
                 "default/claim-9001",
                 "default/claim-9000",
@@ -205,14 +207,14 @@ def test_a_failed_commit_leaves_what_was_acknowledged(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     with HistoryFile.open(path) as file:
         file.load()
-        file.commit([held(0)], Progress(NOW, {"pods": "1"}))
+        file.commit([held(0)], RecordProgress(NOW, {"pods": "1"}))
         file._connection.execute("PRAGMA max_page_count = 20")
         many = [held(number) for number in range(1, 5000)]
         with pytest.raises(HistoryUnusable, match="full"):
-            file.commit(many, Progress(NOW + 1, {"pods": "2"}))
+            file.commit(many, RecordProgress(NOW + 1, {"pods": "2"}))
         found = file.load()
         assert list(found.facts) == [held(0).fact]
         assert (found.until, found.versions) == (NOW, {"pods": "1"})
         file._connection.execute("PRAGMA max_page_count = 1000000")
-        file.commit(many, Progress(NOW + 2, {"pods": "2"}))
+        file.commit(many, RecordProgress(NOW + 2, {"pods": "2"}))
         assert len(file.load().facts) == 5000

@@ -11,20 +11,20 @@ import pytest
 
 from dray.api.ids import DeviceId
 from dray.history.facts import (
-    Begin,
-    Details,
-    End,
-    Held,
-    Marked,
+    FactBegin,
+    FactDetails,
+    FactEnd,
+    HeldFact,
+    MarkedFact,
     ObjectRef,
-    Progress,
-    Total,
-    Used,
-    Waiting,
+    RecordProgress,
+    TotalFact,
+    UsedFact,
+    WaitingFact,
     from_milliseconds,
 )
 from dray.history.history_file import HistoryFile
-from dray.history.queries import History
+from dray.history.queries import DeviceHistory
 from tests import rounds
 
 START = 1_763_520_000_000
@@ -52,14 +52,14 @@ class Story:
         with HistoryFile.open(path) as file:
             for _ in range(4):
                 open_facts = file.load().facts
-                assert {fact for fact in open_facts if isinstance(fact, Held)} == {
-                    Held(each.device, each.claim) for each in self.kept if each.until is None
+                assert {fact for fact in open_facts if isinstance(fact, HeldFact)} == {
+                    HeldFact(each.device, each.claim) for each in self.kept if each.until is None
                 }
                 for _ in range(self.chance.randrange(1, 12)):
                     self._write(file, anew=self.first is None)
 
     def _write(self, file: HistoryFile, *, anew: bool) -> None:
-        changes: list[Begin | End] = []
+        changes: list[FactBegin | FactEnd] = []
         for _ in range(self.chance.randrange(12)):
             self.end += self.chance.choice((0, 1, 50, 3_600_000))
             going = [each for each in self.kept if each.until is None]
@@ -67,16 +67,16 @@ class Story:
                 ended = self.chance.choice(going)
                 until = self.end
                 self.kept[self.kept.index(ended)] = ended._replace(until=until)
-                changes += [End(_held(ended), until), End(_used(ended), until)]
+                changes += [FactEnd(_held(ended), until), FactEnd(_used(ended), until)]
             else:
                 begun = self._new()
-                details = Details(node=begun.node, user=begun.user, device_class="gpu")
+                details = FactDetails(node=begun.node, user=begun.user, device_class="gpu")
                 self.kept.append(begun)
                 changes += [
-                    Begin(_held(begun), details, begun.since),
-                    Begin(_used(begun), Details(user=begun.user), begun.since),
+                    FactBegin(_held(begun), details, begun.since),
+                    FactBegin(_used(begun), FactDetails(user=begun.user), begun.since),
                 ]
-        file.commit(changes, Progress(self.end, {}, anew))
+        file.commit(changes, RecordProgress(self.end, {}, anew))
         self.first = self.end if self.first is None else self.first
 
     def _new(self) -> Kept:
@@ -105,12 +105,12 @@ class Story:
         return [*self.chance.sample(near, min(len(near), 100)), *anywhere]
 
 
-def _held(kept: Kept) -> Held:
-    return Held(kept.device, kept.claim)
+def _held(kept: Kept) -> HeldFact:
+    return HeldFact(kept.device, kept.claim)
 
 
-def _used(kept: Kept) -> Used:
-    return Used(kept.claim, kept.pod)
+def _used(kept: Kept) -> UsedFact:
+    return UsedFact(kept.claim, kept.pod)
 
 
 @pytest.mark.random
@@ -118,7 +118,7 @@ def _used(kept: Kept) -> Used:
 def test_queries_find_what_the_oracle_has(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "h.db"
     story = Story(path, seed)
-    with History(path) as history:
+    with DeviceHistory(path) as history:
         for time in story.some_times():
             moment = history.at(from_milliseconds(time))
             found = {
@@ -157,12 +157,12 @@ def test_queries_find_what_the_oracle_has(tmp_path: Path, seed: int) -> None:
             assert found_uids == expected
 
 
-def write(path: Path, *changes: Begin | End, runs: tuple[tuple[int, int], ...]) -> None:
+def write(path: Path, *changes: FactBegin | FactEnd, runs: tuple[tuple[int, int], ...]) -> None:
     with HistoryFile.open(path) as file:
         file.load()
         for number, (since, until) in enumerate(runs):
-            file.commit(changes if not number else [], Progress(since, {}, begins_anew=True))
-            file.commit([], Progress(until, {}))
+            file.commit(changes if not number else [], RecordProgress(since, {}, begins_anew=True))
+            file.commit([], RecordProgress(until, {}))
 
 
 DEVICE = DeviceId(DRIVER, "n1", "gpu-0")
@@ -173,7 +173,7 @@ POD = ObjectRef("default", "p", "pu")
 def test_times_without_a_recorder_are_gaps(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     write(path, runs=((1000, 2000), (5000, 6000), (5500, 7000)))
-    with History(path) as history:
+    with DeviceHistory(path) as history:
         span = history.span()
         assert span.first == from_milliseconds(1000)
         assert span.last == from_milliseconds(7000)
@@ -190,10 +190,10 @@ def test_while_a_recorder_runs_the_last_seconds_are_known(tmp_path: Path) -> Non
     now = from_milliseconds(20_000)
     with HistoryFile.open(path) as file:
         file.load()
-        file.commit([], Progress(12_000, {}, begins_anew=True))
-        with History(path, now=lambda: now) as history:
+        file.commit([], RecordProgress(12_000, {}, begins_anew=True))
+        with DeviceHistory(path, now=lambda: now) as history:
             assert history.span().last == now - datetime.timedelta(seconds=2)
-    with History(path, now=lambda: now) as history:
+    with DeviceHistory(path, now=lambda: now) as history:
         assert history.span().last == from_milliseconds(12_000)
 
 
@@ -201,14 +201,16 @@ def test_marks_and_waits_have_their_times(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     write(
         path,
-        Begin(Marked(DEVICE, "tainted", "example.com/hot"), Details(), 1000),
-        Begin(Marked(DEVICE, "unhealthy", "gpu.example.com/unhealthy"), Details(), 1500),
-        End(Marked(DEVICE, "tainted", "example.com/hot"), 2000),
-        Begin(Waiting(POD, "gpu"), Details(reason="no room"), 1200),
-        Begin(Waiting(POD, "nic"), Details(reason="no room"), 1200),
+        FactBegin(MarkedFact(DEVICE, "tainted", "example.com/hot"), FactDetails(), 1000),
+        FactBegin(
+            MarkedFact(DEVICE, "unhealthy", "gpu.example.com/unhealthy"), FactDetails(), 1500
+        ),
+        FactEnd(MarkedFact(DEVICE, "tainted", "example.com/hot"), 2000),
+        FactBegin(WaitingFact(POD, "gpu"), FactDetails(reason="no room"), 1200),
+        FactBegin(WaitingFact(POD, "nic"), FactDetails(reason="no room"), 1200),
         runs=((1000, 3000),),
     )
-    with History(path) as history:
+    with DeviceHistory(path) as history:
         marks = [(each.kind, each.key, each.until) for each in history.marks(DEVICE)]
         assert marks == [
             ("tainted", "example.com/hot", from_milliseconds(2000)),
@@ -231,20 +233,20 @@ def test_usage_is_a_mean_over_what_is_known_and_counts_a_device_once(tmp_path: P
     path = tmp_path / "h.db"
     other = ObjectRef("default", "d", "v")
     part = DeviceId(DRIVER, "n1", "gpu-0-1g")
-    details = Details(device_class="gpu", root="gpu-0")
+    details = FactDetails(device_class="gpu", root="gpu-0")
     write(
         path,
-        Begin(Total("gpu", 4), Details(), 0),
-        Begin(Held(DEVICE, CLAIM), details, 0),
-        Begin(Held(DEVICE, other), details, 0),
-        Begin(Held(part, CLAIM), details, 500),
-        End(Held(DEVICE, CLAIM), 1000),
-        End(Held(DEVICE, other), 1000),
-        End(Held(part, CLAIM), 1500),
-        Begin(Waiting(POD, "gpu"), Details(), 0),
+        FactBegin(TotalFact("gpu", 4), FactDetails(), 0),
+        FactBegin(HeldFact(DEVICE, CLAIM), details, 0),
+        FactBegin(HeldFact(DEVICE, other), details, 0),
+        FactBegin(HeldFact(part, CLAIM), details, 500),
+        FactEnd(HeldFact(DEVICE, CLAIM), 1000),
+        FactEnd(HeldFact(DEVICE, other), 1000),
+        FactEnd(HeldFact(part, CLAIM), 1500),
+        FactBegin(WaitingFact(POD, "gpu"), FactDetails(), 0),
         runs=((0, 2000), (3000, 4000)),
     )
-    with History(path) as history:
+    with DeviceHistory(path) as history:
         found = history.usage(from_milliseconds(0), from_milliseconds(4000), 4)
         assert [each.held for each in found] == [1.0, 0.5, 0.0, 0.0]
         assert [each.known for each in found] == [1.0, 1.0, 0.0, 1.0]

@@ -15,10 +15,10 @@ from dray.api import features
 from dray.api.ids import DeviceId
 from dray.api.types.meta import JsonObject
 from dray.clock import utc_now
-from dray.history.facts import Change, Progress
+from dray.history.facts import FactChange, RecordProgress
 from dray.history.history_file import HistoryFile, HistoryUnusable
 from dray.history.periods import HeldPeriod
-from dray.history.recorder import OtherCluster, Recorder
+from dray.history.recorder import HistoryRecorder, OtherCluster
 from tests import rounds
 from tests.unit.history.followed import Server, history_of, recorded, settle
 from tests.unit.scheduler.world import (
@@ -309,7 +309,7 @@ async def test_another_cluster_is_refused_or_followed(world: World, path: Path) 
         pass
     async with another_world(world.clock) as other:
         with HistoryFile.open(path) as file:
-            recorder = Recorder(
+            recorder = HistoryRecorder(
                 Server(other).client, file, features=features.DEFAULT, now=other.clock
             )
             with pytest.raises(OtherCluster, match="history of another cluster"):
@@ -357,7 +357,7 @@ async def test_a_disk_that_is_full_for_a_while(world: World, path: Path) -> None
     await world.create(claim("x"), claim("y"))
     with HistoryFile.open(path) as file:
         full = FullNowAndThen(file)
-        recorder = Recorder(
+        recorder = HistoryRecorder(
             Server(world).client,
             full,  # type: ignore[arg-type]
             features=features.DEFAULT,
@@ -414,7 +414,7 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def commit(self, changes: Sequence[Change], progress: Progress) -> None:
+    def commit(self, changes: Sequence[FactChange], progress: RecordProgress) -> None:
         self._written.append(len(changes))
         self._file.commit(changes, progress)
 
@@ -428,7 +428,7 @@ async def test_at_the_start_only_what_is_held_is_written(world: World, path: Pat
     written: list[int] = []
     with HistoryFile.open(path) as file:
         counting = Counting(file, written)
-        recorder = Recorder(
+        recorder = HistoryRecorder(
             Server(world).client,
             counting,  # type: ignore[arg-type]
             features=features.DEFAULT,

@@ -18,10 +18,15 @@ from dray.cli.history.past_revisions import NEVER, Period
 from dray.cli.session.connection import Target
 from dray.client.kubeconfig import KubeconfigError
 from dray.history.history_file import HistoryUnusable
-from dray.history.periods import Gap, HeldPeriod, MarkPeriod, Span
-from dray.history.queries import History
+from dray.history.periods import Gap, HeldPeriod, HistorySpan, MarkPeriod
+from dray.history.queries import DeviceHistory
 
-__all__ = ["Answer", "Mark", "Question", "answer"]
+__all__ = [
+    "HistoryAnswer",
+    "HistoryQuestion",
+    "Mark",
+    "answer",
+]
 
 LAG_SECONDS: Final = 10.0
 """How long to wait for what has just happened."""
@@ -31,8 +36,8 @@ Subject = Literal["device", "claim", "node", "user"]
 Time = datetime.datetime | None
 
 
-class Question(NamedTuple):
-    """What is asked; times as they are written on the command line."""
+class HistoryQuestion(NamedTuple):
+    """A question; its times are as written on the command line."""
 
     subject: Subject
     name: str
@@ -51,8 +56,8 @@ class Mark(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     until: str = ""
 
 
-class Answer(NamedTuple):
-    """Who held devices, and what of the time is not known."""
+class HistoryAnswer(NamedTuple):
+    """Periods in which devices were held, and the times that are not known."""
 
     items: Sequence[Period]
     reaches_back_to: str
@@ -80,7 +85,7 @@ class Answer(NamedTuple):
         }
 
 
-def answer(target: Target, question: Question) -> Answer:
+def answer(target: Target, question: HistoryQuestion) -> HistoryAnswer:
     """Return the answer to a question. Raises CommandError if there is none."""
     at = times.moment("--at", question.at)
     since = times.since("--since", question.since) if question.since else None
@@ -93,7 +98,7 @@ def answer(target: Target, question: Question) -> Answer:
     path = question.file or recorded_file.find(target)
     if path is not None:
         try:
-            with History(path) as history:
+            with DeviceHistory(path) as history:
                 found = _recorded(target, history, question, at, since)
         except HistoryUnusable as error:
             raise CommandError(str(error), error.advice) from error
@@ -103,8 +108,8 @@ def answer(target: Target, question: Question) -> Answer:
 
 
 def _recorded(
-    target: Target, history: History, question: Question, at: Time, since: Time
-) -> Answer | None:
+    target: Target, history: DeviceHistory, question: HistoryQuestion, at: Time, since: Time
+) -> HistoryAnswer | None:
     """Return what a file knows; None if it does not reach back so far."""
     span = _span_up_to(history, at) if at is not None else history.span()
     if span.first is None or span.last is None:
@@ -122,19 +127,19 @@ def _recorded(
     if not held and not history.knows(**named):
         _require_known(target, question)
     if at is not None:
-        held = [each for each in held if each.until is None or each.until > at]
-    devices = sorted({each.device for each in held}) if question.subject == "device" else []
+        held = [item for item in held if item.until is None or item.until > at]
+    devices = sorted({item.device for item in held}) if question.subject == "device" else []
     begin, end = at or since or span.first, at or span.last
-    return Answer(
-        items=[_period(each) for each in held],
+    return HistoryAnswer(
+        items=[_period(item) for item in held],
         reaches_back_to=times.written(span.first),
         recorded_until=times.written(span.last),
         gaps=[_times(gap) for gap in _unknown(span, at) if gap.until >= begin and gap.since <= end],
-        marks=[_mark(each) for device in devices for each in history.marks(device, begin, end)],
+        marks=[_mark(item) for device in devices for item in history.marks(device, begin, end)],
     )
 
 
-def _span_up_to(history: History, wanted: datetime.datetime) -> Span:
+def _span_up_to(history: DeviceHistory, wanted: datetime.datetime) -> HistorySpan:
     """Return the span of a file; wait for a recorder that is about to write of that time."""
     deadline = time.monotonic() + LAG_SECONDS
     while True:
@@ -146,7 +151,7 @@ def _span_up_to(history: History, wanted: datetime.datetime) -> Span:
         time.sleep(LOOK_SECONDS)
 
 
-def _unknown(span: Span, at: Time) -> list[Gap]:
+def _unknown(span: HistorySpan, at: Time) -> list[Gap]:
     """Return the gaps, and the time since the recorder ended."""
     end = at or datetime.datetime.now(datetime.UTC)
     assert span.last is not None, "something is recorded"
@@ -154,7 +159,7 @@ def _unknown(span: Span, at: Time) -> list[Gap]:
     return [*span.gaps, *([Gap(span.last, end)] if has_ended else [])]
 
 
-def _require_known(target: Target, question: Question) -> None:
+def _require_known(target: Target, question: HistoryQuestion) -> None:
     """Raise ObjectNotFound for a name that nothing has; what never held is known nevertheless."""
     if question.file is None and question.subject == "device":
         with contextlib.suppress(errors.StatusError, KubeconfigError, CommandError):
@@ -174,7 +179,9 @@ _ADVICE: Final = {
 }
 
 
-def _from_revisions(target: Target, question: Question, at: Time, since: Time) -> Answer:
+def _from_revisions(
+    target: Target, question: HistoryQuestion, at: Time, since: Time
+) -> HistoryAnswer:
     match question.subject:
         case "device":
             past, held = past_revisions.of_device(target, question.name)
@@ -192,7 +199,7 @@ def _from_revisions(target: Target, question: Question, at: Time, since: Time) -
     if since is not None:
         begin = since.strftime("%Y-%m-%dT%H:%M:%SZ")
         held = [item for item in held if (item.until or NEVER) >= begin]
-    return Answer(held, past.reaches_back_to, revision=past.oldest)
+    return HistoryAnswer(held, past.reaches_back_to, revision=past.oldest)
 
 
 def _period(held: HeldPeriod) -> Period:

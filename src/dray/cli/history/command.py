@@ -11,7 +11,7 @@ import click
 from dray.api import kinds
 from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.history import answers, times
-from dray.cli.history.answers import Answer, Question
+from dray.cli.history.answers import HistoryAnswer, HistoryQuestion
 from dray.cli.history.past_revisions import Period
 from dray.cli.output import formats, tables
 from dray.cli.output.formats import OutputFormat
@@ -83,7 +83,7 @@ def _options(function: Decorated) -> Decorated:
 @_options
 def device(target: Target, device: str, format: OutputFormat, **when: Any) -> None:
     """Show who used a device when: NODE/DEVICE, or DRIVER/POOL/DEVICE."""
-    _show(target, Question("device", device, **when), format)
+    _show(target, HistoryQuestion("device", device, **when), format)
 
 
 @history.command("claim", cls=DrayCommand)
@@ -94,7 +94,7 @@ def claim(target: Target, name: str, format: OutputFormat, **when: Any) -> None:
     """Show which devices a claim held when: NAME, or NAMESPACE/NAME."""
     if "/" not in name:
         name = f"{_namespace(target)}/{name}"
-    _show(target, Question("claim", name, **when), format)
+    _show(target, HistoryQuestion("claim", name, **when), format)
 
 
 @history.command("node", cls=DrayCommand)
@@ -103,7 +103,7 @@ def claim(target: Target, name: str, format: OutputFormat, **when: Any) -> None:
 @_options
 def node(target: Target, name: str, format: OutputFormat, **when: Any) -> None:
     """Show who held the devices of a node when."""
-    _show(target, Question("node", name, **when), format)
+    _show(target, HistoryQuestion("node", name, **when), format)
 
 
 @history.command("user", cls=DrayCommand)
@@ -116,14 +116,14 @@ def user(target: Target, name: str, format: OutputFormat, **when: Any) -> None:
     The user is the annotation dray.dev/user of the claim or its pod. Without one it is the program
     that created them, such as kubectl-create.
     """
-    _show(target, Question("user", name, **when), format)
+    _show(target, HistoryQuestion("user", name, **when), format)
 
 
 def _namespace(target: Target) -> str:
     return target.namespace or target.connect().namespace
 
 
-def _show(target: Target, question: Question, format: OutputFormat) -> None:
+def _show(target: Target, question: HistoryQuestion, format: OutputFormat) -> None:
     found = answers.answer(target, question)
     if format.is_table:
         _print(question, found)
@@ -131,7 +131,7 @@ def _show(target: Target, question: Question, format: OutputFormat) -> None:
         formats.show_document(found.document(), format)
 
 
-def _print(question: Question, found: Answer) -> None:
+def _print(question: HistoryQuestion, found: HistoryAnswer) -> None:
     if found.items or found.gaps:
         has_devices = question.subject != "device"
         has_users = bool(found.recorded_until) and question.subject != "user"
@@ -151,7 +151,7 @@ def _print(question: Question, found: Answer) -> None:
     click.echo(_extent(found), err=True)
 
 
-def _rows(found: Answer, *, has_devices: bool, has_users: bool) -> Iterator[list[str]]:
+def _rows(found: HistoryAnswer, *, has_devices: bool, has_users: bool) -> Iterator[list[str]]:
     """Return the periods, and the gaps between them, in the order of their starts."""
     gaps = [(since, [*_shown(since, until), GAP]) for since, until in found.gaps]
     held = [
@@ -177,7 +177,7 @@ def _shown(since: str, until: str) -> list[str]:
     return [times.local(since), times.local(until) if until else "<now>"]
 
 
-def _extent(found: Answer) -> str:
+def _extent(found: HistoryAnswer) -> str:
     if found.recorded_until:
         since, until = times.local(found.reaches_back_to), times.local(found.recorded_until)
         return f"Recorded from {since} to {until}."

@@ -1,4 +1,4 @@
-"""Which claims held devices, from the old revisions that a server still has."""
+"""Periods in which claims held devices, from the old revisions that a server still has."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ async def _run(target: Target, path: Path, retention_seconds: float) -> None:
         client = await stack.enter_async_context(foreground.client_of(target, recording.NAME))
         file = stack.enter_context(record_options.opened(path, retention_seconds))
         version = await discovery.version_of(client)
-        recorder = recording.Recorder(client, file, features=version.features, now=utc_now)
+        recorder = recording.HistoryRecorder(client, file, features=version.features, now=utc_now)
         try:
             await recorder.check()
             click.echo(f"Recording into {path}")

@@ -11,7 +11,9 @@ from dray.cli.session.connection import Target
 from dray.client import kubeconfig as kubeconfigs
 from dray.client.kubeconfig import KubeconfigError
 
-__all__ = ["find"]
+__all__ = [
+    "find",
+]
 
 
 def find(target: Target) -> Path | None:

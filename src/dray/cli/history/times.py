@@ -8,7 +8,12 @@ from typing import Final
 from dray.cli.command_errors import WrongUsage
 from dray.cli.output import durations
 
-__all__ = ["local", "moment", "since", "written"]
+__all__ = [
+    "local",
+    "moment",
+    "since",
+    "written",
+]
 
 SHOWN: Final = "%Y-%m-%d %H:%M:%S"
 

@@ -18,7 +18,7 @@ from dray.cli.doctor import command as doctor_command
 from dray.cli.explain import output, targets
 from dray.cli.explain.explain_run import ExplainRun
 from dray.cli.history import answers as history_answers
-from dray.cli.history.answers import Question
+from dray.cli.history.answers import HistoryQuestion
 from dray.cli.inputs import cluster_objects, published_devices
 from dray.cli.insight import cel as cel_command
 from dray.cli.lint import command as lint_command
@@ -151,7 +151,7 @@ class HistoryArguments(Arguments, frozen=True):
 def history(source: Source, arguments: HistoryArguments) -> ToolAnswer:
     if source.against:
         raise WrongUsage("history needs a cluster; this server was started with --against")
-    question = Question("device", arguments.device, at=arguments.at)
+    question = HistoryQuestion("device", arguments.device, at=arguments.at)
     return ToolAnswer(history_answers.answer(source.target, question).document())
 
 

@@ -14,7 +14,17 @@ import pytest
 
 from dray.api.ids import DeviceId
 from dray.api.types.meta import JsonObject
-from dray.history.facts import Begin, Change, Details, End, Held, Marked, ObjectRef, Progress, Used
+from dray.history.facts import (
+    FactBegin,
+    FactChange,
+    FactDetails,
+    FactEnd,
+    HeldFact,
+    MarkedFact,
+    ObjectRef,
+    RecordProgress,
+    UsedFact,
+)
 from dray.history.history_file import HistoryFile
 from tests import etcd, waiting
 from tests.unit.cli.components.test_components import POD, TEMPLATE
@@ -43,25 +53,28 @@ def story(tmp_path: Path) -> Path:
     first, second = (ObjectRef("default", name, name) for name in ("first", "second"))
     pod, group = (ObjectRef("default", name, name) for name in ("train", "podgroups/gang"))
     minute = 60_000
-    details = Details(node="n1", user="ann")
+    details = FactDetails(node="n1", user="ann")
     with HistoryFile.open(path) as file:
         file.load()
-        begun: list[Change] = [
-            Begin(Held(device, first), details, ZERO),
-            Begin(Used(first, pod), Details(), ZERO + 1),
-            Begin(Marked(device, "tainted", "example.com/hot"), Details(), ZERO + 30 * minute),
+        begun: list[FactChange] = [
+            FactBegin(HeldFact(device, first), details, ZERO),
+            FactBegin(UsedFact(first, pod), FactDetails(), ZERO + 1),
+            FactBegin(
+                MarkedFact(device, "tainted", "example.com/hot"), FactDetails(), ZERO + 30 * minute
+            ),
         ]
-        file.commit(begun, Progress(ZERO, {}, begins_anew=True))
-        file.commit([], Progress(ZERO + 60 * minute, {}))
-        after: list[Change] = [
-            End(Held(device, first), ZERO + 60 * minute, is_about=True),
-            End(Used(first, pod), ZERO + 60 * minute, is_about=True),
-            Begin(Held(device, second), details, ZERO + 90 * minute),
-            Begin(Used(second, group), Details(), ZERO + 90 * minute),
+        file.commit(begun, RecordProgress(ZERO, {}, begins_anew=True))
+        file.commit([], RecordProgress(ZERO + 60 * minute, {}))
+        after: list[FactChange] = [
+            FactEnd(HeldFact(device, first), ZERO + 60 * minute, is_about=True),
+            FactEnd(UsedFact(first, pod), ZERO + 60 * minute, is_about=True),
+            FactBegin(HeldFact(device, second), details, ZERO + 90 * minute),
+            FactBegin(UsedFact(second, group), FactDetails(), ZERO + 90 * minute),
         ]
-        file.commit(after, Progress(ZERO + 120 * minute, {}, begins_anew=True))
+        file.commit(after, RecordProgress(ZERO + 120 * minute, {}, begins_anew=True))
         file.commit(
-            [End(Held(device, second), ZERO + 150 * minute)], Progress(ZERO + 180 * minute, {})
+            [FactEnd(HeldFact(device, second), ZERO + 150 * minute)],
+            RecordProgress(ZERO + 180 * minute, {}),
         )
     return path
 
@@ -291,7 +304,7 @@ def test_the_record_of_another_cluster_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "record.db"
     with HistoryFile.open(path) as file:
         file.load()
-        file.commit([], Progress(ZERO, {}, begins_anew=True, cluster="another"))
+        file.commit([], RecordProgress(ZERO, {}, begins_anew=True, cluster="another"))
     cluster = Cluster(tmp_path / "kubeconfig")
     with up(tmp_path, "--record", "none"):
         found = subprocess.run(
