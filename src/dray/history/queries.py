@@ -7,7 +7,7 @@ import datetime
 import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -80,6 +80,8 @@ class History:
         self._lock = threading.Lock()
         with file_format.refusing(path):
             self._connection = file_format.reading(path)
+        self._known_names: dict[int, str] = {}
+        self._known_devices: dict[int, DeviceId] = {}
 
     def close(self) -> None:
         with self._lock:
@@ -100,24 +102,31 @@ class History:
         """Return what was held, tainted and unhealthy at one time."""
         with self._reading():
             rows = list(self._rows_at(milliseconds(time)))
-            held = [row for row in rows if row.kind == Kind.HELD]
-            pods = self._pods_by_claim(row for row in rows if row.kind == Kind.USED)
-            marked = [row for row in rows if row.kind in (Kind.TAINTED, Kind.UNHEALTHY)]
-            devices = self._devices({row.subject for row in (*held, *marked)})
-            claims = self._objects({int(row.object) for row in held})
+            held = [row for row in rows if row[1] == Kind.HELD]
+            marked = [row for row in rows if row[1] in (Kind.TAINTED, Kind.UNHEALTHY)]
+            used = sorted((row for row in rows if row[1] == Kind.USED), key=_by_since)
+            devices = self._devices({row[2] for row in (*held, *marked)})
+            numbers = {row[3] for row in (*held, *used)} | {row[2] for row in used}
+            objects = self._objects(numbers)
             is_known = self._span().knows(time)
-        holders: dict[DeviceId, list[Holder]] = {}
+        pods: dict[int, list[str]] = {}
+        for row in used:
+            pods.setdefault(row[2], []).append(objects[row[3]].text)
+        holders: dict[DeviceId, tuple[Holder, ...]] = {}
         for row in held:
-            text, uid, user = claims[int(row.object)]
-            holder = Holder(text, uid, pods.get(uid, ()), user)
-            holders.setdefault(devices[row.subject], []).append(holder)
-        return Moment(
-            time,
-            is_known,
-            {device: tuple(sorted(found, key=_by_claim)) for device, found in holders.items()},
-            frozenset(devices[row.subject] for row in marked if row.kind == Kind.TAINTED),
-            frozenset(devices[row.subject] for row in marked if row.kind == Kind.UNHEALTHY),
+            text, uid, user = objects[row[3]]
+            holder = Holder(text, uid, tuple(dict.fromkeys(pods.get(row[3], ()))), user)
+            device = devices[row[2]]
+            others = holders.get(device)
+            # Few devices are shared.
+            holders[device] = (
+                tuple(sorted((*others, holder), key=_by_claim)) if others else (holder,)
+            )
+        tainted, unhealthy = (
+            frozenset(devices[row[2]] for row in marked if row[1] == kind)
+            for kind in (Kind.TAINTED, Kind.UNHEALTHY)
         )
+        return Moment(time, is_known, holders, tainted, unhealthy)
 
     def periods(
         self,
@@ -256,15 +265,15 @@ class History:
             last = now - LAG
         return Span(first, last, gaps)
 
-    def _rows_at(self, time: int) -> Iterator[_Row]:
-        """Yield every period that contains a time."""
+    def _rows_at(self, time: int) -> Iterator[Any]:
+        """Yield the columns of every period that contains a time: they may be very many."""
         later, earlier = interval_tree.ancestors(time)
         for where, value in (
             (f"{_among('fork', later)} AND since <= ?", time),
             (f"{_among('fork', earlier)} AND until > ?", time),
             ("until IS NULL AND since <= ?", time),
         ):
-            yield from map(_Row._make, self._fetch(_select(where), (value,)))
+            yield from self._fetch(_select(where), (value,))
 
     def _rows_between(
         self, conditions: Sequence[str], since: Time, until: Time, *, is_narrow: bool = False
@@ -333,29 +342,23 @@ class History:
             found.setdefault(row.subject, []).append((row, pods[int(row.object)].text))
         return found
 
-    def _pods_by_claim(self, used: Iterable[_Row]) -> dict[str, tuple[str, ...]]:
-        """Return the pods of claims, by the UID of the claim."""
-        rows = sorted(used, key=lambda row: (row.since, row.id))
-        objects = self._objects({number for row in rows for number in _both(row)})
-        pods: dict[str, list[str]] = {}
-        for row in rows:
-            claim, pod = _both(row)
-            pods.setdefault(objects[claim].uid, []).append(objects[pod].text)
-        return {uid: tuple(dict.fromkeys(found)) for uid, found in pods.items()}
+    def _names(self, numbers: Iterable[int]) -> Mapping[int, str]:
+        """Return names; they stay in the file for ever, and are kept here."""
+        for part in _parts(set(numbers) - self._known_names.keys()):
+            rows = self._fetch(f"SELECT id, text FROM name WHERE {_among('id', part)}")
+            self._known_names.update(rows)
+        return self._known_names
 
-    def _names(self, numbers: Iterable[int]) -> dict[int, str]:
-        found: dict[int, str] = {}
-        for part in _parts(numbers):
-            found |= self._fetch(f"SELECT id, text FROM name WHERE {_among('id', part)}")
-        return found
-
-    def _devices(self, numbers: Iterable[int]) -> dict[int, DeviceId]:
+    def _devices(self, numbers: Iterable[int]) -> Mapping[int, DeviceId]:
+        """Return devices; they stay in the file for ever, and are kept here."""
         rows: list[tuple[int, ...]] = []
-        for part in _parts(numbers):
+        for part in _parts(set(numbers) - self._known_devices.keys()):
             where = _among("id", part)
             rows += self._fetch(f"SELECT id, driver, pool, name FROM device WHERE {where}")
         names = self._names({number for row in rows for number in row[1:]})
-        return {row[0]: DeviceId(*(names[number] for number in row[1:])) for row in rows}
+        for number, driver, pool, name in rows:
+            self._known_devices[number] = DeviceId(names[driver], names[pool], names[name])
+        return self._known_devices
 
     def _roots(self) -> dict[int, _Root]:
         """Return what each device counts as: driver, pool and the device that it is a part of."""
@@ -493,12 +496,12 @@ def _users_within(users: Iterable[tuple[_Row, str]], held: _Row) -> tuple[str, .
     return tuple(dict.fromkeys(pods))
 
 
-def _both(used: _Row) -> tuple[int, int]:
-    return used.subject, int(used.object)
-
-
 def _ended(row: _Row) -> datetime.datetime | None:
     return from_milliseconds(row.until) if row.until is not None else None
+
+
+def _by_since(row: Any) -> tuple[int, int]:
+    return row[6], row[0]
 
 
 def _by_claim(holder: Holder) -> tuple[str, str]:

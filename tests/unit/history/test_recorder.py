@@ -27,6 +27,7 @@ from tests.unit.scheduler.world import (
     World,
     claim,
     device_class,
+    exactly,
     gpu,
     gpu_slice,
     in_world,
@@ -119,7 +120,9 @@ async def test_shares_partitions_and_admin_access(world: World, path: Path) -> N
             await world.set_status(
                 "resourceclaims", name, {"allocation": {"devices": {"results": shares}}}
             )
-        await world.create(claim("admin"))
+        allowed = {"resource.kubernetes.io/admin-access": "true"}
+        await world.patch("namespaces", "default", {"metadata": {"labels": allowed}})
+        await world.create(claim("admin", exactly(adminAccess=True)))
         watched = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "whole"}
         allocation = {"devices": {"results": [{**watched, "adminAccess": True}]}}
         await world.set_status("resourceclaims", "admin", {"allocation": allocation})

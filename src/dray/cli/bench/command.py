@@ -14,6 +14,7 @@ bench = LazyGroup(
         "node": ("bench.commands:node", "From bind to running in a sandbox."),
         "explain": ("bench.commands:explain", "Explain why claims do not fit a large fleet."),
         "exporter": ("bench.commands:exporter", "Memory and CPU time of the exporter."),
+        "history": ("bench.commands:history", "Size of a long record, and time of questions."),
         "startup": ("bench.commands:startup", "Short commands from start to exit."),
     },
     name="bench",

@@ -228,6 +228,25 @@ def explain(nodes: int, runs: int, as_json: bool) -> None:
     _print_figures(msgspec.to_builtins(report), as_json)
 
 
+@click.command("history", cls=DrayCommand)
+@click.option(
+    "--changes", type=_COUNT, default=1_000_000, show_default=True, help="Changes that it records."
+)
+@click.option(
+    "--devices", type=_COUNT, default=1000, show_default=True, help="Devices, nearly all in use."
+)
+@click.option(
+    "--questions", type=_COUNT, default=200, show_default=True, help="Random times to ask about."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def history(as_json: bool, **sizes: int) -> None:
+    """Record the lives of claims in a file, and ask about the past."""
+    from dray.bench import history as benchmark
+
+    report = benchmark.run(benchmark.HistoryScale(**sizes), _say)
+    _print_figures(msgspec.to_builtins(report), as_json)
+
+
 @click.command("exporter", cls=DrayCommand)
 @click.option("--nodes", type=_COUNT, default=5000, show_default=True, help="With eight GPUs each.")
 @click.option("--pods", type=_COUNT, default=10_000, show_default=True, help="With one GPU each.")

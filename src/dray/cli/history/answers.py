@@ -84,6 +84,10 @@ def answer(target: Target, question: Question) -> Answer:
     """Return the answer to a question. Raises CommandError if there is none."""
     at = times.moment("--at", question.at)
     since = times.since("--since", question.since) if question.since else None
+    now = datetime.datetime.now(datetime.UTC)
+    for option, text, moment in (("--at", question.at, at), ("--since", question.since, since)):
+        if moment is not None and moment > now:
+            raise WrongUsage(f"{option} {text}: that time has not come yet")
     if at is not None and since is not None:
         raise WrongUsage("--at is one time and --since is many: give one of them")
     path = question.file or recorded_file.find(target)

@@ -28,9 +28,9 @@ from dray.ui.model.followed_cluster import FollowedCluster
 from dray.ui.model.waiting_state import CLAIM, POD, WaitingKey, WaitingReason
 
 ROUND_SECONDS = 0.25
-"""How long what waits is explained before others get a turn: pages, and the event loop."""
-REST_FACTOR = 3
-"""The pause after a round, as a multiple of its duration."""
+"""The CPU time after which others get a turn: pages that ask, and the event loop."""
+REST_FACTOR = 2
+"""The pause after a round, as a multiple of the CPU time that it took: a third of a core."""
 SETTLE_SECONDS = 0.3
 """How long something waits before it is explained: most pods get a node at once."""
 AGAIN_SECONDS = 10.0
@@ -127,7 +127,7 @@ class Explainer:
         self._has_changed = True
 
     async def _round(self) -> float:
-        """Explain what is due for a while; return how long that took."""
+        """Explain what is due for a while; return the CPU time that it took."""
         waiting = self._model.waiting
         due = list(waiting.due)
         events: dict[WaitingKey, PodEvents] = {}
@@ -138,14 +138,13 @@ class Explainer:
                 where = ObjectKey(key.namespace, key.name)
                 events[key] = await self.events_of(where, self._model.client)
         due = [key for key in due if key in events or not self._needs_events(key)]
-        started = time.perf_counter()
-        reasons = await self.ask(lambda cluster: _reasons(cluster, due, events))
+        reasons, spent = await self.ask(lambda cluster: _reasons(cluster, due, events))
         for key, reason in reasons.items():
             waiting.due.pop(key, None)
             if reason is not None:
                 waiting.explained(key, reason)
         self._model.something_changed()
-        return time.perf_counter() - started
+        return spent
 
     def _needs_events(self, key: WaitingKey) -> bool:
         """Return whether an explanation reads events: of a node agent, or of a missing claim."""
@@ -161,15 +160,15 @@ class Explainer:
 
 def _reasons(
     cluster: ExplainedCluster, due: list[WaitingKey], events: dict[WaitingKey, PodEvents]
-) -> dict[WaitingKey, WaitingReason | None]:
-    """Explain as many as there is time for; None for what is gone."""
+) -> tuple[dict[WaitingKey, WaitingReason | None], float]:
+    """Explain as many as there is time for, None for what is gone; and say what it took."""
     found: dict[WaitingKey, WaitingReason | None] = {}
-    ends = time.perf_counter() + ROUND_SECONDS
+    began = time.thread_time()
     for key in due:
         found[key] = _reason(cluster, key, events.get(key, PodEvents()))
-        if time.perf_counter() > ends:
+        if time.thread_time() - began > ROUND_SECONDS:
             break
-    return found
+    return found, time.thread_time() - began
 
 
 def _reason(cluster: ExplainedCluster, key: WaitingKey, about: PodEvents) -> WaitingReason | None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from aiohttp import http_exceptions, web
 
+from dray import gc_tuning
 from dray.connections import listener
 from dray.connections.http_protocol import HttpProtocol, HttpServer
 from dray.connections.limits import ConnectionLimits
@@ -72,9 +73,11 @@ async def serving(dashboard: Dashboard, host: str, port: int) -> AsyncIterator[s
     await runner.setup()
     try:
         accepting = listener.listening(host, port, None, server.protocol, connections, LIMITS)
-        async with accepting as (bound, bound_port):
-            written = f"[{bound}]" if ":" in bound else bound
-            yield f"http://{written}:{bound_port}"
+        # A collection of all objects of a large fleet takes longer than a change may take.
+        with gc_tuning.rare_collections():
+            async with accepting as (bound, bound_port):
+                written = f"[{bound}]" if ":" in bound else bound
+                yield f"http://{written}:{bound_port}"
     finally:
         dashboard.end_streams()
         await runner.cleanup()
