@@ -203,7 +203,7 @@ class Subscription(store.Watch):
         return max(self._after, self._fanout.revision)
 
     def offer(self, events: Sequence[store.Event], size: int) -> None:
-        """Buffer published events with so many bytes, or end the watch if the buffer is full."""
+        """Buffer published events of `size` bytes, or end the watch if the buffer is full."""
         # A watch may start after a revision that this server has not reached (etcd).
         if events[0].revision <= self._after:
             events = [event for event in events if event.revision > self._after]
