@@ -15,7 +15,7 @@ import pytest
 from kubernetes import client
 from playwright.sync_api import Browser, Page, StorageState, expect
 
-from dray.history.queries import History
+from dray.history.queries import DeviceHistory
 from tests import rounds, waiting
 from tests.browser import looks
 from tests.browser.conftest import OpenPage
@@ -180,7 +180,7 @@ def test_the_slider_shows_who_held_what_at_any_moment(
         for name in names:
             core.delete_namespaced_pod(name, "default", grace_period_seconds=0)
     end = datetime.datetime.now(datetime.UTC)
-    with History(dray.data / "history.db") as history:
+    with DeviceHistory(dray.data / "history.db") as history:
         waiting.block_until(lambda: (history.span().last or start) > end)
         page = look("#/history?view=table&range=15m")
         for _ in range(rounds.count(25, long=200)):

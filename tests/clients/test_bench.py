@@ -7,13 +7,12 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from dray.bench import apiserver
 from dray.cli.main import main
 
 
 @pytest.mark.slow
 def test_every_figure_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apiserver, "STARTS", 1)
+    monkeypatch.setattr(measurement, "STARTS", 1)
     sizes = ("--pairs", "60", "--watchers", "10", "--inside-pairs", "60")
     done = CliRunner().invoke(main, ["bench", "apiserver", *sizes, "--json"])
     assert done.exit_code == 0, done.output

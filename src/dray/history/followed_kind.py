@@ -218,7 +218,7 @@ class FollowedKind(Generic[T]):
     def _decoded(self, raw: bytes | msgspec.Raw) -> T | None:
         """Return an object, or None if it cannot be read: what was known of it stays."""
         try:
-            return cache.decode(raw, self._decoder, self._type)
+            return cache.decode(raw, self._type)
         except msgspec.ValidationError as error:
             log.error("an object of %s cannot be read: %s", self.kind.plural, error)
             return None

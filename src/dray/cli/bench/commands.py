@@ -15,7 +15,7 @@ from dray.cli.command_errors import CommandError, DrayCommand, TimedOut, WrongUs
 from dray.cli.session import progress
 
 if TYPE_CHECKING:
-    from dray.bench.apiserver import ServerMeasurement
+    from dray.bench.apiserver.measurement import ServerMeasurement
 
 _COUNT = click.IntRange(min=1)
 _POSITIVE = click.FloatRange(min=0, min_open=True)
@@ -33,7 +33,7 @@ def apiserver(
 ) -> None:
     """Creates over HTTPS from 8 clients and without a socket, a long list, many watchers, memory,
     and the start: each with its target. Takes a few minutes."""
-    from dray.bench import apiserver as benchmark
+    from dray.bench.apiserver import measurement as benchmark
 
     full = benchmark.FULL
     report = benchmark.run(

@@ -23,8 +23,8 @@ from dray.api.semantics import pools
 from dray.api.types.dra import Device, ResourceSlice
 from dray.clock import utc_now
 from dray.history.file_format import HistoryUnusable
-from dray.history.periods import Gap, HeldPeriod, Holder, MarkPeriod, Moment, Span
-from dray.history.queries import History
+from dray.history.periods import DeviceHolder, Gap, HeldPeriod, HistorySpan, MarkPeriod, Moment
+from dray.history.queries import DeviceHistory
 from dray.ui.model.cells import FULL, HIDDEN, TAINTED, UNHEALTHY
 from dray.ui.model.entries import Part
 from dray.ui.model.followed_cluster import FollowedCluster
@@ -56,7 +56,7 @@ class Histories:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._history: History | None = None
+        self._history: DeviceHistory | None = None
         self._gate = asyncio.Semaphore(AT_ONCE)
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class Histories:
     async def about(self) -> dict[str, Any]:
         """Return what the session document says: since when there is a history, and its gaps."""
         try:
-            span = await self._ask(History.span)
+            span = await self._ask(DeviceHistory.span)
         except PageError:
             return {"since": None, "gaps": []}
         return {"since": _time(span.first), "gaps": _gaps(span.gaps)}
@@ -77,7 +77,7 @@ class Histories:
             raise PageError(403, "you may not read devices, so you may not read their history")
         match question.parts[1:]:
             case ("span",):
-                return _span(await self._ask(History.span))
+                return _span(await self._ask(DeviceHistory.span))
             case ("at",):
                 return await self._at(viewer, _asked_time(question.parameter("time")))
             case ("device",):
@@ -111,7 +111,7 @@ class Histories:
         members = [device, *_partitions(viewer.model, device)]
         sees = _sees(viewer.model)
 
-        def read(history: History) -> tuple[list[HeldPeriod], list[MarkPeriod], Span]:
+        def read(history: DeviceHistory) -> tuple[list[HeldPeriod], list[MarkPeriod], HistorySpan]:
             held = history.periods(device=str(device), since=since, until=until)
             named = {period.device for period in held}
             for member in members:
@@ -146,7 +146,7 @@ class Histories:
             )
         return {"classes": classes, "gaps": _gaps(span.gaps)}
 
-    async def _ask(self, question: Callable[[History], T]) -> T:
+    async def _ask(self, question: Callable[[DeviceHistory], T]) -> T:
         """Ask the file, in a thread. Raises PageError if there is none."""
         path = self._path
         if path is None:
@@ -154,7 +154,7 @@ class Histories:
 
         def answer() -> T:
             if self._history is None:
-                self._history = History(path)
+                self._history = DeviceHistory(path)
             return question(self._history)
 
         async with self._gate:
@@ -276,16 +276,16 @@ def _marks(devices: Sequence[DeviceId], moment: Moment) -> tuple[str, ...]:
     return (*tainted, *unhealthy)
 
 
-def _names(holders: Sequence[Holder], sees: Callable[[str], bool]) -> tuple[str, ...]:
+def _names(holders: Sequence[DeviceHolder], sees: Callable[[str], bool]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(holder.claim for holder in holders if sees(holder.claim)))
 
 
-def _users(holders: Sequence[Holder], sees: Callable[[str], bool]) -> tuple[str, ...]:
+def _users(holders: Sequence[DeviceHolder], sees: Callable[[str], bool]) -> tuple[str, ...]:
     pods = (pod for holder in holders if sees(holder.claim) for pod in holder.pods)
     return tuple(dict.fromkeys(pods))
 
 
-def _holder(holder: Holder) -> dict[str, Any]:
+def _holder(holder: DeviceHolder) -> dict[str, Any]:
     return {"claim": holder.claim, "pods": holder.pods, "user": holder.user}
 
 
@@ -320,7 +320,7 @@ def _partitions(model: FollowedCluster, root: DeviceId) -> list[DeviceId]:
     return [root._replace(device=name) for name, parent in parents.items() if parent == root.device]
 
 
-def _span(span: Span) -> dict[str, Any]:
+def _span(span: HistorySpan) -> dict[str, Any]:
     return {"since": _time(span.first), "until": _time(span.last), "gaps": _gaps(span.gaps)}
 
 

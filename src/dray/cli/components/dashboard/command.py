@@ -112,10 +112,10 @@ async def _recording(
     client: Client, path: Path, retention_seconds: float, features: Features
 ) -> AsyncIterator[None]:
     """Record the history of a cluster while the block runs. Raises CommandError."""
-    from dray.history.recorder import OtherCluster, Recorder
+    from dray.history.recorder import HistoryRecorder, OtherCluster
 
     with record_options.opened(path, retention_seconds) as file:
-        recorder = Recorder(client, file, features=features, now=utc_now)
+        recorder = HistoryRecorder(client, file, features=features, now=utc_now)
         try:
             await recorder.check()
         except OtherCluster as error:

@@ -1,6 +1,6 @@
 """The API server without a socket: creates through the in-process client, and its memory.
 
-`python -m dray.bench.apiserver_in_process DIRECTORY PAIRS` runs in a process of its own, so that
+`python -m dray.bench.apiserver.in_process DIRECTORY PAIRS` runs in a process of its own, so that
 the reported memory is that of one API server with its SQLite store. It prints one JSON line.
 """
 

@@ -22,7 +22,8 @@ import msgspec
 
 from dray import own_process
 from dray.apiserver import standalone
-from dray.bench import apiserver_load, workload
+from dray.bench import workload
+from dray.bench.apiserver import load as server_load
 from dray.client import kubeconfig, rest
 from dray.client.api_client import Client
 
@@ -183,7 +184,7 @@ def _outside(
         path = directory / "bench.kubeconfig"
         kubeconfig.write(path, standalone.connection(directory, url, workload.USER))
         asyncio.run(_allow(directory))
-        with _process("dray.bench.apiserver_load", str(path), environment=environment) as load:
+        with _process("dray.bench.apiserver.load", str(path), environment=environment) as load:
             yield _creates(server, load, size)
             yield _list(load)
             yield _watch(load, size)
@@ -194,7 +195,7 @@ async def _allow(directory: Path) -> None:
         await workload.allow(Client(transport))
 
 
-def _do(load: subprocess.Popen[str], task: apiserver_load.Task) -> dict[str, Any]:
+def _do(load: subprocess.Popen[str], task: server_load.Task) -> dict[str, Any]:
     assert load.stdin is not None
     load.stdin.write(msgspec.json.encode(task).decode() + "\n")
     load.stdin.flush()
@@ -206,7 +207,7 @@ def _creates(
     server: subprocess.Popen[str], load: subprocess.Popen[str], size: BenchmarkSize
 ) -> ServerMeasurement:
     busy, load_before = Busy(server.pid), cpu_seconds(load.pid)
-    result = _do(load, apiserver_load.CreateTask(CLIENTS, size.pairs))
+    result = _do(load, server_load.CreateTask(CLIENTS, size.pairs))
     server_seconds = busy.cpu_seconds()
     load_seconds = cpu_seconds(load.pid) - load_before
     creates = result["creates"]
@@ -223,14 +224,14 @@ def _creates(
 
 
 def _list(load: subprocess.Popen[str]) -> ServerMeasurement:
-    result = _do(load, apiserver_load.ListTask(LIST_ROUNDS))
+    result = _do(load, server_load.ListTask(LIST_ROUNDS))
     return ServerMeasurement(
         f"list of {result.pop('items'):,} claims", result.pop("seconds"), "s", 0.6, details=result
     )
 
 
 def _watch(load: subprocess.Popen[str], size: BenchmarkSize) -> ServerMeasurement:
-    result = _do(load, apiserver_load.WatchTask(size.watchers, CHANGES))
+    result = _do(load, server_load.WatchTask(size.watchers, CHANGES))
     # Every change counts, and all watchers must have it.
     slowest, median = result["slowest_seconds"], result["seconds"]
     name = f"one change to {result['watchers']:,} watchers"
@@ -255,7 +256,7 @@ def _inside(
 ) -> Iterator[ServerMeasurement]:
     directory.mkdir()
     arguments = (str(directory), str(size.inside_pairs))
-    module = "dray.bench.apiserver_in_process"
+    module = "dray.bench.apiserver.in_process"
     with _process(module, *arguments, environment=environment) as inside:
         result = msgspec.json.decode(_line(inside))
     creates, pairs = result["creates"], result["pairs"]

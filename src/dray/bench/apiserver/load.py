@@ -1,6 +1,6 @@
 """Load on an API server: a process of its own with a minimal HTTPS client.
 
-`python -m dray.bench.apiserver_load KUBECONFIG` reads one JSON task per line and answers each with
+`python -m dray.bench.apiserver.load KUBECONFIG` reads one JSON task per line and answers each with
 one JSON line. It shares neither event loop nor interpreter with the server that it measures.
 """
 

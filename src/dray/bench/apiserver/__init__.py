@@ -1,0 +1,1 @@
+"""Throughput of one API server: over HTTPS by a load of its own process, and without a socket."""
