@@ -7,6 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from dray.bench.apiserver import measurement
 from dray.cli.main import main
 
 

@@ -113,6 +113,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "apiserver": ("dray apiserver --listen 127.0.0.1:6443",),
         "scheduler": ("dray scheduler --kubeconfig scheduler.kubeconfig",),
+        "record": ("dray record --context production --file production.db",),
         "exporter": ("dray exporter --kubeconfig reader.kubeconfig --listen 0.0.0.0:9410",),
         "controllers": ("dray controllers --kubeconfig controllers.kubeconfig",),
         "node": ("dray node --kubeconfig node.kubeconfig --name gpu-server",),

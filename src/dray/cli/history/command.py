@@ -38,9 +38,11 @@ def _advice(args: Sequence[str]) -> str:
     kind = kinds.by_name(word)
     if kind is None:
         return f"Write: dray history device {args[0]}"
-    if kind in (kinds.RESOURCE_CLAIM, kinds.NODE):
-        command = "claim" if kind is kinds.RESOURCE_CLAIM else "node"
-        return f"Write: dray history {command} {name or ''.join(args[1:2]) or 'NAME'}"
+    named = name or "".join(args[1:2]) or "NAME"
+    if kind is kinds.RESOURCE_CLAIM:
+        return f"Write: dray history claim {named}"
+    if kind is kinds.NODE:
+        return f"Write: dray history node {named}"
     name = "/".join(args[:2])
     about = name if "/" in name else f"{name}/NAME"
     return f"Write: dray history device NODE/DEVICE; events of others: dray events --for {about}"
@@ -50,8 +52,8 @@ def _advice(args: Sequence[str]) -> str:
 def history() -> None:
     """Show who held which device when.
 
-    `dray up` records it for 30 days, and `dray record` for any cluster. Without a record, devices
-    and claims are shown as far back as the server keeps old revisions.
+    `dray up` records it for 30 days, `dray record --file FILE` that of any cluster. Without a
+    record, devices and claims are shown as far back as the server keeps old revisions.
     """
 
 
@@ -60,7 +62,7 @@ def _options(function: Decorated) -> Decorated:
         click.option(
             "--file",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="What `dray record` wrote, instead of what `dray up` did.",
+            help="The file of a recorder, instead of that of `dray up`.",
         ),
         click.option(
             "--since", default="", metavar="TIME", help="Not before this time, or 2h for 2 h ago."
