@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 FIELD_MANAGER = "dray-node"
 """The field manager of node agents, also when they register."""
 LEASE_SECONDS, RENEW_SECONDS = 40, 10.0
+WORKERS = 32
+"""Each waits for the server; one process may register thousands of nodes."""
 KUBELET_VERSION = "v1.37.0"
 _UNPRESSED = {
     "MemoryPressure": ("KubeletHasSufficientMemory", "node has sufficient memory available"),
@@ -90,7 +92,9 @@ class Registration:
         self._now = now
         self._renew_seconds = renew_seconds
         self._nodes: Cache[_Registered] = Cache(client, kinds.NODE, _Registered, selection)
-        self._controller: Controller[str] = Controller("registration", self._reconcile, workers=16)
+        self._controller: Controller[str] = Controller(
+            "registration", self._reconcile, workers=WORKERS
+        )
 
     @property
     def is_complete(self) -> bool:

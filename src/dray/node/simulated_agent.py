@@ -40,7 +40,7 @@ class SimulatedAgent:
         addresses: Mapping[str, str],
         *,
         now: Callable[[], datetime.datetime],
-        workers: int = 16,
+        workers: int = 32,
     ) -> None:
         self._client = client
         self._addresses = addresses

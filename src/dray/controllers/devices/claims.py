@@ -56,7 +56,7 @@ class ClaimWork(NamedTuple):
 
 class Claims(Loop[ClaimWork]):
     def __init__(self, context: Context) -> None:
-        super().__init__("claims", context, workers=16)
+        super().__init__("claims", context, workers=32)
         features, shared = context.features, context.caches
         self._groups_matter = features.generic_workload
         self._group_claims = features.workload_resource_claims

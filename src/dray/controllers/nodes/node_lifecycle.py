@@ -29,6 +29,8 @@ from dray.controllers.nodes import pod_disruption
 
 COMPONENT = "node-controller"
 GRACE_SECONDS, STARTUP_GRACE_SECONDS = 50.0, 60.0
+WORKERS = 32
+"""Each waits for the disk; thousands of nodes may appear or be lost at once."""
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
@@ -49,7 +51,7 @@ class NodeLifecycle(Loop[str]):
     """The loop over nodes. Keys are their names."""
 
     def __init__(self, context: Context, *, grace_seconds: float = GRACE_SECONDS) -> None:
-        super().__init__("nodes", context)
+        super().__init__("nodes", context, workers=WORKERS)
         self._grace_seconds = grace_seconds
         self._nodes, self._leases = context.caches.nodes, context.caches.leases
         self._pods = context.caches.pods

@@ -29,6 +29,8 @@ from dray.driverkit.publisher import PoolToPublish, Publisher
 from dray.drivers.simulated import faults
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet, FleetNode
 
+WORKERS = 32
+"""Each waits for the server; there may be thousands of pools."""
 NO_MACHINE = "spec.nodeName="
 """Selects the slices of pools that belong to no node."""
 
@@ -59,7 +61,11 @@ class SimulatedDriver:
         self._nodes: Cache[HasMetadata] = Cache(client, kinds.NODE, HasMetadata, ours)
         slices = ours if machines else dataclasses.replace(ours, field_selector=NO_MACHINE)
         self._publisher = Publisher(
-            client, self._describe, selection=slices, labels={FLEET_LABEL: fleet.name}
+            client,
+            self._describe,
+            selection=slices,
+            labels={FLEET_LABEL: fleet.name},
+            workers=WORKERS,
         )
         self._nodes.subscribe(self._node_changed)
 
