@@ -59,6 +59,8 @@ class _Preemption:
     """The number of pods that were deleted for it."""
     nodes: Mapping[ObjectKey, str] = field(default_factory=dict)
     """The planned node of each pod."""
+    is_evicting: bool = False
+    """A victim is being evicted: its deletion may be on the way."""
 
 
 class Preemptions:
@@ -94,6 +96,14 @@ class Preemptions:
     def is_nominated(self, key: PreemptorKey) -> bool:
         """Return whether something is kept for a pod or a gang."""
         return self._nominations.of(key) is not None
+
+    def is_evicting(self, key: PreemptorKey) -> bool:
+        """Return whether a victim is being evicted: in vain, if the pod got another node now.
+
+        kube-scheduler does not try the pod either (IsPodRunningPreemption).
+        """
+        preemption = self._under_way.get(key)
+        return preemption is not None and preemption.is_evicting
 
     def refused(self, preemptor: Preemptor, result: Unschedulable, seconds: float) -> None:
         """Take over a decision that found no node: start its plan, or end what was nominated."""
@@ -238,15 +248,18 @@ class Preemptions:
         for pod in pods:
             if not await self._evictor.nominate(pod, nodes[pod.metadata.key]):
                 return
-        while (victim := await self._next_victim(preemption)) is not None:
-            # The cache may be behind, and victims do not come back.
-            for pod in pods:
-                if not await self._evictor.is_waiting(pod):
-                    return
-            preemption.evicted += await self._evictor.evict(
-                victim, preemptor, functools.partial(self._holds, preemption)
-            )
-            preemption.asked.add(victim.metadata.uid)
+        try:
+            while (victim := await self._next_victim(preemption)) is not None:
+                # The cache may be behind, and victims do not come back.
+                for pod in pods:
+                    if not await self._evictor.is_waiting(pod):
+                        return
+                preemption.evicted += await self._evictor.evict(
+                    victim, preemptor, functools.partial(self._holds, preemption)
+                )
+                preemption.asked.add(victim.metadata.uid)
+        finally:
+            preemption.is_evicting = False
 
     def _holds(self, preemption: _Preemption) -> bool:
         """Return whether the preemptor of a plan still waits for what the plan frees."""
@@ -268,6 +281,7 @@ class Preemptions:
                 self._given_up[key] = self._under_way.pop(key)
                 self._start(key, functools.partial(self._clear, preemptor))
             self.settle()
+            preemption.is_evicting = victim is not None
             return victim
 
 

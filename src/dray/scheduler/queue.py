@@ -220,13 +220,16 @@ class Queue:
 
     def retry(self, entry: QueueEntry) -> None:
         """Try a pod again after a while, longer each time."""
+        self.postpone(entry, min(FIRST_ERROR_SECONDS * 2**entry.errors, MAX_ERROR_SECONDS))
+        entry.errors += 1
+
+    def postpone(self, entry: QueueEntry, seconds: float) -> None:
+        """Try a pod again after a time. It has done nothing wrong."""
         if self._entries.get(entry.key) is not entry:
             return
         self.lines.drop(entry.key)
         if self._is_probe(entry):
             self._end_probe(entry)
-        seconds = min(FIRST_ERROR_SECONDS * 2**entry.errors, MAX_ERROR_SECONDS)
-        entry.errors += 1
         entry.state = BACKING_OFF
         self._later(entry.key, seconds, lambda: self._make_ready(entry))
 

@@ -41,7 +41,7 @@ from dray.scheduling import wake_events
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider
 from dray.scheduling.podgroups import Gang
-from dray.scheduling.preemption.preemptor import Preemptor
+from dray.scheduling.preemption.preemptor import GangKey, Preemptor, PreemptorKey
 from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 from dray.scheduling.unschedulable import Unschedulable
 
@@ -54,6 +54,8 @@ FIELD_MANAGER = "dray-scheduler"
 """The scheduler's name in `metadata.managedFields`, whatever name its pods use."""
 GANG_SEARCH_SECONDS = 5.0
 """The time for which other nodes are tried for a gang that does not fit on the best ones."""
+EVICTION_SECONDS = 0.1
+"""The time after which a pod is tried again for which another one was just being evicted."""
 REFRESH_SECONDS = 0.5
 """The time for which changes are collected before pods are tried again for their reasons."""
 REFRESH_PAUSE_SECONDS = 0.002
@@ -202,6 +204,9 @@ class Scheduler:
             await self._place_pod(entry, pod)
 
     async def _place_pod(self, entry: QueueEntry, pod: Pod) -> None:
+        if self._is_evicting_for(pod.metadata.key):
+            self._queue.postpone(entry, EVICTION_SECONDS)
+            return
         self._leave_deleted_claims(pod)
         started = time.perf_counter()
         decision = await self._runner.run(self._decider.place_pod(pod, self._now()))
@@ -224,7 +229,13 @@ class Scheduler:
             cost = time.perf_counter() - started
         self._reject(entry, pod.metadata.uid if key is None else key, decision, cost)
 
+    def _is_evicting_for(self, key: PreemptorKey) -> bool:
+        return self._preemptions is not None and self._preemptions.is_evicting(key)
+
     async def _place_gang(self, entry: QueueEntry, gang: Gang) -> None:
+        if self._is_evicting_for(GangKey(gang.key)):
+            self._queue.postpone(entry, EVICTION_SECONDS)
+            return
         taken = [
             self._queue.take(pod.metadata.key)
             for pod in gang.waiting

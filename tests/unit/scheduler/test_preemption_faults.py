@@ -17,6 +17,7 @@ from tests.unit.scheduler.test_preemptions import (
     before_first_eviction,
     evictions,
     figure,
+    gone,
     is_binding,
     is_eviction,
     nominated,
@@ -111,6 +112,26 @@ async def test_a_budget_that_forbids_all_does_not_save_the_only_victim(world: Wo
     world.intercept = intercept
     await run_pod(world, "urgent", "high")
     await victims_are(world, "cheap")
+
+
+@in_world(features=PREEMPTING)
+async def test_a_pod_takes_no_other_device_while_an_eviction_is_on_its_way(world: World) -> None:
+    await fleet(world, gpus=2)
+    for name, priority in (("batch", "low"), ("service", "high")):
+        await run_pod(world, name, priority)
+        await world.bound(name)
+    bound: list[bool] = []
+
+    async def something_is_free() -> None:
+        await gone(world, "service")
+        await asyncio.sleep(5.0)
+        bound.append(await has_node(world, "urgent"))
+
+    before_first_eviction(world, something_is_free)
+    await run_pod(world, "urgent", "high")
+    assert await evictions(world, 1) == ["batch"]
+    await world.bound("urgent")
+    assert bound == [False]
 
 
 def budget(app: str) -> JsonObject:
