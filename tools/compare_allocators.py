@@ -2,7 +2,7 @@
 
 `python -m tools.compare_allocators --go PROGRAM` runs both in turn on each scenario: those of
 `tests.corpus.bench.generate`, and the families of `dray bench allocate --family` with several
-seeds. It fails at the first answer that differs, and writes bench/results/allocator.json, from
+seeds. It fails at the first answer that differs, and writes bench/results/compared_with_go.json, from
 which `tools.make_performance` makes the table in docs/performance.md.
 
 PROGRAM is Kubernetes' allocator with a main function around it: `PROGRAM rotate FILE` places the
@@ -34,7 +34,7 @@ from dray.allocator import scenarios
 from dray.bench import allocate
 from dray.bench.families import catalog
 
-TARGET = Path(__file__).parents[1] / "bench" / "results" / "allocator.json"
+TARGET = Path(__file__).parents[1] / "bench" / "results" / "compared_with_go.json"
 SCENARIOS = ("S1", "S2", "S3", "S4", "S5", "S7")
 PROFILED_BELOW = 2.0
 _CLAIMS_PER_S = re.compile(r"([\d.]+) claims/s")
