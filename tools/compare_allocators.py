@@ -2,8 +2,8 @@
 
 `python -m tools.compare_allocators --go PROGRAM` runs both in turn on each scenario: those of
 `tests.corpus.bench.generate`, and the families of `dray bench allocate --family` with several
-seeds. It fails at the first answer that differs, and writes bench/results/compared_with_go.json, from
-which `tools.make_performance` makes the table in docs/performance.md.
+seeds. It fails at the first answer that differs, and writes bench/results/compared_with_go.json,
+from which `tools.make_performance` makes the table in docs/performance.md.
 
 PROGRAM is Kubernetes' allocator with a main function around it: `PROGRAM rotate FILE` places the
 claims of a scenario file, each on the first node with room after the node used last, which is the
