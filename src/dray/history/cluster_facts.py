@@ -7,6 +7,7 @@ the totals. Pure: no clock, no I/O.
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
@@ -46,6 +47,7 @@ __all__ = [
 USER_ANNOTATION: Final = "dray.dev/user"
 EQUAL_CLAIMS: Final = 10_000
 """Different claims that are kept in mind to be shared."""
+USER_CHARACTERS: Final = 100
 REASON_CHARACTERS: Final = 300
 CONTROLLERS: Final = frozenset(
     (
@@ -377,6 +379,8 @@ def _user(metadata: Metadata) -> str:
     """
     annotated = metadata.annotations.get(USER_ANNOTATION, "")
     if annotated:
-        return annotated
+        # Anybody may write it: it is kept short, and cannot change what a terminal shows.
+        printable = (letter if letter.isprintable() else "?" for letter in annotated)
+        return "".join(itertools.islice(printable, USER_CHARACTERS))
     first = min(metadata.managed_fields, key=lambda fields: fields.time, default=None)
     return first.manager if first and first.manager not in CONTROLLERS else ""

@@ -73,7 +73,7 @@ _SCHEMA: Final = (
         namespace INTEGER NOT NULL,  -- name
         name      TEXT NOT NULL,
         uid       NOT NULL,          -- 16 bytes; TEXT if it is no UUID
-        user      INTEGER NOT NULL   -- name: who created it
+        user      TEXT NOT NULL      -- who created it
     )
     """,
     """

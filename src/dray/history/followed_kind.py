@@ -7,8 +7,9 @@ the revision of an earlier process.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -21,11 +22,11 @@ from dray.client.cache import MAX_RETRY_SECONDS, RETRY_SECONDS
 from dray.history.objects import RecordedObject
 
 __all__ = [
+    "EventBatch",
     "FollowedKind",
     "KindListing",
     "NamedObject",
     "ObjectEvent",
-    "Update",
     "revision",
 ]
 
@@ -84,11 +85,15 @@ def _event_decoder(type_: type[T]) -> msgspec.json.Decoder[ObjectEvent[T]]:
     return msgspec.json.Decoder(ObjectEvent[type_])  # type: ignore[valid-type]
 
 
-class Update(NamedTuple, Generic[T]):
-    """A smaller struct for objects that have changed, and whether it says enough."""
+class EventBatch(NamedTuple, Generic[T]):
+    """The events that came together, and the revision after them.
 
-    type: type[T]
-    suffices: Callable[[T], bool]
+    They are decoded one by one: what is skipped may depend on the events before.
+    """
+
+    events: Iterable[ObjectEvent[T]]
+    size: int
+    version: str
 
 
 MODIFIED: Final = b'{"type":"MODIFIED"'
@@ -105,17 +110,22 @@ class FollowedKind(Generic[T]):
         kind: Kind,
         type_: type[T],
         *,
-        update: Update[T] | None = None,
+        update: type[T] | None = None,
         keeps: Callable[[T], bool] = lambda _: True,
+        skips: Callable[[bytes], bool] | None = None,
     ) -> None:
-        """`keeps` says which objects a list returns."""
+        """`keeps` says which objects a list returns.
+
+        `update` is a smaller struct for objects that have changed. `skips` says which events are of
+        no interest, from their lines: to decode an event takes longer than all that follows.
+        """
         self._client, self._keeps = client, keeps
         self.kind = kind
         self._type = type_
         self._decoder = msgspec.json.Decoder(type_)
         self._events = _event_decoder(type_)
-        self._update = update
-        self._updates = _event_decoder(update.type) if update is not None else self._events
+        self._updates = _event_decoder(update or type_)
+        self._skips = skips
         self.is_connected = False
 
     async def read(self) -> KindListing[T]:
@@ -165,7 +175,7 @@ class FollowedKind(Generic[T]):
             await events.aclose()
         return found
 
-    async def follow(self, version: str) -> AsyncIterator[list[ObjectEvent[T]]]:
+    async def follow(self, version: str) -> AsyncIterator[EventBatch[T]]:
         """Yield what happens after a revision. Raises Expired if the server no longer has it."""
         delay = RETRY_SECONDS
         while True:
@@ -174,9 +184,9 @@ class FollowedKind(Generic[T]):
                 received = self._client.watch_lines(self.kind, resource_version=version)
                 async for together in received:
                     self.is_connected, delay = True, RETRY_SECONDS
-                    events = [self._event(line) for line in together]
-                    version = events[-1].object.metadata.resource_version
-                    yield events
+                    batch = self._batch(together)
+                    version = batch.version
+                    yield batch
             except (errors.Expired, errors.Gone):
                 raise
             except errors.StatusError as error:
@@ -204,13 +214,18 @@ class FollowedKind(Generic[T]):
             return ObjectEvent("DELETED" if event.type == "DELETED" else NOTHING, identity)
         return ObjectEvent(event.type, found, metadata.last_written())
 
+    def _batch(self, together: Sequence[bytes]) -> EventBatch[T]:
+        last = self._event(together[-1])
+        wanted: Iterable[bytes] = together[:-1]
+        if self._skips is not None:
+            wanted = itertools.filterfalse(self._skips, wanted)
+        events = itertools.chain(map(self._event, wanted), (last,))
+        return EventBatch(events, len(together), last.version)
+
     def _event(self, line: bytes) -> ObjectEvent[T]:
         try:
-            if self._update is not None and line.startswith(MODIFIED):
-                event = self._updates.decode(line)
-                if self._update.suffices(event.object):
-                    return event
-            return self._events.decode(line)
+            decoder = self._updates if line.startswith(MODIFIED) else self._events
+            return decoder.decode(line)
         except msgspec.ValidationError:
             # Not an object but an error, or an object with nulls.
             return self._past_event(api_client.watch_event(line))

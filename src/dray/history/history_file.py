@@ -269,7 +269,7 @@ class HistoryFile:
         found = {}
         for number, namespace, name, uid, user in rows.fetchall():
             reference = ObjectRef(names[namespace], name, read_uid(uid))
-            found[number] = (reference, names[user])
+            found[number] = (reference, user)
             self._known.objects[reference] = number
         return found
 
@@ -357,9 +357,8 @@ class HistoryFile:
         if number is None:
             number = self._known.objects[reference] = self._known.new_id("object")
             namespace = self._name(reference.namespace, rows)
-            created_by = self._name(user, rows)
             uid = written_uid(reference.uid)
-            rows.objects.append((number, namespace, reference.name, uid, created_by))
+            rows.objects.append((number, namespace, reference.name, uid, user))
         return number
 
     def _insert(

@@ -150,17 +150,6 @@ class RecordedPodSpec(Wire, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
-class NodeBinding(Wire, frozen=True):
-    node_name: str = ""
-
-
-class ScheduledPod(Wire, frozen=True):
-    """A pod of which it is enough that it has a node."""
-
-    metadata: NameAndUid = NameAndUid()
-    spec: NodeBinding = NodeBinding()
-
-
 class RecordedPodStatus(Wire, frozen=True):
     phase: str = ""
     conditions: tuple[Condition, ...] = ()

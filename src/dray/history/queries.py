@@ -40,7 +40,7 @@ ALIVE: Final = datetime.timedelta(seconds=15)
 """A recorder that runs says so more often."""
 VALUES_AT_ONCE: Final = 500
 FOREVER: Final = 1 << interval_tree.LEVELS - 1
-_CREATED = "object IN (SELECT id FROM object WHERE user = ?)"
+_CREATED = "object IN (SELECT id FROM object WHERE user = :user)"
 _COLUMNS = "id, kind, subject, object, node, class, since, until, about"
 
 
@@ -152,13 +152,13 @@ class DeviceHistory:
             if claim is not None:
                 conditions.append(_among("object", self._claim_ids(claim)))
             if user is not None:
-                conditions.append(
-                    f"object IN (SELECT id FROM object WHERE user = {self._id(user)})"
-                )
+                conditions.append(_CREATED)
             if node is not None:
                 conditions.append(f"node = {self._id(node)}")
             is_narrow = device is not None or claim is not None
-            rows = self._rows_between(conditions, since, until, is_narrow=is_narrow)
+            rows = self._rows_between(
+                conditions, since, until, is_narrow=is_narrow, user=user or ""
+            )
             return self._held_periods(rows)
 
     def knows(
@@ -175,9 +175,9 @@ class DeviceHistory:
                 return bool(self._device_ids(device))
             if claim is not None:
                 return bool(self._claim_ids(claim))
-            where, name = ("node = ?", node) if node is not None else (_CREATED, user)
+            where = f"node = {self._id(node)}" if node is not None else _CREATED
             held = f"SELECT 1 FROM period WHERE kind = 1 AND {where} LIMIT 1"
-            return bool(self._fetch(held, (self._id(name or ""),)))
+            return bool(self._fetch(held, {"user": user}))
 
     def marks(self, device: DeviceId, since: Time = None, until: Time = None) -> list[MarkPeriod]:
         """Return when a device was tainted or unhealthy, the earliest first."""
@@ -248,7 +248,7 @@ class DeviceHistory:
             finally:
                 self._connection.execute("ROLLBACK")
 
-    def _fetch(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+    def _fetch(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
         return self._connection.execute(statement, values).fetchall()
 
     def _span(self) -> HistorySpan:
@@ -278,7 +278,13 @@ class DeviceHistory:
             yield from self._fetch(_select(where), (value,))
 
     def _rows_between(
-        self, conditions: Sequence[str], since: Time, until: Time, *, is_narrow: bool = False
+        self,
+        conditions: Sequence[str],
+        since: Time,
+        until: Time,
+        *,
+        is_narrow: bool = False,
+        user: str = "",
     ) -> list[_Row]:
         """Return the periods with a part between two times, the earliest first.
 
@@ -288,23 +294,25 @@ class DeviceHistory:
         end = milliseconds(until) if until is not None else FOREVER
         rest = " AND ".join(conditions)
         if is_narrow or (since is None and until is None):
-            where = "since <= ? AND (until IS NULL OR until >= ?)"
-            rows = self._fetch(_select(f"{rest} AND {where}"), (end, begin))
+            where = "since <= :end AND (until IS NULL OR until >= :begin)"
+            values = {"begin": begin, "end": end, "user": user}
+            rows = self._fetch(_select(f"{rest} AND {where}"), values)
         else:
-            rows = self._rows_overlapping(rest, begin, end)
+            rows = self._rows_overlapping(rest, begin, end, user)
         return sorted(map(_Row._make, rows), key=lambda row: (row.since, row.id))
 
-    def _rows_overlapping(self, rest: str, begin: int, end: int) -> list[Any]:
+    def _rows_overlapping(self, rest: str, begin: int, end: int, user: str) -> list[Any]:
         """Return the rows with a part between two times, by the index of the times."""
         rest = rest.replace("kind", "+kind")
         before = [item for item in interval_tree.ancestors(begin).earlier if item < begin]
         after = [item for item in interval_tree.ancestors(end).later if item > end]
         rows: dict[int, Any] = {}
-        for where, values in (
-            ("fork BETWEEN ? AND ?", (begin, end)),
-            (f"{_among('fork', before)} AND until >= ?", (begin,)),
-            (f"{_among('fork', after)} AND since <= ?", (end,)),
-            ("until IS NULL AND since <= ?", (end,)),
+        values = {"begin": begin, "end": end, "user": user}
+        for where in (
+            "fork BETWEEN :begin AND :end",
+            f"{_among('fork', before)} AND until >= :begin",
+            f"{_among('fork', after)} AND since <= :end",
+            "until IS NULL AND since <= :end",
         ):
             rows |= {row[0]: row for row in self._fetch(_select(f"{where} AND {rest}"), values)}
         return list(rows.values())
@@ -372,9 +380,9 @@ class DeviceHistory:
         for part in _parts(numbers):
             where = _among("id", part)
             rows += self._fetch(f"SELECT id, namespace, name, uid, user FROM object WHERE {where}")
-        names = self._names({number for row in rows for number in (row[1], row[4])})
+        names = self._names({row[1] for row in rows})
         return {
-            number: _Claim(_joined_name(names[namespace], name), read_uid(uid), names[user])
+            number: _Claim(_joined_name(names[namespace], name), read_uid(uid), user)
             for number, namespace, name, uid, user in rows
         }
 

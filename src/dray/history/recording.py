@@ -22,15 +22,15 @@ from dray.history.cluster_facts import NOTHING, TOTALS, ClusterFacts, Facts, Fac
 from dray.history.fact_changes import ChangeTime, FactChanges
 from dray.history.facts import RecordProgress, WaitingFact
 from dray.history.followed_kind import (
+    MODIFIED,
     FollowedKind,
     KindListing,
     NamedObject,
     ObjectEvent,
-    Update,
     revision,
 )
 from dray.history.history_file import HistoryFile, HistoryUnusable, LastRecord
-from dray.history.objects import ClaimUpdate, RecordedClaim, RecordedPod, ScheduledPod
+from dray.history.objects import ClaimUpdate, RecordedClaim, RecordedPod
 
 __all__ = [
     "InThread",
@@ -58,8 +58,7 @@ T = TypeVar("T")
 ObjectT = TypeVar("ObjectT", bound=NamedObject)
 
 
-_CLAIM_UPDATE: Final[Update[Any]] = Update(ClaimUpdate, lambda _: True)
-_POD_UPDATE: Final[Update[Any]] = Update(ScheduledPod, lambda pod: bool(pod.spec.node_name))
+NODE_NAME: Final = b'"nodeName":"'
 
 
 class InThread(Protocol):
@@ -101,7 +100,7 @@ class _Kinds(NamedTuple):
     classes: FollowedKind[DeviceClass]
     slices: FollowedKind[ResourceSlice]
     rules: FollowedKind[DeviceTaintRule] | None
-    claims: FollowedKind[RecordedClaim]
+    claims: FollowedKind[RecordedClaim | ClaimUpdate]
     pods: FollowedKind[RecordedPod]
 
     def present(self) -> list[FollowedKind[Any]]:
@@ -122,6 +121,8 @@ class Recording:
         self._begins_anew = False
         self._last = 0
         """The last time that was used: times do not go back."""
+        self._waiting: set[str] = set()
+        """The UIDs of the pods that wait."""
         self._unclassified: dict[str, RecordedPod] = {}
         """Waiting pods whose claims were not seen yet."""
         self._needs_slices = False
@@ -165,14 +166,20 @@ class Recording:
             FollowedKind(client, kinds.DEVICE_CLASS, DeviceClass),
             FollowedKind(client, kinds.RESOURCE_SLICE, ResourceSlice),
             FollowedKind(client, rules, DeviceTaintRule) if rules else None,
-            FollowedKind(client, kinds.RESOURCE_CLAIM, RecordedClaim, update=_CLAIM_UPDATE),
-            FollowedKind(client, kinds.POD, RecordedPod, update=_POD_UPDATE, keeps=self._sees_pod),
+            _followed_claims(client),
+            FollowedKind(
+                client, kinds.POD, RecordedPod, keeps=self._sees_pod, skips=self._skips_pod
+            ),
         )
 
     def _sees_pod(self, pod: RecordedPod) -> bool:
         """Return whether a pod waits: there are many others, which are not kept."""
         self._facts.pod(pod)
         return pod.waiting_reason() is not None
+
+    def _skips_pod(self, line: bytes) -> bool:
+        """Return whether an event is about a pod with a node, while none waits."""
+        return not self._waiting and line.startswith(MODIFIED) and NODE_NAME in line
 
     # From what was known to what is.
 
@@ -201,6 +208,7 @@ class Recording:
                     continue
                 self._application(plural)(event, ChangeTime.at(self._heard))
                 self._versions[plural] = event.version
+        self._waiting.update(source.id for source in self._changes.sources("pod"))
         self._is_ready = True
 
     def _understand(self, listed: Mapping[str, KindListing[Any]]) -> None:
@@ -299,19 +307,19 @@ class Recording:
     async def _follow(self, kind: FollowedKind[Any]) -> None:
         plural = kind.kind.plural
         apply = self._application(plural)
-        async for events in kind.follow(self._versions[plural]):
+        async for batch in kind.follow(self._versions[plural]):
             time = ChangeTime.at(self._clock())
-            for event in events:
+            for event in batch.events:
                 if event.type != BOOKMARK:
                     apply(event, time)
-            self._versions[plural] = events[-1].version
+            self._versions[plural] = batch.version
             if self._needs_slices:
                 self._needs_slices = False
                 await self._see_slices()
             if len(self._changes) > MAX_PENDING:
                 self._has_room.clear()
                 await self._has_room.wait()
-            elif len(events) < MANY_EVENTS:
+            elif batch.size < MANY_EVENTS:
                 await asyncio.sleep(GATHER_SECONDS)
 
     async def _see_slices(self) -> None:
@@ -343,23 +351,15 @@ class Recording:
             self._facts.claim_removed(key, uid)
             self._put(FactSource("claim", uid), NOTHING, time)
 
-    def _pod_changed(
-        self, event: ObjectEvent[RecordedPod | ScheduledPod], time: ChangeTime
-    ) -> None:
-        pod = event.object
-        if event.type == DELETED:
-            self._facts.pod_removed(pod.metadata.uid)
-            self._pod_waits_no_more(pod.metadata.uid, time)
-        elif isinstance(pod, RecordedPod):
-            self._put_pod(pod, time)
+    def _pod_changed(self, event: ObjectEvent[RecordedPod], time: ChangeTime) -> None:
+        if event.type != DELETED:
+            self._put_pod(event.object, time)
         else:
-            self._pod_waits_no_more(pod.metadata.uid, time)
-
-    def _pod_waits_no_more(self, uid: str, time: ChangeTime) -> None:
-        self._unclassified.pop(uid, None)
-        source = FactSource("pod", uid)
-        if source in self._changes:
-            self._put(source, NOTHING, time)
+            uid = event.object.metadata.uid
+            self._facts.pod_removed(uid)
+            self._unclassified.pop(uid, None)
+            self._waiting.discard(uid)
+            self._put(FactSource("pod", uid), NOTHING, time)
 
     def _slice_changed(self, event: ObjectEvent[ResourceSlice], time: ChangeTime) -> None:
         name = event.object.metadata.name
@@ -380,10 +380,12 @@ class Recording:
     def _put_pod(self, pod: RecordedPod, time: ChangeTime) -> None:
         uid = pod.metadata.uid
         facts = self._facts.pod(pod)
-        if facts and any(isinstance(item, WaitingFact) and not item.device_class for item in facts):
-            self._unclassified[uid] = pod
-        elif self._unclassified:
-            self._unclassified.pop(uid, None)
+        self._unclassified.pop(uid, None)
+        self._waiting.discard(uid)
+        if facts:
+            self._waiting.add(uid)
+            if any(isinstance(item, WaitingFact) and not item.device_class for item in facts):
+                self._unclassified[uid] = pod
         self._put(FactSource("pod", uid), facts, time)
 
     def _put_pools(self, pools: Iterable[PoolId], time: ChangeTime) -> None:
@@ -447,6 +449,12 @@ async def cluster_uid(client: Client) -> str:
     except errors.ClientError:
         return ""
     return str(found["metadata"].get("uid", ""))
+
+
+def _followed_claims(client: Client) -> FollowedKind[RecordedClaim | ClaimUpdate]:
+    return FollowedKind[RecordedClaim | ClaimUpdate](
+        client, kinds.RESOURCE_CLAIM, RecordedClaim, update=ClaimUpdate
+    )
 
 
 def _present(event: ObjectEvent[ObjectT]) -> ObjectT | None:

@@ -124,6 +124,8 @@ def test_users_are_found_in_annotations_pods_and_managers() -> None:
     assert user_of({**owned, **by_controller}, pod(by_kubectl)) == "kubectl-create"
     assert user_of({**owned, **by_controller}, pod(by_controller)) == ""
     assert user_of({**owned, **by_controller}) == ""
+    hostile = {"annotations": {"dray.dev/user": "\x1b[2Jann\n" + 1000 * "x"}}
+    assert user_of(hostile) == "?[2Jann?" + 92 * "x"
     assert user_of({**owned, **annotated}, pod({"annotations": {"dray.dev/user": "bob"}})) == "ann"
 
 
