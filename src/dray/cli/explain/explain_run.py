@@ -23,7 +23,7 @@ from dray.cli.session.connection import Target
 from dray.client.api_client import ObjectSelection
 from dray.client.kubeconfig import KubeconfigError
 from dray.explain import claim_explanation as engine
-from dray.explain.pod import pod_explanation
+from dray.explain.pod import pod_context, pod_explanation
 from dray.explain.pod.pod_context import OTHER_NAMESPACES, PodContext
 from dray.explain.pod.pod_explanation import NEEDED_FOR_DEVICES
 from dray.explain.preemption import pod_preemption
@@ -55,7 +55,8 @@ class ExplainRun:
     def explained(self, *, is_whole: bool, feature_gates: str = "") -> list[ExplainedGroup]:
         objects, groups = self._read(feature_gates, is_whole=is_whole)
         with progress.shown("Looking for devices"):
-            fleet, context = objects.inventory(), pod_contexts.of_all(objects)
+            context = pod_contexts.of_all(objects)
+            fleet = pod_context.inventory_of(context)
             preempting = None
             if pod_preemption.is_explained(objects.features):
                 preempting = preemption.explainer(objects, context)
