@@ -121,7 +121,9 @@ class Judge:
             return
         if priority_of(preemptor) <= priority_of(victim):
             self._add(f"{name} is not less important than {for_whom}")
-        if _nominated(preemptor) != victim["spec"].get("nodeName"):
+        # Pods that go together with one on that node may be anywhere.
+        is_single = "schedulingGroup" not in victim["spec"]
+        if is_single and _nominated(preemptor) != victim["spec"].get("nodeName"):
             self._add(f"{for_whom} is not nominated for the node of {name}")
         needed = size_of(preemptor)
         sizes = self.sizes[for_whom, self.nominations[for_whom]]
