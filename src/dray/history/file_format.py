@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ __all__ = [
     "check",
     "check_format",
     "create_tables",
+    "damaged",
     "reading",
     "refusing",
     "writing",
@@ -207,7 +209,12 @@ def refusing(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         raise HistoryUnusable(f"{path} cannot be used: {error}") from error
     except sqlite3.DatabaseError as error:
-        raise HistoryUnusable(
-            f"{path} is damaged or not a history ({error})",
-            f"Move it away, and a new one is begun: mv {path} {path}.damaged",
-        ) from error
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: Exception) -> HistoryUnusable:
+    return HistoryUnusable(
+        f"{path} is damaged or not a history ({error})",
+        f"Move it away, and a new one is begun: mv {shlex.quote(f'{path}')} "
+        f"{shlex.quote(f'{path}.damaged')}",
+    )

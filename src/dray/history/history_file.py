@@ -177,6 +177,13 @@ class HistoryFile:
 
     def load(self) -> LastRecord:
         """Return what the disk has; after a commit that failed, go on from there."""
+        try:
+            return self._load()
+        except KeyError as error:
+            # A row refers to one that is not there.
+            raise file_format.damaged(self.path, error) from error
+
+    def _load(self) -> LastRecord:
         with file_format.refusing(self.path):
             known = self._known = _Known()
             rows = self._connection.execute(_OPEN).fetchall()

@@ -167,6 +167,15 @@ def test_a_damaged_file_is_refused_and_kept(tmp_path: Path) -> None:
     assert path.read_bytes()[8192:65536] == bytes(65536 - 8192)
 
 
+def test_a_file_whose_parts_do_not_fit_together_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    write(path, held())
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM object")
+    with HistoryFile.open(path) as file, pytest.raises(HistoryUnusable, match="damaged"):
+        file.load()
+
+
 def test_a_missing_file_is_not_created_by_a_reader(tmp_path: Path) -> None:
     with pytest.raises(HistoryUnusable, match="does not exist"):
         DeviceHistory(tmp_path / "h.db")
