@@ -33,15 +33,29 @@ def pytest_configure(config: pytest.Config) -> None:
     # would inherit that, and not end when they are told to.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Workers of xdist are started with the options as they are then, the seed among them.
-    if config.option.seed is None:
-        config.option.seed = rounds.new_seed()
+    config.option.seed = _seed(config)
     rounds.CHOSEN.is_long = config.option.long
     rounds.CHOSEN.seed = core.global_force_seed = config.option.seed
     cases = rounds.examples(100, long=5000)
     hypothesis.settings.register_profile("dray", cases, print_blob=True)
     hypothesis.settings.load_profile("dray")
     unrun.install(config)
+
+
+def _seed(config: pytest.Config) -> int:
+    """Return the seed of this run: `make test` is the same each time, `make long` is not."""
+    workerinput = getattr(config, "workerinput", None)
+    if workerinput is not None:
+        return int(workerinput["seed"])
+    if config.option.seed is not None:
+        return int(config.option.seed)
+    return rounds.new_seed() if config.option.long else 0
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give a worker of xdist the seed that this run prints."""
+    node.workerinput["seed"] = node.config.option.seed
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

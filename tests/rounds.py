@@ -1,8 +1,9 @@
 """How much the random tests do, and from which seed.
 
-`make test` runs a share of the rounds and `make long` (`pytest --long`) all of them. Every random
-test takes its seeds from here, and these from one number that each run prints: `pytest --seed N`
-repeats the run. The options are read before test modules are imported.
+`make test` runs a share of the rounds, the same each time, and `make long` (`pytest --long`) all of
+them, each time from another seed. Every random test takes its seeds from here, and these from one
+number that each run prints: `pytest --seed N` repeats the run. The options are read before test
+modules are imported.
 """
 
 from __future__ import annotations
