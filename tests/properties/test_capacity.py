@@ -169,6 +169,8 @@ def test_the_number_is_what_placing_one_by_one_reaches(seed: int) -> None:
 @rounds.examples(200, long=1500)
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 @hypothesis.example(508_937_348_335)
+@hypothesis.example(1_337_602_610_299_034)
+@hypothesis.example(16_975_989_630)
 def test_one_more_fits_where_the_limits_of_a_node_are_lifted(seed: int) -> None:
     found = drawn(seed)
     cluster = found.cluster.without(ResourceQuota, lambda _: True)
@@ -178,7 +180,9 @@ def test_one_more_fits_where_the_limits_of_a_node_are_lifted(seed: int) -> None:
     for node in chosen[:1] if not before.message else ():
         full = place(cluster, submitted(found.copies, before.pods)).cluster_after(cluster)
         assert counted(Drawn(full, _others(found.copies))).pods == 0
-        assert counted(_lifted(Drawn(full, _others(found.copies)), node)).pods > 0, (node, before)
+        more = counted(_lifted(Drawn(full, _others(found.copies)), node))
+        # The search may now come to a device on which a selector fails.
+        assert more.pods > 0 or more.message, (node, before)
 
 
 def _others(copies: PodCopies) -> PodCopies:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import hypothesis
@@ -71,24 +71,25 @@ class World:
             self.put_node(name)
 
     def publish(self) -> None:
-        """All slices of a pool, for one node or for those that a label selects."""
-        node = self.dice.choice(NODES)
-        everywhere = self.dice.random() < 0.25
-        selector = self.dice.choice((None, "a"))
-        for resource_slice in problems.draw_pool(self.dice, self.gates):
-            spec = msgspec.structs.replace(resource_slice.spec, node_name=node)
-            spec = msgspec.structs.replace(
-                spec, pool=msgspec.structs.replace(spec.pool, name=f"{spec.pool.name}-{node}")
-            )
-            if everywhere:
-                spec = msgspec.structs.replace(
-                    spec,
-                    pool=msgspec.structs.replace(spec.pool, name="shared"),
-                    node_name=None,
-                    all_nodes=True if selector is None else None,
-                    node_selector=_in_rack(selector) if selector else None,
-                )
-            where = "shared" if everywhere else node
+        """All slices of a pool, for nodes that get the same devices or those with a label."""
+        pool = problems.draw_pool(self.dice, self.gates)
+        if self.dice.random() < 0.25:
+            selector = self.dice.choice((None, "a"))
+            reach = {
+                "all_nodes": True if selector is None else None,
+                "node_selector": _in_rack(selector) if selector else None,
+            }
+            self.put_pool(pool, "shared", **reach)
+            return
+        for node in self.dice.sample(NODES, self.dice.choice((1, 1, 2, 3))):
+            self.put_pool(pool, node, node_name=node)
+
+    def put_pool(self, pool: Iterable[ResourceSlice], where: str, **reach: Any) -> None:
+        for resource_slice in pool:
+            spec = resource_slice.spec
+            name = where if where == "shared" else f"{spec.pool.name}-{where}"
+            renamed = msgspec.structs.replace(spec.pool, name=name)
+            spec = msgspec.structs.replace(spec, pool=renamed, **reach)
             meta = ObjectMeta(name=f"{resource_slice.metadata.name}-{where}")
             self.slices[meta.name] = ResourceSlice(meta, spec)
             self.live.put_slice(self.slices[meta.name])
@@ -156,7 +157,10 @@ class World:
         for rule in self.rules.values():
             cluster.put_taint_rule(rule)
         for resource_slice in self.slices.values():
-            cluster.put_slice(resource_slice)
+            # Devices of its own make no node like another.
+            spec = resource_slice.spec
+            own = msgspec.structs.replace(spec, devices=(*spec.devices,))
+            cluster.put_slice(ResourceSlice(resource_slice.metadata, own))
         for key, claim in self.held.items():
             assert claim.status.allocation is not None
             cluster.record_allocation(key, claim.status.allocation)

@@ -3,7 +3,8 @@
 The pods of one Deployment need the same devices, so results are cached by signature and node. A
 negative result is valid until the node is relaxed (`ClusterInventory.relaxed_nodes`): other changes
 only take devices away. A positive one is valid while the node's inventory and its holders stay as
-they are.
+they are. Devices found on a node are found by their numbers on every node of its class where the
+same devices are taken.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from dray.allocator.inventory.cluster_inventory import EVERY_NODE, ClusterInventory, NodeEntry
+from dray.allocator.inventory.node_classes import NodeClass
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.inventory.selector_failures import SelectorSequence
 from dray.allocator.model import rejections, requests
@@ -21,15 +23,17 @@ from dray.allocator.model.requests import Signature
 from dray.allocator.problem import node_problem, resolution
 from dray.allocator.problem.node_problem import NodeProblem
 from dray.allocator.problem.resolution import ResolvedClaim, ResolvedRequest
-from dray.allocator.search import first_descent, infeasibility, results
+from dray.allocator.search import check_sequence, first_descent, infeasibility, results
 from dray.allocator.search.backtracking import Search
 from dray.allocator.search.device_order import Order
 from dray.allocator.search.first_descent import DescentOutcome
+from dray.allocator.search.results import RememberedResult
 from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE, AllocationResult, ResourceClaim
 
 _SIGNATURES_LIMIT = 4096
 _PROBLEMS_LIMIT = 4096
 _RESULTS_LIMIT = 1 << 17
+_SOLUTIONS_LIMIT = 1 << 14
 
 
 class NoFit(NamedTuple):
@@ -94,6 +98,10 @@ class _SignatureCache:
             self.cursor = end
 
 
+_SolutionKey = tuple[_SignatureCache, NodeClass, int]
+"""Claims, a class of nodes, and which of their devices are taken."""
+
+
 class Allocator:
     """Finds devices for claims in one cluster; does not record what it finds.
 
@@ -119,6 +127,7 @@ class Allocator:
         self._caches: dict[Signature, _SignatureCache] = {}
         self._problem_count = 0
         self._result_count = 0
+        self._solutions: dict[_SolutionKey, Sequence[RememberedResult]] = {}
 
     def allocate_on(self, claims: Sequence[ResourceClaim], node: str) -> FitResult:
         """Return whether the claims fit on a node.
@@ -131,7 +140,7 @@ class Allocator:
         cached = cache.results.get(entry.index)
         if cached and cached.inventory is inventory and cached.version == inventory.version:
             return cached.result
-        outcome = self._attempt(cache, self._problem(cache, entry, inventory))
+        outcome = self._attempt(cache, entry, inventory)
         result = outcome if isinstance(outcome, Fit) else self._no_fit(cache, outcome)
         if self._result_count >= _RESULTS_LIMIT:
             self._drop_results()
@@ -191,7 +200,7 @@ class Allocator:
             if cache.skips_full_nodes and not inventory.everything & ~inventory.taken:
                 cluster.nodes_with_free_devices ^= bit
             else:
-                outcome = self._attempt(cache, self._problem(cache, entry, inventory))
+                outcome = self._attempt(cache, entry, inventory)
                 if isinstance(outcome, Fit):
                     return outcome
                 refusal = outcome
@@ -216,7 +225,19 @@ class Allocator:
         entry = self._cluster.nodes[node]
         return self._problem(self._cache(claims), entry, self._cluster.inventory(entry))
 
-    def _attempt(self, cache: _SignatureCache, problem: NodeProblem) -> Fit | _Refusal:
+    def _attempt(
+        self, cache: _SignatureCache, entry: NodeEntry, inventory: NodeInventory
+    ) -> Fit | _Refusal:
+        key = None
+        # What is left of a shared device is not known from the set of those that are taken.
+        if inventory.node_class is not None and not inventory.shared and self._order is None:
+            key = (cache, inventory.node_class, inventory.taken)
+            remembered = self._solutions.get(key)
+            if remembered is not None:
+                check_sequence.raise_if_out_of_time(self._should_stop)
+                alike = results.build_alike(remembered, inventory, self._new_share_id)
+                return Fit(entry.name, alike)
+        problem = self._problem(cache, entry, inventory)
         found = first_descent.descend(problem, self._order, self._should_stop)
         search: Search | None = None
         if found is DescentOutcome.UNDECIDED:
@@ -225,7 +246,11 @@ class Allocator:
         if isinstance(found, DescentOutcome):
             return _Refusal(problem, search)
         allocations = results.build(problem, found, self._new_share_id)
-        return Fit(problem.inventory.node.metadata.name, allocations)
+        if key is not None:
+            if len(self._solutions) >= _SOLUTIONS_LIMIT:
+                self._solutions.clear()
+            self._solutions[key] = results.remember(inventory, found, allocations)
+        return Fit(entry.name, allocations)
 
     def _no_fit(self, cache: _SignatureCache, refusal: _Refusal) -> NoFit:
         problem, search = refusal
@@ -248,6 +273,7 @@ class Allocator:
     def _cache(self, claims: Sequence[ResourceClaim]) -> _SignatureCache:
         if self._epoch != self._cluster.epoch or len(self._caches) >= _SIGNATURES_LIMIT:
             self._caches.clear()
+            self._solutions.clear()
             self._epoch = self._cluster.epoch
             self._problem_count = self._result_count = 0
         # Names are not part of the key: claims from one template share everything cached here.

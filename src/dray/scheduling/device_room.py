@@ -92,7 +92,7 @@ class DeviceCounter:
                 raise OrderMatters
             if room < free.bit_count():
                 raise OrderMatters
-            return self._placed_on(demand, node, claims, room)
+            return self._placed_on(demand, node, claims, most)
         if single is None or is_special:
             return self._tried_on(demand, node, problem, most)
         return self._any_of(single, free, room, most)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.placement import Fit, NoFit
 from dray.allocator.problem.node_problem import NodeProblem
 from dray.allocator.search import first_descent
 from dray.api.ids import ClaimKey
-from dray.api.types.dra import AllocationResult
+from dray.api.types.dra import AllocationResult, ResourceSlice
 from tests import builders
 from tests.unit.allocator import allocating
 
@@ -159,3 +161,54 @@ def test_a_changed_class_makes_everything_be_asked_again() -> None:
     assert isinstance(asked.allocate_on([CLAIM], "n1"), Fit)
     cluster.put_class(builders.device_class("gpu", "false"))
     assert isinstance(asked.allocate_on([CLAIM], "n1"), NoFit)
+
+
+def alike(*nodes: str, **fields: object) -> list[ResourceSlice]:
+    """Return slices for nodes with the very same devices."""
+    first = builders.gpu_slice(nodes[0], 2, **fields)
+    return [
+        msgspec.structs.replace(
+            published, spec=msgspec.structs.replace(published.spec, devices=first.spec.devices)
+        )
+        for published in (builders.gpu_slice(node, 0) for node in nodes)
+    ]
+
+
+def place_all(cluster: ClusterInventory, claims: int) -> list[tuple[str, str, str]]:
+    """Place claims one after the other, each on the next node; return where they are."""
+    asked, found = allocating.allocator_on(cluster), []
+    for number in range(claims):
+        result = asked.first_fit([CLAIM], number)
+        allocation = allocation_of(result)
+        (device,) = allocation.devices.results
+        assert isinstance(result, Fit)
+        found.append((result.node, device.pool, device.device))
+        cluster.record_allocation(ClaimKey("shop", f"c{number}"), allocation)
+    return found
+
+
+def test_alike_nodes_are_searched_once_for_each_state(searches: Searches) -> None:
+    nodes = [f"n{number}" for number in range(4)]
+    found = place_all(builders.cluster_inventory(*alike(*nodes)), 8)
+    assert found == [(node, node, f"gpu-{number}") for number in range(2) for node in nodes]
+    # The first node of its kind is not known to have others like it.
+    assert searches.nodes == ["n0", "n1", "n0", "n1"]
+
+
+def test_what_was_found_on_an_alike_node_names_this_one() -> None:
+    nodes = ["n0", "n1", "n2"]
+    cluster = builders.cluster_inventory(*alike(*nodes))
+    asked = allocating.allocator_on(cluster)
+    of_nodes = [allocation_of(asked.allocate_on([CLAIM], node)) for node in nodes]
+    for node, allocation in zip(nodes, of_nodes, strict=True):
+        own = allocating.allocator_on(builders.cluster_inventory(builders.gpu_slice(node, 2)))
+        assert allocation == allocation_of(own.allocate_on([CLAIM], node))
+
+
+def test_a_class_of_nodes_that_changes_its_features_is_searched_again(searches: Searches) -> None:
+    nodes = ["n0", "n1", "n2"]
+    cluster = builders.cluster_inventory(*alike(*nodes))
+    place_all(cluster, 3)
+    cluster.use_features(msgspec.structs.replace(cluster.features, admin_access=False))
+    place_all(cluster, 3)
+    assert searches.nodes == ["n0", "n1", "n0", "n1"]

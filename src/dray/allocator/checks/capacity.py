@@ -295,18 +295,22 @@ class Capacity(Check):
     """Checks that a device has enough capacity left for one more share."""
 
     name = rejections.CheckName.CAPACITY
-    __slots__ = ("_demand_of", "_devices", "_holders_of", "_picked", "applies_to")
+    __slots__ = ("_demand_of", "_devices", "_holders_of", "_in_use", "_picked", "applies_to")
 
     def __init__(
         self,
         devices: Sequence[Candidate],
-        applies_to: int,
         device_holders: Callable[[Candidate], DeviceHolders | None],
         demand_of: DemandOf,
+        *,
+        shareable: int,
+        shared: int,
     ) -> None:
         self._devices = devices
-        self.applies_to = applies_to
+        self.applies_to = shareable | shared
         """Devices that are shared or may be. For others, used as a whole, eligibility is enough."""
+        self._in_use = shared
+        """Devices of which claims or picks have shares. Eligibility is enough for others here."""
         self._holders_of = device_holders
         self._demand_of = demand_of
         self._picked: dict[int, Mapping[str, int]] = {}
@@ -319,7 +323,8 @@ class Capacity(Check):
             return self._rejection(device, exhausted, demand[exhausted])
         if device.is_shareable:
             picked = self._picked.get(device.index)
-            trail.push(self._restore, device.index, picked)
+            trail.push(self._restore, device.index, picked, self._in_use)
+            self._in_use |= device.bit
             before = picked or _NOTHING
             self._picked[device.index] = {
                 name: before.get(name, 0) + amount.nano for name, amount in demand.items()
@@ -328,7 +333,7 @@ class Capacity(Check):
 
     def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         kept = candidates
-        rest = candidates & self.applies_to
+        rest = candidates & self._in_use
         while rest:
             bit = rest & -rest
             rest ^= bit
@@ -360,7 +365,8 @@ class Capacity(Check):
         available = amount.total - consumed - picked
         return _insufficient(device.id, name, amount, available, holders)
 
-    def _restore(self, index: int, picked: Mapping[str, int] | None) -> None:
+    def _restore(self, index: int, picked: Mapping[str, int] | None, in_use: int) -> None:
+        self._in_use = in_use
         if picked is None:
             del self._picked[index]
         else:

@@ -37,6 +37,10 @@ class PackedCounter(NamedTuple):
     width: int
     unit: int
 
+    @property
+    def mask(self) -> int:
+        return ((1 << self.width) - 1) << self.shift
+
     def read(self, packed: int) -> int:
         return (packed >> self.shift) & ((1 << self.width) - 1)
 
@@ -52,18 +56,33 @@ class CounterConsumers(NamedTuple):
     least: int
 
 
+class Partitions:
+    """The partitions of a pool on a node: the same on every node of a class."""
+
+    __slots__ = ("by_need", "consumers")
+
+    def __init__(self) -> None:
+        self.by_need: Sequence[tuple[int, int]] | None = None
+        """The packed amounts that devices need, each with the devices that need it."""
+        self.consumers: Sequence[CounterConsumers] | None = None
+
+
 class PoolCounters:
     """The counters of one pool, for the devices that one node sees."""
 
-    __slots__ = ("_consumers", "_layout", "guards", "left", "needs")
+    __slots__ = ("_layout", "_partitions", "guards", "left", "needs")
 
-    def __init__(self, counter_sets: Mapping[str, CounterSet], devices: Iterable[Device]) -> None:
-        self._layout = layout = _layout_of(counter_sets, devices)
+    def __init__(self, layout: CounterLayout, partitions: Partitions | None = None) -> None:
+        self._layout = layout
+        self._partitions = partitions or Partitions()
         self.guards = layout.guards
         self.left = layout.guards + layout.total
         self.needs = layout.needs
         """The packed amounts that devices take, by name."""
-        self._consumers: Sequence[CounterConsumers] | None = None
+
+    def for_alike_pool(self) -> PoolCounters:
+        """Return the counters of a pool with the same devices, of which nothing is taken."""
+        return PoolCounters(self._layout, self._partitions)
 
     def charge(self, device: str) -> None:
         """Subtract what an allocated device takes, also if that is more than is left."""
@@ -77,10 +96,21 @@ class PoolCounters:
 
     def consumers(self, devices: Iterable[Candidate]) -> Sequence[CounterConsumers]:
         """Return who draws from each counter, among the pool's devices on the node."""
-        if self._consumers is None:
+        found = self._partitions.consumers
+        if found is None:
             needs = tuple([(device.bit, device.need) for device in devices])
-            self._consumers = self._layout.consumers(needs)
-        return self._consumers
+            found = self._partitions.consumers = self._layout.consumers(needs)
+        return found
+
+    def by_need(self, devices: Iterable[Candidate]) -> Sequence[tuple[int, int]]:
+        """Return what the pool's partitions on the node need, each with those that need it."""
+        found = self._partitions.by_need
+        if found is None:
+            needing: dict[int, int] = {}
+            for device in devices:
+                needing[device.need] = needing.get(device.need, 0) | device.bit
+            found = self._partitions.by_need = list(needing.items())
+        return found
 
     def missing(self, need: int) -> Iterator[tuple[PackedCounter, int]]:
         """Yield the counters of which too little is left, with how many steps have to be refunded.
@@ -126,7 +156,7 @@ class PoolCounters:
         return counter, needed, counter.read(after) - (1 << counter.width) + needed
 
 
-class _Layout:
+class CounterLayout:
     """The bits of a pool's counters: equal for all pools with the same counters and partitions."""
 
     __slots__ = ("_consumers", "counters", "guards", "needs", "sources", "total")
@@ -162,10 +192,12 @@ class _Layout:
 
     def _consumers_among(self, needs: Iterable[tuple[int, int]]) -> Iterator[CounterConsumers]:
         for counter in self.counters.values():
-            taking = [(bit, counter.read(need)) for bit, need in needs if counter.read(need)]
+            # Runs for every counter and device of a layout: without `counter.read`.
+            mask = counter.mask
+            taking = [(bit, need & mask) for bit, need in needs if need & mask]
             if taking:
-                least = min(steps for _, steps in taking)
-                yield CounterConsumers(counter, sum(bit for bit, _ in taking), least)
+                least = min([packed for _, packed in taking]) >> counter.shift
+                yield CounterConsumers(counter, sum([bit for bit, _ in taking]), least)
 
     def _packed(self, amounts: Mapping[CounterKey, int]) -> int:
         counters = self.counters
@@ -176,10 +208,11 @@ class _Layout:
 
 _LAYOUTS_LIMIT = 1 << 9
 _CONSUMERS_LIMIT = 1 << 5
-_layouts: dict[Hashable, _Layout] = {}
+_layouts: dict[Hashable, CounterLayout] = {}
 
 
-def _layout_of(counter_sets: Mapping[str, CounterSet], devices: Iterable[Device]) -> _Layout:
+def layout_of(counter_sets: Mapping[str, CounterSet], devices: Iterable[Device]) -> CounterLayout:
+    """Return the layout of the counters of a pool with these devices."""
     consuming = [device for device in devices if device.consumes_counters]
     # Interned slices share what their devices consume (`inventory.interning`), so the pools of a
     # model are recognized without a look inside.
@@ -196,7 +229,7 @@ def _layout_of(counter_sets: Mapping[str, CounterSet], devices: Iterable[Device]
     if layout is None:
         if len(_layouts) >= _LAYOUTS_LIMIT:
             _layouts.clear()
-        layout = _layouts[key] = _Layout(counter_sets, consuming)
+        layout = _layouts[key] = CounterLayout(counter_sets, consuming)
     return layout
 
 
@@ -253,6 +286,7 @@ class CounterCheck(Check):
         "_holders_on",
         "_left",
         "_pool_counters",
+        "_shareable",
         "_shared",
         "applies_to",
     )
@@ -263,10 +297,12 @@ class CounterCheck(Check):
         pool_counters: Sequence[PoolCounters | None],
         *,
         partitions: int,
+        shareable: int,
         shared: int,
         holders_on: HoldersOn,
     ) -> None:
         self._devices = devices
+        self._shareable = shareable
         self._pool_counters = pool_counters
         self._left = [counters.left if counters else 0 for counters in pool_counters]
         self._shared = shared
@@ -289,17 +325,17 @@ class CounterCheck(Check):
         return None
 
     def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
-        kept = candidates & ~self.applies_to
-        rest = candidates & self.applies_to
-        while rest:
-            bit = rest & -rest
-            rest ^= bit
-            device = self._devices[bit.bit_length() - 1]
-            pool_index = device.pool_index
-            if self._is_charged(device) or self._counters_of(pool_index).allows(
-                self._left[pool_index], device.need
-            ):
-                kept |= bit
+        charged = self._shareable & (self._shared | self._charged)
+        kept = candidates & (charged | ~self.applies_to)
+        rest = candidates ^ kept
+        for pool_index, counters in enumerate(self._pool_counters if rest else ()):
+            if counters is None:
+                continue
+            left, guards = self._left[pool_index], counters.guards
+            for need, devices in counters.by_need(self._partitions_of(pool_index)):
+                # As `PoolCounters.allows`: this runs for every need of a node.
+                if rest & devices and (left - need) & guards == guards:
+                    kept |= rest & devices
         if needed > 1 and kept.bit_count() >= needed > self.max_takeable(kept):
             return 0
         return kept
@@ -323,6 +359,11 @@ class CounterCheck(Check):
                 most += able
                 rest &= ~members
         return most + rest.bit_count()
+
+    def _partitions_of(self, pool_index: int) -> Iterator[Candidate]:
+        for device in self._devices:
+            if device.pool_index == pool_index and device.bit & self.applies_to:
+                yield device
 
     def _consumers(self, pool_index: int, counters: PoolCounters) -> Sequence[CounterConsumers]:
         return counters.consumers(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from dray.allocator.checks.usage import PoolHolders
 from dray.allocator.inventory import pools
+from dray.allocator.inventory.node_classes import NodeClasses
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.inventory.selector_failures import SelectorFailures
 from dray.allocator.inventory.selectors import Selectors
@@ -139,6 +140,7 @@ class ClusterInventory:
         """Counts the changes of nodes that concern devices."""
         self._free_indexes: list[int] = []
         self._built: set[NodeEntry] = set()
+        self._node_classes = NodeClasses()
         self._pools: dict[PoolId, PoolEntry] = {}
         self._slices: dict[str, ResourceSlice] = {}
         self._shared_slices: dict[str, ResourceSlice] = {}
@@ -361,8 +363,15 @@ class ClusterInventory:
             pools_on_node = pools.pools_of_node(entry.node, slices, self._slices_of, self.features)
         except AllocationError as failure:
             return failure
+        # A taint rule may name a pool, and so tell nodes apart that have the same devices.
+        node_class = None if rules else self._node_classes.find(entry.node, pools_on_node)
         return NodeInventory(
-            entry.node, pools_on_node, lambda pool: self._pool(pool).holders, rules, self.features
+            entry.node,
+            pools_on_node,
+            lambda pool: self._pool(pool).holders,
+            rules,
+            self.features,
+            node_class,
         )
 
     def _slices_of(self, pool: PoolId) -> Iterable[ResourceSlice]:
@@ -441,6 +450,7 @@ class ClusterInventory:
     def _invalidate_everything(self) -> None:
         self.epoch += 1
         self.nodes_with_free_devices = self.existing_nodes
+        self._node_classes.clear()
         self._drop_inventories()
 
     def _drop_inventories(self) -> None:

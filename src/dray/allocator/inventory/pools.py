@@ -7,7 +7,8 @@ and devices is the order in which the search visits devices.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator.model.rejections import AllocationError
@@ -59,11 +60,7 @@ def pools_of_node(
             continue
         # Pools whose devices need binding conditions come last: such devices may become ready late
         # or never. GatherPools sorts them so.
-        is_last = any(
-            device.binding_conditions
-            for resource_slice in pool.slices
-            for device in resource_slice.spec.devices
-        )
+        is_last = any(traits_of(resource_slice).needs_binding for resource_slice in pool.slices)
         (with_binding_conditions if is_last else pools).append(pool)
     return pools + with_binding_conditions
 
@@ -104,9 +101,13 @@ def _newest_generations(
     for resource_slice in slices:
         if not (_is_understood(resource_slice, features) and _is_relevant(resource_slice, node)):
             continue
+        pool = resource_slice.pool_id
+        current = newest.get(pool)
+        if current is None:
+            newest[pool] = [resource_slice]
+            continue
         generation = resource_slice.spec.pool.generation
-        current = newest.setdefault(resource_slice.pool_id, [])
-        if current and current[0].spec.pool.generation != generation:
+        if current[0].spec.pool.generation != generation:
             if generation < current[0].spec.pool.generation:
                 continue
             current.clear()
@@ -125,18 +126,85 @@ def _is_understood(resource_slice: ResourceSlice, features: Features) -> bool:
 
 def uses_groups(resource_slice: ResourceSlice) -> bool:
     """Return whether a device of the slice has compatibility groups."""
-    return any(
-        consumption.compatibility_groups
-        for device in resource_slice.spec.devices
-        for consumption in device.consumes_counters
+    return traits_of(resource_slice).uses_groups
+
+
+class DeviceTraits(NamedTuple):
+    """The devices of a slice by what matters for a node, as sets: its first device is bit 0."""
+
+    tainted: int
+    shareable: int
+    """Devices that allow several allocations."""
+    consumes_counters: int
+    needs_binding: bool
+    uses_groups: bool
+    uses_node_resources: bool
+    has_capacity: bool
+    has_unique_names: bool
+    is_plain: bool
+    """Devices are only ever taken as a whole, by whoever asks."""
+
+
+_TRAITS_LIMIT = 1 << 10
+_traits: dict[int, tuple[Sequence[Device], DeviceTraits]] = {}
+"""By the identity of the devices, which are kept with their traits."""
+
+
+def traits_of(resource_slice: ResourceSlice) -> DeviceTraits:
+    """Return the traits of the devices of a slice."""
+    # Slices with equal devices share the tuple of them (`interning`).
+    devices = resource_slice.spec.devices
+    known = _traits.get(id(devices))
+    if known is None:
+        if len(_traits) >= _TRAITS_LIMIT:
+            _traits.clear()
+        known = _traits[id(devices)] = devices, _find_traits(devices)
+    return known[1]
+
+
+def _find_traits(devices: Sequence[Device]) -> DeviceTraits:
+    # Runs once for every slice whose devices no other has: one look at each of them.
+    tainted = shareable = consumes_counters = 0
+    needs_binding = uses_groups = uses_node_resources = has_capacity = False
+    bit = 1
+    for device in devices:
+        if device.taints:
+            tainted |= bit
+        if device.allow_multiple_allocations:
+            shareable |= bit
+        if device.consumes_counters:
+            consumes_counters |= bit
+            uses_groups = uses_groups or any(
+                consumption.compatibility_groups for consumption in device.consumes_counters
+            )
+        if device.binding_conditions:
+            needs_binding = True
+        if device.node_allocatable_resources:
+            uses_node_resources = True
+        if device.capacity:
+            has_capacity = True
+        bit <<= 1
+    names = {device.name for device in devices}
+    return DeviceTraits(
+        tainted,
+        shareable,
+        consumes_counters,
+        needs_binding,
+        uses_groups,
+        uses_node_resources,
+        has_capacity,
+        len(names) == len(devices),
+        not (tainted or shareable or consumes_counters or uses_node_resources),
     )
 
 
 def _is_relevant(resource_slice: ResourceSlice, node: Node) -> bool:
     spec = resource_slice.spec
-    if spec.node_name or spec.all_nodes or spec.node_selector is not None:
+    if spec.node_name:
+        return spec.node_name == node.metadata.name
+    if spec.all_nodes or spec.node_selector is not None:
         try:
-            return _matches_node(node, spec.node_name, spec.all_nodes, spec.node_selector)
+            return _matches_node(node, None, spec.all_nodes, spec.node_selector)
         except AllocationError as failure:
             raise _gathering_failed(f"slice {resource_slice.metadata.name}", failure) from None
     if not spec.per_device_node_selection:
@@ -229,17 +297,33 @@ def _complete_pool(
     all_slices: list[ResourceSlice],
     features: Features,
 ) -> PoolOnNode:
+    if len(relevant) == 1 and all_slices is relevant and _is_plain(relevant[0]):
+        return PoolOnNode(pool_id, relevant)
     ordered = sorted(relevant, key=lambda resource_slice: resource_slice.metadata.name)
     if not features.partitionable_devices:
         _require_unique_names(ordered)
         return PoolOnNode(pool_id, ordered)
-    names = {resource_slice.metadata.name for resource_slice in ordered}
-    elsewhere = [other for other in all_slices if other.metadata.name not in names]
+    elsewhere: list[ResourceSlice] = []
+    if all_slices is not relevant:
+        names = {resource_slice.metadata.name for resource_slice in ordered}
+        elsewhere = [other for other in all_slices if other.metadata.name not in names]
     with_devices, devices_elsewhere = _with_devices(ordered), _with_devices(elsewhere)
     _require_unique_names(with_devices)
     counter_sets = _counter_sets([*ordered, *elsewhere])
-    _require_counters([*with_devices, *devices_elsewhere], counter_sets)
+    for resource_slice in itertools.chain(with_devices, devices_elsewhere):
+        if traits_of(resource_slice).consumes_counters:
+            _require_counters(resource_slice.spec.devices, counter_sets)
     return PoolOnNode(pool_id, with_devices, devices_elsewhere, counter_sets)
+
+
+def _is_plain(resource_slice: ResourceSlice) -> bool:
+    """Return whether a slice is a valid pool by itself, without counters."""
+    traits = traits_of(resource_slice)
+    return (
+        traits.has_unique_names
+        and not traits.consumes_counters
+        and not resource_slice.spec.shared_counters
+    )
 
 
 def _with_devices(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
@@ -247,7 +331,9 @@ def _with_devices(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
     return [resource_slice for resource_slice in slices if not resource_slice.spec.shared_counters]
 
 
-def _require_unique_names(slices: Iterable[ResourceSlice]) -> None:
+def _require_unique_names(slices: Sequence[ResourceSlice]) -> None:
+    if len(slices) == 1 and traits_of(slices[0]).has_unique_names:
+        return
     names = [device.name for resource_slice in slices for device in resource_slice.spec.devices]
     if len(set(names)) < len(names):
         repeated = next(name for number, name in enumerate(names) if name in names[:number])
@@ -264,17 +350,35 @@ def _counter_sets(slices: Iterable[ResourceSlice]) -> dict[str, CounterSet]:
     return counter_sets
 
 
-def _require_counters(
-    slices: Iterable[ResourceSlice], counter_sets: Mapping[str, CounterSet]
-) -> None:
-    for resource_slice in slices:
-        for device in resource_slice.spec.devices:
-            for consumption in device.consumes_counters:
-                name = consumption.counter_set
-                if name not in counter_sets:
-                    raise _Invalid(f"counter set {name} not found")
-                known = counter_sets[name].counters
-                if consumption.counters.keys() <= known.keys():
-                    continue
+_CHECKED_LIMIT = 1 << 10
+_checked: dict[tuple[int, ...], tuple[Sequence[Device], Sequence[CounterSet], str]] = {}
+"""What is wrong with devices and counter sets, by their identities; both are kept."""
+
+
+def _require_counters(devices: Sequence[Device], counter_sets: Mapping[str, CounterSet]) -> None:
+    # Slices with equal devices share the tuple of them, and those with equal counter sets these.
+    sets = list(counter_sets.values())
+    key = (id(devices), *map(id, sets))
+    checked = _checked.get(key)
+    if checked is None:
+        if len(_checked) >= _CHECKED_LIMIT:
+            _checked.clear()
+        problem = next(_counter_problems(devices, counter_sets), "")
+        checked = _checked[key] = devices, sets, problem
+    if problem := checked[2]:
+        raise _Invalid(problem)
+
+
+def _counter_problems(
+    devices: Iterable[Device], counter_sets: Mapping[str, CounterSet]
+) -> Iterator[str]:
+    for device in devices:
+        for consumption in device.consumes_counters:
+            name = consumption.counter_set
+            if name not in counter_sets:
+                yield f"counter set {name} not found"
+                continue
+            known = counter_sets[name].counters
+            if not consumption.counters.keys() <= known.keys():
                 unknown = next(counter for counter in consumption.counters if counter not in known)
-                raise _Invalid(f"counter {unknown} not found in counter set {name}")
+                yield f"counter {unknown} not found in counter set {name}"

@@ -20,6 +20,7 @@ from dray.cel.runtime.values import CostExceeded, EvaluationError
 
 _SHAPES_LIMIT = 1 << 13
 _EXPRESSIONS_LIMIT = 1 << 14
+_FEW = 4
 _MISSING_KEY_HINT = (
     ". consider using CEL optional chaining (.? followed by orValue()) "
     "or guarding the check with has() for optional fields"
@@ -29,14 +30,17 @@ _MISSING_KEY_HINT = (
 class CachedSelector:
     """One selector and its cached results."""
 
-    __slots__ = ("_compiled", "_read", "_results", "paths")
+    __slots__ = ("_compiled", "_many", "_read", "_read_one", "_results", "paths")
 
     def __init__(self, compiled: cel.Selector) -> None:
         self._compiled = compiled
         self.paths = () if compiled.error else tuple(sorted(compiled.reads))
         """The paths that the expression reads; devices that agree in them have one result."""
         self._read = shapes.reader(self.paths)
+        self._read_one = shapes.reader_of_one(self.paths)
         self._results: dict[Hashable, bool | str] = {}
+        self._many = _FEW + 2 * len(self.paths)
+        """With more attributes, a device is not worth being viewed as a whole."""
 
     def matches(self, inventory: NodeInventory, among: int = -1) -> DeviceMatches:
         """Return the matching devices of a node; the answer for others than `among` is open."""
@@ -62,11 +66,15 @@ class CachedSelector:
 
     def result(self, candidate: Candidate) -> bool | str:
         """Return whether the device matches, or the text of the evaluation error."""
+        return self.result_on(candidate, is_usable=shapes.is_usable(candidate.device))
+
+    def result_on(self, candidate: Candidate, *, is_usable: bool) -> bool | str:
+        """Return `result` of a device of which it is known whether it `shapes.is_usable`."""
         if self._compiled.error is not None:
             return self._compiled.error.detail
-        if not shapes.is_usable(candidate.device):
+        if not is_usable:
             return self._evaluate(candidate)
-        (shape,) = self._read([candidate])
+        shape = self._read_one(candidate)
         cached = self._results.get(shape)
         return self._cache(shape, candidate) if cached is None else cached
 
@@ -77,7 +85,10 @@ class CachedSelector:
         matches = []
         for candidate, shape in zip(candidates, self._read(candidates), strict=True):
             result = self._results.get(shape)
-            matches.append((self._cache(shape, candidate) if result is None else result) is True)
+            if result is None:
+                is_usable = shapes.is_usable(candidate.device)
+                result = is_usable and self._cache(shape, candidate)
+            matches.append(result is True)
         return matches
 
     def failure_on(self, candidate: Candidate) -> str:
@@ -87,14 +98,17 @@ class CachedSelector:
         return f" on device {candidate.id}: CEL runtime error: {self.result(candidate)}"
 
     def _cache(self, shape: Hashable, candidate: Candidate) -> bool | str:
+        view = None
+        if len(candidate.device.attributes) > self._many:
+            view = self._compiled.narrow_view(candidate.driver, candidate.device)
         if len(self._results) >= _SHAPES_LIMIT:
             self._results.clear()
-        result = self._results[shape] = self._evaluate(candidate)
+        result = self._results[shape] = self._evaluate(candidate, view)
         return result
 
-    def _evaluate(self, candidate: Candidate) -> bool | str:
+    def _evaluate(self, candidate: Candidate, view: cel.DeviceView | None = None) -> bool | str:
         try:
-            return self._compiled.matches(_view(candidate))
+            return self._compiled.matches(view or _view(candidate))
         except (EvaluationError, CostExceeded) as error:
             return _with_hint(str(error))
 
@@ -106,7 +120,7 @@ class CachedDerivedAttribute:
 
     def __init__(self, compiled: cel.DerivedAttribute, compares_lists: bool) -> None:
         self._compiled = compiled
-        self._read = shapes.reader(() if compiled.error else sorted(compiled.reads))
+        self._read = shapes.reader_of_one(() if compiled.error else sorted(compiled.reads))
         self._to_value = attributes.set_value if compares_lists else attributes.scalar_value
         self._values: dict[Hashable, Value | str] = {}
 
@@ -129,7 +143,7 @@ class CachedDerivedAttribute:
         # As for selectors: a shape does not have the attributes that are errors by themselves.
         if not shapes.is_usable(candidate.device):
             return self._evaluate(candidate)
-        (shape,) = self._read([candidate])
+        shape = self._read(candidate)
         value = self._values.get(shape)
         if value is None:
             if len(self._values) >= _SHAPES_LIMIT:
@@ -176,7 +190,7 @@ class Selectors:
         return cached
 
 
-_VIEWS_LIMIT = 1 << 7
+_VIEWS_LIMIT = 1 << 11
 _views: dict[tuple[int, str], tuple[Device, cel.DeviceView]] = {}
 """The latest views, by the identity of the device, which is kept with its view."""
 

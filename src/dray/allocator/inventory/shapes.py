@@ -35,6 +35,12 @@ def reader(paths: Iterable[Path]) -> Reader:
     return read
 
 
+def reader_of_one(paths: Iterable[Path]) -> Callable[[Candidate], Hashable]:
+    """Return the function that reads the shape of one device, equal to that of `reader`."""
+    values = [_value(path) for path in paths]
+    return lambda device: tuple([value(device) for value in values])
+
+
 _INTERNED_LIMIT = 1 << 12
 _interned: dict[Hashable, Hashable] = {}
 
@@ -77,24 +83,50 @@ def _is_version(text: str) -> bool:
     return True
 
 
-def _column(path: Path) -> Reader:
-    match path[1:] if path[:1] == WHOLE_DEVICE else path:
+def _value(path: Path) -> Callable[[Candidate], Hashable]:
+    """Return the function that reads one path of a device."""
+    match _inside(path):
         case ("driver",):
-            return lambda devices: [device.driver for device in devices]
+            return lambda device: device.driver
         case ("allowMultipleAllocations",):
-            return lambda devices: [
-                bool(device.device.allow_multiple_allocations) for device in devices
-            ]
+            return lambda device: bool(device.device.allow_multiple_allocations)
         case ("attributes", domain, identifier):
             return _attribute(domain, identifier)
         case ("capacity", domain, identifier):
             return _capacity(domain, identifier)
         case _:
-            return lambda devices: [_everything(device) for device in devices]
+            return _everything
 
 
-def _attribute(domain: str, identifier: str) -> Reader:
+def _column(path: Path) -> Reader:
+    """Return the function that reads one path of some devices."""
+    match _inside(path):
+        case ("attributes", domain, identifier):
+            return _attributes(domain, identifier)
+        case _:
+            value = _value(path)
+            return lambda devices: list(map(value, devices))
+
+
+def _inside(path: Path) -> Path:
+    return path[1:] if path[:1] == WHOLE_DEVICE else path
+
+
+def _attribute(domain: str, identifier: str) -> Callable[[Candidate], Hashable]:
     """Return the reader of an attribute; a driver may publish its own without its domain."""
+    name = f"{domain}/{identifier}"
+
+    def read(device: Candidate) -> Hashable:
+        published = device.device.attributes
+        if device.driver == domain:
+            return published.get(identifier), published.get(name)
+        return published.get(name)
+
+    return read
+
+
+def _attributes(domain: str, identifier: str) -> Reader:
+    # As `_attribute`: most paths are those of attributes, and most devices come with others.
     name = f"{domain}/{identifier}"
 
     def read(devices: Sequence[Candidate]) -> list[Hashable]:
@@ -108,16 +140,14 @@ def _attribute(domain: str, identifier: str) -> Reader:
     return read
 
 
-def _capacity(domain: str, identifier: str) -> Reader:
+def _capacity(domain: str, identifier: str) -> Callable[[Candidate], Hashable]:
     name = f"{domain}/{identifier}"
 
-    def read(devices: Sequence[Candidate]) -> list[Hashable]:
-        amounts: list[Hashable] = []
-        for device in devices:
-            own = device.device.capacity.get(identifier) if device.driver == domain else None
-            qualified = device.device.capacity.get(name)
-            amounts.append((own and own.value, qualified and qualified.value))
-        return amounts
+    def read(device: Candidate) -> Hashable:
+        published = device.device.capacity
+        own = published.get(identifier) if device.driver == domain else None
+        qualified = published.get(name)
+        return own and own.value, qualified and qualified.value
 
     return read
 

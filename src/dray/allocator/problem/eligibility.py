@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dray.allocator.checks import capacity, taints
-from dray.allocator.inventory import pools
+from dray.allocator.inventory import pools, shapes
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, DeviceMatches
@@ -70,8 +70,9 @@ def is_eligible(
     resolved: ResolvedAlternative, inventory: NodeInventory, device: Candidate
 ) -> bool | None:
     """Return whether one device passes all of these checks; None if one may raise an error."""
+    is_usable = shapes.is_usable(device.device)
     for located in resolved.selectors:
-        result = located.selector.result(device)
+        result = located.selector.result_on(device, is_usable=is_usable)
         if result is not True:
             return None if isinstance(result, str) else False
     if not inventory.on_node.matching & device.bit:

@@ -10,9 +10,9 @@ search, in the order of the requests, so errors come in that order
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any
 
 from dray.allocator.checks import capacity, constraints
+from dray.allocator.inventory.node_classes import FoundDevices
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.inventory.selectors import Selectors
 from dray.allocator.model import rejections
@@ -31,64 +31,80 @@ class NodeAlternative:
     """
 
     __slots__ = (
+        "_found",
         "_inventory",
         "_is_new",
         "all_mode_devices",
         "claim",
         "count",
-        "demands",
-        "eligible",
-        "failing",
         "is_constrained",
         "parsed",
         "resolved",
-        "selected",
         "slots",
     )
 
-    eligible: int
-    """Devices that pass every check that looks at a device alone."""
-    selected: int
-    """Devices that pass those of these checks whose evaluation may raise an error."""
-    failing: int
-    """Devices on which a selector or a capacity raises an error when the search visits them."""
-    demands: eligibility.Demands
-
     def __init__(self, resolved: ResolvedAlternative, inventory: NodeInventory) -> None:
+        parsed = resolved.parsed
         self._inventory = inventory
         self._is_new = True
+        self._found: FoundDevices | None = None
         self.resolved = resolved
         self.claim = resolved.claim
-        self.parsed = resolved.parsed
+        self.parsed = parsed
         self.all_mode_devices: Sequence[Candidate] | None = None
         """allocationMode All: exactly these devices."""
-        self.count = max(self.parsed.count, 0)
+        self.count = parsed.count if parsed.count > 0 else 0
         self.slots = resolved.slots
         self.is_constrained = False
 
-    def __getattr__(self, name: str) -> Any:
-        # Python calls this for a slot that has no value yet.
-        if name not in ("eligible", "selected", "failing", "demands"):
-            raise AttributeError(name)
-        self._find_devices()
-        return getattr(self, name)
+    # Properties and not `__getattr__`, which makes all attributes slow.
+
+    @property
+    def eligible(self) -> int:
+        """The devices that pass every check that looks at a device alone."""
+        return (self._found or self._find_devices()).eligible
+
+    @property
+    def selected(self) -> int:
+        """The devices that pass those of these checks whose evaluation may raise an error."""
+        return (self._found or self._find_devices()).selected
+
+    @property
+    def failing(self) -> int:
+        """The devices on which a selector or a capacity raises an error when they are visited."""
+        return (self._found or self._find_devices()).failing
+
+    @property
+    def demands(self) -> eligibility.Demands:
+        return (self._found or self._find_devices()).demands
 
     def looks_first(self) -> bool:
         """Return True once, the first time, if the devices have not been found by then."""
         is_first, self._is_new = self._is_new, False
         return is_first
 
-    def _find_devices(self) -> None:
+    def set_devices(self, found: FoundDevices) -> None:
+        """Use these devices instead of finding them."""
+        self._found = found
+
+    def _find_devices(self) -> FoundDevices:
         self._is_new = False
+        # What is asked for, the features and the devices decide: nodes of a class agree. The
+        # demands belong to one resolved alternative, so they stand for it.
+        found = self._inventory.found_for(self.resolved.demands, self._find)
+        self._found = found
+        return found
+
+    def _find(self) -> FoundDevices:
         inventory = self._inventory
         selected, failing = eligibility.selected_devices(self.resolved, inventory)
-        self.demands = []
+        demands: eligibility.Demands = []
         if inventory.features.consumable_capacity:
-            self.demands, able = eligibility.capacity_demands(self.resolved, inventory, selected)
+            demands, able = eligibility.capacity_demands(self.resolved, inventory, selected)
             selected &= able.matching
             failing |= able.failing
-        self.selected, self.failing = selected, failing
-        self.eligible = selected & ~eligibility.excluded_devices(self.parsed, inventory)
+        excluded = eligibility.excluded_devices(self.parsed, inventory)
+        return FoundDevices(selected & ~excluded, selected, failing, demands)
 
     def demand(self, device: Candidate) -> capacity.Demand:
         """Return what the alternative takes of an eligible device; needs DRAConsumableCapacity."""
@@ -223,40 +239,48 @@ def value_reader(inventory: NodeInventory, selectors: Selectors) -> constraints.
 
 
 class _Builder:
-    __slots__ = ("_features", "_inventory", "_value_of")
+    __slots__ = ("_features", "_inventory", "_selectors", "_value_of")
 
     def __init__(self, inventory: NodeInventory, selectors: Selectors) -> None:
         self._inventory = inventory
         self._features = inventory.features
-        self._value_of = value_reader(inventory, selectors)
+        self._selectors = selectors
+        self._value_of: constraints.ValueOf | None = None
 
     def build(self, claims: Sequence[ResolvedClaim]) -> NodeProblem:
         requests: list[NodeRequest] = []
         applying: dict[Alternative, list[constraints.Constraint]] = {}
-        lists = self._features.list_type_attributes
         for claim in claims:
             of_claim = [self._request(request) for request in claim.requests]
-            _require_few_results(of_claim)
-            _raise_if(claim.failure)
-            applying |= constraint_states(claim, of_claim, compares_lists=lists)
+            if not claim.has_few_devices:
+                _require_few_results(of_claim)
+            if claim.failure is not None:
+                raise claim.failure.with_traceback(None)
+            if claim.parsed.constraints:
+                lists = self._features.list_type_attributes
+                applying |= constraint_states(claim, of_claim, compares_lists=lists)
             requests += of_claim
         problem = NodeProblem(
             self._inventory, claims, requests, lambda: self._may_fail_at_all(requests, applying)
         )
         if applying:
-            value_of, masks_of = self._value_of, self._value_masks
-            problem.constraints = constraints.Constraints(applying, value_of, masks_of)
+            self._value_of = value_reader(self._inventory, self._selectors)
+            problem.constraints = constraints.Constraints(
+                applying, self._value_of, self._value_masks
+            )
         return problem
 
     def _request(self, resolved: ResolvedRequest) -> NodeRequest:
-        _raise_if(resolved.failure)
+        if resolved.failure is not None:
+            raise resolved.failure.with_traceback(None)
         alternatives = [self._alternative(parsed) for parsed in resolved.alternatives]
         return NodeRequest(resolved, alternatives)
 
     def _alternative(self, resolved: ResolvedAlternative) -> NodeAlternative:
-        _raise_if(resolved.failure)
+        if resolved.failure is not None:
+            raise resolved.failure.with_traceback(None)
         alternative = NodeAlternative(resolved, self._inventory)
-        if alternative.parsed.is_all:
+        if not resolved.slots and alternative.parsed.is_all:
             self._set_all_mode_devices(alternative)
         return alternative
 
@@ -319,9 +343,11 @@ class _Builder:
         )
 
     def _fails_to_derive(self, alternative: NodeAlternative, attribute: str) -> bool:
+        value_of = self._value_of
+        assert value_of is not None, "only constraints read values"
         try:
             for device in self._inventory.members(alternative.eligible):
-                self._value_of(alternative.parsed, device, attribute)
+                value_of(alternative.parsed, device, attribute)
         except rejections.AllocationError:
             return True
         return False
@@ -337,11 +363,6 @@ def _single_alternative(requests: Sequence[NodeRequest]) -> NodeAlternative | No
         return None
     (alternative,) = requests[0].alternatives
     return alternative if alternative.count == 1 and alternative.all_mode_devices is None else None
-
-
-def _raise_if(failure: rejections.AllocationError | None) -> None:
-    if failure is not None:
-        raise failure.with_traceback(None)
 
 
 def _require_few_results(requests: Sequence[NodeRequest]) -> None:

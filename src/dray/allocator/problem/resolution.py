@@ -17,7 +17,7 @@ from dray.allocator.model.candidates import Slot, slots_for
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.model.requests import Alternative, ParsedClaim, ParsedRequest
 from dray.api.features import Features
-from dray.api.types.dra import DeviceClass
+from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE, DeviceClass
 
 Classes = Mapping[str, DeviceClass]
 
@@ -60,6 +60,8 @@ class ResolvedClaim(NamedTuple):
     requests: Sequence[ResolvedRequest]
     failure: AllocationError | None = None
     """An error in a constraint."""
+    has_few_devices: bool = False
+    """Whether it is within the limit of devices on every node."""
 
     def alternatives(self) -> Iterator[ResolvedAlternative]:
         for request in self.requests:
@@ -88,7 +90,9 @@ class _Resolver:
 
     def claim(self, number: int, parsed: ParsedClaim) -> ResolvedClaim:
         resolved = [self._request(number, request) for request in parsed.requests]
-        return ResolvedClaim(parsed, resolved, _constraint_failure(number, parsed))
+        return ResolvedClaim(
+            parsed, resolved, _constraint_failure(number, parsed), _has_few_devices(resolved)
+        )
 
     def _request(self, claim: int, request: ParsedRequest) -> ResolvedRequest:
         alternatives = [self._alternative(claim, parsed) for parsed in request.alternatives]
@@ -129,6 +133,15 @@ class _Resolver:
             if text is not None
         ]
         return selectors
+
+
+def _has_few_devices(requests: Sequence[ResolvedRequest]) -> bool:
+    """Return whether requests are within the limit whatever a node has."""
+    alternatives = [resolved.parsed for request in requests for resolved in request.alternatives]
+    return (
+        not any(parsed.is_all for parsed in alternatives)
+        and sum(max(parsed.count, 0) for parsed in alternatives) <= ALLOCATION_RESULTS_MAX_SIZE
+    )
 
 
 def _request_failures(

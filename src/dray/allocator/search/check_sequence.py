@@ -97,8 +97,15 @@ def _capacity(problem: NodeProblem) -> list[Check]:
     inventory = problem.inventory
     if not inventory.features.consumable_capacity:
         return []
-    shares = inventory.shareable | inventory.shared
-    return [Capacity(inventory.devices, shares, inventory.device_holders, problem.demand)]
+    return [
+        Capacity(
+            inventory.devices,
+            inventory.device_holders,
+            problem.demand,
+            shareable=inventory.shareable,
+            shared=inventory.shared,
+        )
+    ]
 
 
 def _groups(inventory: NodeInventory) -> list[Check]:
@@ -122,6 +129,7 @@ def _counters(inventory: NodeInventory) -> list[CounterCheck]:
             inventory.devices,
             [node_pool.counters for node_pool in inventory.node_pools],
             partitions=inventory.partitions,
+            shareable=inventory.shareable,
             shared=inventory.shared,
             holders_on=inventory.holders_on,
         )

@@ -6,10 +6,13 @@ Follows incubating/allocator_incubating.go, the end of Allocate and createNodeSe
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from dray.allocator.inventory import pools
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
@@ -19,6 +22,8 @@ from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelec
 
 FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"
+
+_replace = msgspec.structs.replace
 
 
 class Pick(NamedTuple):
@@ -51,15 +56,76 @@ def build(
     Raises NodeSelectorUnsupported if the node selector of a slice has several terms.
     """
     results = []
+    node = problem.inventory.node.metadata.name
+    features = problem.inventory.features
     for claim in range(len(problem.claims)):
         picks, chosen = solution
         if len(problem.claims) > 1:
             picks = [pick for pick in picks if pick.alternative.claim == claim]
             chosen = [alternative for alternative in chosen if alternative.claim == claim]
-        features = problem.inventory.features
         devices = tuple([_device(pick, features, new_share_id) for pick in picks])
         config = _configuration(problem.claims[claim].parsed.config, chosen)
-        selector = _node_selector(claim, picks, problem.inventory.node.metadata.name)
+        published = [(found.resource_slice, found.device) for _, found in picks]
+        selector = _node_selector(claim, published, node)
+        results.append(dra.AllocationResult(dra.DeviceAllocationResult(devices, config), selector))
+    return results
+
+
+class RememberedDevice(NamedTuple):
+    """A device of a result, and which of the slices of an alike node has it."""
+
+    result: dra.DeviceRequestAllocationResult
+    device: dra.Device
+    slice_number: int
+
+
+class RememberedResult(NamedTuple):
+    """The result of one claim on every node of a class."""
+
+    devices: Sequence[RememberedDevice]
+    config: tuple[dra.DeviceAllocationConfiguration, ...]
+
+
+def remember(
+    inventory: NodeInventory, solution: Solution, results: Sequence[dra.AllocationResult]
+) -> Sequence[RememberedResult]:
+    """Return results of `build` in a form from which those on alike nodes are made."""
+    slices = [id(found) for found in inventory.slices()]
+    remembered = []
+    for claim, allocation in enumerate(results):
+        picked = solution.picks
+        if len(results) > 1:
+            picked = [pick for pick in picked if pick.alternative.claim == claim]
+        devices = [
+            RememberedDevice(result, device.device, slices.index(id(device.resource_slice)))
+            for result, (_, device) in zip(allocation.devices.results, picked, strict=True)
+        ]
+        remembered.append(RememberedResult(devices, allocation.devices.config))
+    return remembered
+
+
+def build_alike(
+    remembered: Sequence[RememberedResult],
+    inventory: NodeInventory,
+    new_share_id: Callable[[], str],
+) -> list[dra.AllocationResult]:
+    """Return the results that `build` would return on another node of the class."""
+    results = []
+    node = inventory.node.metadata.name
+    slices = inventory.slices()
+    for claim, (known, config) in enumerate(remembered):
+        devices = tuple(
+            [
+                _replace(
+                    result,
+                    pool=slices[number].spec.pool.name,
+                    share_id=result.share_id and new_share_id(),
+                )
+                for result, _, number in known
+            ]
+        )
+        published = ((slices[number], device) for _, device, number in known)
+        selector = _node_selector(claim, published, node)
         results.append(dra.AllocationResult(dra.DeviceAllocationResult(devices, config), selector))
     return results
 
@@ -69,22 +135,27 @@ def _device(
 ) -> dra.DeviceRequestAllocationResult:
     alternative, candidate = pick
     parsed, device, spec = alternative.parsed, candidate.device, candidate.resource_slice.spec
-    binds = pools.has_binding_conditions(features)
-    demand = alternative.demand(candidate) if candidate.is_shareable else {}
+    conditions, failures = device.binding_conditions, device.binding_failure_conditions
+    if (conditions or failures) and not pools.has_binding_conditions(features):
+        conditions = failures = ()
+    operations = spec.skip_node_operations
+    if operations and not pools.knows_node_operations(features):
+        operations = ()
+    demand = alternative.demand(candidate) if candidate.is_shareable else None
     return dra.DeviceRequestAllocationResult(
         request=str(parsed.name),
-        driver=spec.driver,
+        driver=candidate.driver,
         pool=spec.pool.name,
         device=device.name,
         admin_access=True if parsed.admin_access else None,
         tolerations=parsed.tolerations,
-        binding_conditions=device.binding_conditions if binds else (),
-        binding_failure_conditions=device.binding_failure_conditions if binds else (),
-        share_id=new_share_id() if candidate.is_shareable else None,
-        consumed_capacity={name: str(amount.taken) for name, amount in demand.items()},
-        skip_node_operations=spec.skip_node_operations
-        if pools.knows_node_operations(features)
-        else (),
+        binding_conditions=conditions,
+        binding_failure_conditions=failures,
+        share_id=None if demand is None else new_share_id(),
+        consumed_capacity={name: str(amount.taken) for name, amount in demand.items()}
+        if demand
+        else {},
+        skip_node_operations=operations,
     )
 
 
@@ -133,12 +204,14 @@ def _class_entries(chosen: Sequence[NodeAlternative]) -> list[_Entry]:
     return [entry for entries in by_class.values() for entry in entries]
 
 
-def _node_selector(claim: int, picks: Sequence[Pick], node: str) -> NodeSelector | None:
+def _node_selector(
+    claim: int, devices: Iterable[tuple[dra.ResourceSlice, dra.Device]], node: str
+) -> NodeSelector | None:
     """Return the nodes where the allocation can be used, or None for all nodes."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
-    for _, candidate in picks:
-        spec, device = candidate.resource_slice.spec, candidate.device
+    for resource_slice, device in devices:
+        spec = resource_slice.spec
         chooser = device if spec.per_device_node_selection else spec
         if chooser.node_name is not None or device.binds_to_node:
             return _only(node)

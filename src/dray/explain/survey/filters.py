@@ -16,6 +16,7 @@ import msgspec
 from dray.allocator.checks import taints
 from dray.allocator.checks.constraints import Constraint, Constraints
 from dray.allocator.inventory import pools
+from dray.allocator.inventory.node_classes import FoundDevices
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.inventory.selectors import Selectors
 from dray.allocator.model import rejections
@@ -187,13 +188,12 @@ class NodeFilters:
         alternative = NodeAlternative(resolved, inventory)
         alternative.slots = [Slot(alternative.claim, alternative.parsed, 0)]
         # What each filter leaves is asked for one by one, in `_devices`.
-        alternative.selected = alternative.eligible = alternative.failing = 0
-        alternative.demands = []
+        selected = 0
+        demands: eligibility.Demands = []
         if inventory.features.consumable_capacity:
-            alternative.demands, able = eligibility.capacity_demands(
-                resolved, inventory, inventory.everything
-            )
-            alternative.selected, self._incomparable[alternative] = able
+            demands, able = eligibility.capacity_demands(resolved, inventory, inventory.everything)
+            selected, self._incomparable[alternative] = able
+        alternative.set_devices(FoundDevices(0, selected, 0, demands))
         return alternative
 
     def _disabled(self, alternative: NodeAlternative) -> int:

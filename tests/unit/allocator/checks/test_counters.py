@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.checks.counters import PoolCounters
+from dray.allocator.checks.counters import PoolCounters, layout_of
 from dray.allocator.model import rejections
 from dray.api.types.dra import Counter, CounterSet
 from tests import builders
@@ -17,7 +17,7 @@ WHOLE = 'device.attributes["gpu.example.com"].size == "whole"'
 def ledger(total: dict[str, str], **needs: dict[str, str]) -> PoolCounters:
     counters = {name: Counter(value) for name, value in total.items()}
     devices = [builders.device(name, consumes={"set": need}) for name, need in needs.items()]
-    return PoolCounters({"set": CounterSet("set", counters)}, devices)
+    return PoolCounters(layout_of({"set": CounterSet("set", counters)}, devices))
 
 
 def test_a_device_is_allowed_while_every_counter_lasts() -> None:

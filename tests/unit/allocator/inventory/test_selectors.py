@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from dray.allocator.inventory.interning import Interner
+from dray.allocator.inventory.node_inventory import NodeInventory
+from dray.allocator.model.candidates import DeviceMatches
+from dray.allocator.placement import Fit
+from dray.allocator.problem import eligibility
+from dray.allocator.problem.resolution import ResolvedAlternative
 from dray.api.types.dra import DeviceAttribute
 from dray.cel import device as cel
 from tests import builders
@@ -84,3 +90,28 @@ def test_a_class_selector_that_refuses_keeps_the_request_selector_from_failing()
     )
     claim = builders.claim(builders.request("gpu", RING))
     allocating.rejection(cluster, claim)
+
+
+def test_nodes_with_the_same_devices_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    find = eligibility.selected_devices
+
+    def counted(resolved: ResolvedAlternative, inventory: NodeInventory) -> DeviceMatches:
+        looked.append(inventory.node.metadata.name)
+        return find(resolved, inventory)
+
+    monkeypatch.setattr(eligibility, "selected_devices", counted)
+    interner = Interner()
+    slices = [interner.share(builders.gpu_slice(f"n{number}", 4)) for number in range(5)]
+    cluster = builders.cluster_inventory(*slices)
+    allocator = allocating.allocator_on(cluster)
+    claim = builders.claim(builders.request("gpu", count=2))
+    # A node has a class if one before it has the same, interned devices.
+    for node in ("n0", "n1", "n2"):
+        allocator.allocate_on([claim], node)
+    before = len(looked)
+    fit = allocator.allocate_on([claim], "n3")
+    assert isinstance(fit, Fit)
+    cluster.record_allocation(claim.key, fit.allocations[0])
+    assert isinstance(allocator.allocate_on([claim], "n3"), Fit)
+    assert len(looked) == before

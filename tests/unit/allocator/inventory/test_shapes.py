@@ -15,7 +15,10 @@ def _shapes(expression: str, *devices: object) -> list[object]:
     resource_slice = builders.resource_slice(*devices)  # type: ignore[arg-type]
     cluster = builders.cluster_inventory(resource_slice)
     inventory = cluster.inventory(cluster.nodes["n1"])
-    return list(shapes.reader(sorted(selector.reads))(inventory.devices))
+    paths = sorted(selector.reads)
+    found = shapes.reader(paths)(inventory.devices)
+    assert list(map(shapes.reader_of_one(paths), inventory.devices)) == found
+    return list(found)
 
 
 @pytest.mark.parametrize(
