@@ -25,12 +25,13 @@ from typing import Any, Final, NamedTuple
 
 from dray.api.types import dra
 from dray.cel import device, program, types
-from dray.cel.checking import constant_folding, environment
+from dray.cel.checking import constant_folding, environment, inference
 from dray.cel.checking.environment import Environment
+from dray.cel.code import source
 from dray.cel.functions import runtime_costs
 from dray.cel.issues import CompilationFailed
 from dray.cel.program import Program
-from dray.cel.runtime import values
+from dray.cel.runtime import regexes, times, values
 from tests.security import minimise
 from tests.security.cel_grammar import Grammar
 from tests.security.coverage_guide import Lines
@@ -308,10 +309,19 @@ def _parts(value: Any) -> Iterable[Any] | None:
     return None
 
 
+def _forget() -> None:
+    """Empty the compiler's caches: with the same seed, the same lines are to run."""
+    for module in (inference, source, regexes, times):
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+
+
 class Fuzzer:
     """Makes expressions, and keeps those that reach new lines of the compiler or its functions."""
 
     def __init__(self, seed: int) -> None:
+        _forget()
         self._random = random.Random(seed)
         self._lines = Lines(("cel", "api/formats"))
         self._kept: collections.deque[str] = collections.deque(SEEDS, maxlen=MAX_KEPT)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from dray.api.formats import quantity, semver
@@ -34,6 +34,22 @@ Result = TypeVar("Result")
 
 _NAMED = ("attributes", "capacity")
 _FIELDS = ("driver", "allowMultipleAllocations", *_NAMED)
+
+
+_ALWAYS_READ = frozenset({("driver",), ("allowMultipleAllocations",)})
+_NAMED_LENGTH = 3
+_DELIMITERS = frozenset({"/", operations.SEPARATOR})
+
+
+class _Name(NamedTuple):
+    """An attribute or a capacity that an expression reads."""
+
+    field: str
+    domain: str
+    id: str
+    qualified: str
+    path: str
+    """Its shortcut in the fields."""
 
 
 class CompileError(NamedTuple):
@@ -99,10 +115,12 @@ class DeviceView:
 
     __slots__ = ("_device", "_driver", "_fields", "_tokens")
 
-    def __init__(self, driver: str, device: dra.Device) -> None:
+    def __init__(
+        self, driver: str, device: dra.Device, fields: dict[str, Any] | None = None
+    ) -> None:
         self._driver = driver
         self._device = device
-        self._fields: dict[str, Any] | None = None
+        self._fields = fields
         self._tokens: dict[str, Hashable] | None = None
 
     @property
@@ -211,6 +229,49 @@ class _Compiled:
         A short one means all below it.
         """
         return frozenset(map(_significant, self.program.reads))
+
+    def narrow_view(self, driver: str, device: dra.Device) -> DeviceView | None:
+        """Return a view of only what the expression reads; None if it may read anything.
+
+        Only for devices whose attributes all have values: of others, the whole view is an error.
+        """
+        fields = self._narrow_fields(driver, device)
+        return None if fields is None else DeviceView(driver, device, fields)
+
+    def _narrow_fields(self, driver: str, device: dra.Device) -> dict[str, Any] | None:
+        if self._names is None:
+            return None
+        fields = _Fields(
+            driver=driver, allowMultipleAllocations=bool(device.allow_multiple_allocations)
+        )
+        for name in self._names:
+            published: Mapping[str, Any] = getattr(device, name.field)
+            value = published.get(name.qualified)
+            if name.domain == driver and name.id in published:
+                if value is not None:
+                    return None
+                value = published[name.id]
+            if value is None:
+                continue
+            if name.field == "capacity":
+                fields[name.path] = quantity.parse(value.value)
+            else:
+                try:
+                    fields[name.path] = _attribute_value(value)
+                except ValueError:
+                    return None
+        return fields
+
+    @functools.cached_property
+    def _names(self) -> Sequence[_Name] | None:
+        """The attributes and capacities that the expression reads; None if it may read any."""
+        names = []
+        for path in self.reads - _ALWAYS_READ:
+            if len(path) != _NAMED_LENGTH or any(set(key) & _DELIMITERS for key in path):
+                return None
+            field, domain, id = path
+            names.append(_Name(field, domain, id, f"{domain}/{id}", operations.shortcut(*path)))
+        return names
 
     def _evaluate(self, device: DeviceView) -> Any:
         if self._code is None:

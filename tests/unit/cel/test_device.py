@@ -153,3 +153,46 @@ def test_derived_lists_hold_one_type() -> None:
         EvaluationError, match="expected list element at index 1 to be int, got string"
     ):
         derived.evaluate(view())
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'device.attributes["d.com"].model == "a"',
+        'device.attributes["d.com"].model == "a" && device.driver == "d.com"',
+        'device.attributes["d.com"].ring == "east"',
+        'device.attributes["other.com"].model == "a"',
+        'has(device.attributes["d.com"].ring) || device.attributes["d.com"].index > 0',
+        'device.attributes["d.com"].?ring.orValue("none") == "none"',
+        '"other.com" in device.attributes',
+        "device.allowMultipleAllocations",
+    ],
+)
+@pytest.mark.parametrize("name", ["model", "d.com/model", "other.com/model"])
+def test_a_narrow_view_is_matched_as_the_whole_device(expression: str, name: str) -> None:
+    published = dra.Device(
+        attributes={
+            name: dra.DeviceAttribute(string_value="a"),
+            "index": dra.DeviceAttribute(int_value=1),
+        }
+    )
+    compiled = selector(expression)
+    whole, narrow = (
+        device.view("d.com", published),
+        compiled.narrow_view("d.com", published) or device.view("d.com", published),
+    )
+    assert _outcome(compiled, narrow) == _outcome(compiled, whole)
+
+
+def test_what_a_device_publishes_twice_is_not_viewed_narrowly() -> None:
+    one, other = (dra.DeviceAttribute(string_value=text) for text in "ab")
+    published = dra.Device(attributes={"model": one, "d.com/model": other})
+    compiled = selector('device.attributes["d.com"].model == "a"')
+    assert compiled.narrow_view("d.com", published) is None
+
+
+def _outcome(compiled: device.Selector, seen: DeviceView) -> bool | str:
+    try:
+        return compiled.matches(seen)
+    except EvaluationError as problem:
+        return str(problem)

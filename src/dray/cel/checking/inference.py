@@ -56,6 +56,19 @@ def parameter_names(signature: tuple[Type, ...]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _variable(number: int) -> Type:
+    return types.parameter(f"_var{number}")
+
+
+@functools.lru_cache(maxsize=1 << 9)
+def _instantiated(signature: tuple[Type, ...], first: int) -> tuple[Type, ...]:
+    """Return a signature with new variables, the first of which has the number `first`."""
+    # Variables are numbered from 0 in every expression, and most use the same few functions.
+    names = parameter_names(signature)
+    fresh = {name: _variable(number) for number, name in enumerate(names, first)}
+    return tuple([_replace(type, fresh) for type in signature])
+
+
 class Inference:
     """The bindings of type variables found so far."""
 
@@ -67,17 +80,17 @@ class Inference:
         self._depth = 0
 
     def new_variable(self) -> Type:
-        name = f"_var{self._variables}"
         self._variables += 1
-        return types.parameter(name)
+        return _variable(self._variables - 1)
 
     def instantiate(self, signature: tuple[Type, ...]) -> tuple[Type, ...]:
         """Return the signature with a fresh variable for each of its type parameters."""
         names = parameter_names(signature)
         if not names:
             return signature
-        fresh = {name: self.new_variable() for name in names}
-        return tuple([_replace(type, fresh) for type in signature])
+        first = self._variables
+        self._variables += len(names)
+        return _instantiated(signature, first)
 
     def pass_over(self, signature: tuple[Type, ...]) -> None:
         """Count the variables that `instantiate` would have made: messages show their numbers."""

@@ -75,16 +75,18 @@ class SelectingEmitter(Emitter):
         """Write the first steps of a chain, in one step if the object allows it."""
         writer = self.writer
         name = writer.name("t")
-        is_test = qualifiers[-1].is_test
         key = writer.constant(shortcut)
-        if is_test:
-            writer.line(f"if {key} in {value}: {name} = True")
-        else:
+        steps = [self.plan.text_key(qualifier) for qualifier in qualifiers]
+        if not qualifiers[-1].is_test:
+            # Python takes most of the time of a compilation for `try`: the steps get none.
             writer.line(f"try: {name} = {value}[{key}]")
-        with writer.block("else:" if is_test else "except KeyError:"):
-            for qualifier in qualifiers:
-                step = writer.constant(self.plan.text_key(qualifier))
-                value = self._qualified(value, step, qualifier.is_test)
+            keys = writer.constant(tuple(steps))
+            writer.line(f"except KeyError: {name} = qualify_all({value}, {keys})", may_fail=True)
+            return name
+        writer.line(f"if {key} in {value}: {name} = True")
+        with writer.block("else:"):
+            for qualifier, step in zip(qualifiers, steps, strict=True):
+                value = self._qualified(value, writer.constant(step), qualifier.is_test)
             writer.line(f"{name} = {value}")
         return name
 

@@ -8,6 +8,7 @@ that nests deep; so blocks are kept shallow by moving what is inside into a func
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -148,8 +149,22 @@ class SourceWriter:
 
     def build(self, name: str) -> Callable[..., Any]:
         """Compile the code and return the function of that name."""
-        code = compile(self.text(), "<cel>", "exec")
+        text = self.text()
+        code = _compile_short(text) if len(text) <= _SHORT else _compile(text)
         exec(code, self._globals)
         built = self._globals[name]
         assert isinstance(built, types.FunctionType)
         return built
+
+
+_SHORT = 1 << 12
+_REMEMBERED_LIMIT = 1 << 9
+
+
+def _compile(text: str) -> types.CodeType:
+    return compile(text, "<cel>", "exec")
+
+
+# The code has names for the constants of an expression. So it is the same for all expressions that
+# differ in these alone, as those of many claims do.
+_compile_short = functools.lru_cache(maxsize=_REMEMBERED_LIMIT)(_compile)

@@ -105,7 +105,8 @@ def _list_index(key: Any) -> int:
     if key.__class__ is int:
         return int(key)
     if key.__class__ is float or key.__class__ is UInt:
-        if key == int(key) and key <= values.MAXIMUM_INT:
+        # Infinity and NaN are no integers.
+        if float(key).is_integer() and key <= values.MAXIMUM_INT:
             return int(key)
         raise EvaluationError(f"unsupported index value {text_format.printed(key)} in list")
     raise EvaluationError(f"unsupported index type '{values.type_name(key)}' in list")

@@ -204,6 +204,16 @@ def test_index() -> None:
     assert failure(logic.LIBRARY, "_[_]", "text", "a") == "no such key: a"
 
 
+@pytest.mark.parametrize(
+    ("number", "printed"),
+    [(0.5, "0.5"), (math.nan, "NaN"), (math.inf, "+Inf"), (-math.inf, "-Inf"), (1e300, "1e+300")],
+)
+def test_index_that_is_no_integer(number: float, printed: str) -> None:
+    expected = f"unsupported index value {printed} in list"
+    assert failure(logic.LIBRARY, "_[_]", [1], number) == expected
+    assert values.find({}, number) is None
+
+
 def test_optional_index() -> None:
     assert values.equal(call(logic.LIBRARY, "_[?_]", [10], 0), Optional(10))
     assert call(logic.LIBRARY, "_[?_]", [10], 1) is values.NONE
