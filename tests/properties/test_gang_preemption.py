@@ -12,8 +12,14 @@ import pytest
 from dray.allocator import verifier
 from dray.api import features as gates
 from dray.api.types.dra import ResourceClaim, ResourceSlice
-from dray.api.types.meta import ObjectMeta
-from dray.api.types.pods import Pod, PodSchedulingGroup
+from dray.api.types.meta import LabelSelector, ObjectMeta
+from dray.api.types.pods import (
+    Affinity,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSchedulingGroup,
+)
 from dray.api.types.workloads import (
     AllDisruptionMode,
     DisruptionMode,
@@ -22,14 +28,17 @@ from dray.api.types.workloads import (
     PodGroupSchedulingPolicy,
     PodGroupSpec,
 )
+from dray.scheduling import steps
 from dray.scheduling.claims.assignments import NodeAssignment
-from dray.scheduling.decision import Decision, decide
+from dray.scheduling.decision import Decider, Decision, decide
+from dray.scheduling.podgroups import Gang, GangPlacement
 from dray.scheduling.preemption import gang_victims
 from dray.scheduling.state import SchedulingObject, SchedulingState
-from dray.scheduling.unschedulable import PreemptionPlan, Unschedulable
+from dray.scheduling.unschedulable import NodeRefusal, PreemptionPlan, Unschedulable
 from tests import rounds
 from tests.properties.test_preemption import (
     GATES,
+    HOST,
     MOST_VICTIMS,
     Cluster,
     Cost,
@@ -211,7 +220,27 @@ def held(state: SchedulingState) -> object:
 @pytest.mark.random
 @pytest.mark.parametrize("seed", rounds.seeds(100, long=2000))
 def test_the_victims_of_gangs_are_the_best_of_all_sets(seed: int) -> None:
+    check_victims(GroupCluster(seed))
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(60, long=1000))
+def test_pods_that_a_gang_needs_beside_it_are_no_victims(seed: int) -> None:
     made = GroupCluster(seed)
+    app = random.Random(f"affinity {seed}").choice("abc")
+    made.gang = [beside(pod, app) for pod in made.gang]
+    check_victims(made)
+
+
+def beside(pod: Pod, app: str) -> Pod:
+    """The pod, only for nodes with a pod of an app."""
+    term = PodAffinityTerm(label_selector=LabelSelector({"app": app}), topology_key=HOST)
+    affinity = Affinity(pod_affinity=PodAffinity((term,)))
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, affinity=affinity))
+
+
+def check_victims(made: GroupCluster) -> None:
+    """Fail if there are better victims, or if the plan does not hold."""
     state = made.state()
     before = held(state)
     decisions = decide(state, made.gang, now=NOW)
@@ -255,19 +284,97 @@ def test_many_victims_are_restored_until_none_can_be_spared(
     check_plan(made, result.preemption)
 
 
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(60, long=500))
+def test_victims_do_not_depend_on_the_order_in_which_pods_became_known(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gang_victims, "COMBINED_LIMIT", random.Random(seed).choice((0, 12)))
+    made = GroupCluster(seed)
+    first = victims_of(decide(made.state(), made.gang, now=NOW))
+    made.cluster.known = dict(reversed(made.cluster.known.items()))
+    assert victims_of(decide(made.state(), made.gang, now=NOW)) == first
+
+
+def victims_of(decisions: Sequence[Decision]) -> set[str]:
+    plan = decisions[0].preemption if isinstance(decisions[0], Unschedulable) else None
+    return {victim.metadata.name for victim in plan.victims} if plan is not None else set()
+
+
+class Patience:
+    """Stops a search after a number of questions whether to stop."""
+
+    def __init__(self, questions: int | None = None) -> None:
+        self._questions, self.asked = questions, 0
+
+    def __call__(self) -> bool:
+        self.asked += 1
+        return self.was_ended
+
+    @property
+    def was_ended(self) -> bool:
+        return self._questions is not None and self.asked > self._questions
+
+
+def planned(made: GroupCluster, patience: Patience) -> Unschedulable | None:
+    """Return the decision for a gang; None if it is placed, or cannot be decided."""
+    state = made.state()
+    for pod in made.gang:
+        state.put_pod(pod)
+    before = held(state)
+    decider = Decider(state)
+    gang = decider.gang_of(made.gang[0])
+    if not isinstance(gang, Gang):
+        return None
+    result = steps.run(decider.place_gang(gang, NOW, patience), lambda: False)
+    if isinstance(result, GangPlacement):
+        return None
+    assert held(state) == before
+    return result
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(60, long=500))
+def test_a_search_that_is_ended_has_a_plan_that_holds_or_none(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice = random.Random(f"ended {seed}")
+    monkeypatch.setattr(gang_victims, "COMBINED_LIMIT", dice.choice((0, 12)))
+    made, complete = GroupCluster(seed), Patience()
+    if planned(made, complete) is None or not complete.asked:
+        return
+    for _ in range(5):
+        patience = Patience(dice.randrange(complete.asked))
+        result = planned(made, patience)
+        if result is None:
+            continue
+        assert patience.was_ended
+        if result.preemption is not None:
+            assert fits(made, result.preemption.victims)
+            assert not result.preemption.is_exhaustive
+        elif (refusal := result.preemption_refusal) is not None:
+            assert not (refusal.is_exhaustive and NodeRefusal.NOT_ENOUGH in refusal.nodes)
+
+
 def check_plan(made: GroupCluster, plan: PreemptionPlan) -> None:
     """Groups go as one, nobody can be spared, and what the gang gets without them is legal."""
     victims = list(plan.victims)
     uids = {victim.metadata.uid for victim in victims}
     parts = [part for part in units(made) if uids & {pod.metadata.uid for pod in part}]
-    parts += [[pod] for pod in leaving(made) if pod.metadata.uid in uids]
-    assert sorted(pod.metadata.uid for part in parts for pod in part) == sorted(uids)
+    gone = leaving(made)
+    awaited = [pod for pod in gone if pod.metadata.uid in uids]
+    evicted = [pod for part in parts for pod in part]
+    assert sorted(pod.metadata.uid for pod in (*awaited, *evicted)) == sorted(uids)
     decisions = placed(decided(made, victims))
     assert decisions
     if len(made.gang) > 1:
         for part in parts:
-            rest = [pod for other in parts if other is not part for pod in other]
-            assert not fits(made, rest), part[0].metadata.name
+            # What is leaving goes in any case, and with it what affinity may need.
+            rest = [pod for pod in evicted if pod not in part]
+            assert not fits(made, [*gone, *rest]), part[0].metadata.name
+        for pod in awaited:
+            rest = [other for other in awaited if other is not pod]
+            assert not fits(made, [*rest, *evicted]), pod.metadata.name
     left = {one.key: one for one in without(made.known, victims, made.gang[0]).claims}
     given = dict(left)
     for assignment in decisions:

@@ -40,7 +40,7 @@ class Cluster:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._style = self._random.choice(["any", "any", "gpus", "partitions"])
+        self._style = self._random.choice(["any", "any", "gpus", "partitions", "shares"])
         """The style "any" has a bit of everything; else nodes differ in their pods only."""
         self.names = [f"node-{number}" for number in range(self._random.randint(1, 3))]
         self.known: dict[tuple[str, str], SchedulingObject] = {}
@@ -80,8 +80,8 @@ class Cluster:
             yield resource_slice(name, [gpu(f"gpu-{each}") for each in range(3)], nodeName=name)
             return
         kind = self._random.choice(["whole", "whole", "partitions", "shares", "mixed", "none"])
-        if self._style == "partitions":
-            kind = "partitions"
+        if self._style in ("partitions", "shares"):
+            kind = self._style
         devices: list[JsonObject] = []
         counters: list[JsonObject] = []
         if kind in ("whole", "mixed"):
@@ -112,6 +112,9 @@ class Cluster:
             return exactly(count=self._random.randint(1, 3) if large else 1)
         if self._style == "partitions":
             return partition_of(self._random.choice([20, 40, 80] if large else [20, 20, 40]))
+        if self._style == "shares":
+            amount = self._random.choice((20, 30, 40) if large else (10, 20))
+            return exactly(capacity={"requests": {"memory": f"{amount}Gi"}})
         most = 3 if large else 2
         memory = f'device.capacity["{DRIVER}"].memory.compareTo(quantity("80Gi")) >= 0'
         slice_ = 'device.attributes["gpu.example.com"].model == "slice"'

@@ -6,7 +6,6 @@ steps (`steps_for`) from an event loop, which bounds the time until other tasks 
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -15,18 +14,19 @@ import msgspec
 from dray.allocator.placement import Allocator
 from dray.api.ids import ObjectKey
 from dray.api.types.pods import Pod
-from dray.scheduling import podgroups, policies, steps
+from dray.scheduling import pod_index, podgroups, policies, steps
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import DemandResolver, PodDemand
 from dray.scheduling.gangs.gang_search import GangSearch
 from dray.scheduling.node_choice import NodeChooser, NoNode
+from dray.scheduling.nodes.scoring import Ranking
 from dray.scheduling.podgroups import Gang, GangPlacement, GangPlacer, GangTrial
 from dray.scheduling.preemption.gang_preemption import GangPreemptionPlanner
 from dray.scheduling.preemption.leaving import Leaving
 from dray.scheduling.preemption.nominations import Nomination, Nominations
 from dray.scheduling.preemption.pod_preemption import Planned, PodPreemptionPlanner
-from dray.scheduling.preemption.preemptor import Preemptor, PreemptorKey
+from dray.scheduling.preemption.preemptor import GangKey, Preemptor, PreemptorKey
 from dray.scheduling.preemption.victims import Victims
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.steps import Steps
@@ -130,8 +130,14 @@ class Decider:
         return {**assigned, **result.unplaced}
 
     def gang_of(self, pod: Pod) -> Gang | Unschedulable | None:
-        """Return the gang that the pod is placed with, or what that waits for; None without one."""
-        return podgroups.gang_of(pod, self._state)
+        """Return the gang that the pod is placed with, or what that waits for; None without one.
+
+        With preemption, a pod that its gang does not need is on its own: it may evict others too.
+        """
+        gang = podgroups.gang_of(pod, self._state)
+        if self._preemption is not None and isinstance(gang, Gang) and gang.lets_others_go_alone:
+            return None
+        return gang
 
     def place_gang(
         self, gang: Gang, now: datetime.datetime, should_stop: Callable[[], bool]
@@ -140,22 +146,13 @@ class Decider:
 
         `should_stop` limits the search for other nodes when the best ones do not suffice.
         """
-        preemptor = Preemptor.of_gang(gang.group, gang.waiting)
-        with self._counting_nominations(preemptor):
-            result: GangPlacement | Unschedulable | None = None
-            if self._have_lower(preemptor):
-                with self._counting_lower(preemptor):
-                    # Only one pod after the other: the time for more is not spent on this.
-                    result = yield from self._gangs.place(gang, now, lambda: True)
-            if not isinstance(result, GangPlacement):
-                result = yield from self._gangs.place(gang, now, should_stop)
-            if isinstance(result, Unschedulable) and self._preemption is not None:
-                trial = self._gangs.trial(gang, now, should_stop)
-                result = yield from self._for_gang(preemptor, trial, result, now)
-            if isinstance(result, Unschedulable):
-                return msgspec.structs.replace(result, placement_key=("gang", gang.key))
-            self._placed(preemptor, result.assignments)
-            return result
+        if self._preemption is None:
+            result = yield from self._gangs.place(gang, now, should_stop)
+        else:
+            result = yield from self._preempting_gang(self._preemption, gang, now, should_stop)
+        if isinstance(result, Unschedulable):
+            return msgspec.structs.replace(result, placement_key=("gang", gang.key))
+        return result
 
     def place_pod(self, pod: Pod, now: datetime.datetime) -> Steps[Decision]:
         """Return and reserve a node for a pod outside of gangs, or return why no node fits."""
@@ -164,21 +161,13 @@ class Decider:
         demand = self._demands.demand_of(pod, self._state.group_of(pod), now)
         if isinstance(demand, Unschedulable):
             return demand
-        preemptor = Preemptor.of_pod(pod, self._state)
-        with self._counting_nominations(preemptor):
-            choice: NodeAssignment | NoNode | None = None
-            if self._have_lower(preemptor):
-                with self._counting_lower(preemptor):
-                    choice = yield from self._chooser.choose(demand)
-            if not isinstance(choice, NodeAssignment):
-                choice = yield from self._chooser.choose(demand)
-            if isinstance(choice, NoNode) and self._preemption is not None:
-                choice = (yield from self._preemption.of_pods.nominated_fit(demand)) or choice
-            if isinstance(choice, NodeAssignment):
-                self._state.reserve(choice)
-                self._placed(preemptor, [choice])
-                return choice
-            return (yield from self._unschedulable(preemptor, demand, choice))
+        if self._preemption is not None:
+            return (yield from self._preempting_pod(self._preemption, demand))
+        choice = yield from self._chooser.choose(demand)
+        if isinstance(choice, NodeAssignment):
+            self._state.reserve(choice)
+            return choice
+        return self._without_node(demand, choice)
 
     def next_victim(
         self,
@@ -194,7 +183,7 @@ class Decider:
         """
         assert self._preemption is not None
         nominations = self._preemption.nominations
-        with self._counting_nominations(preemptor):
+        with nominations.counted_for(preemptor):
             if nominations.of(preemptor.key) is None:
                 return None
             if preemptor.is_gang:
@@ -225,62 +214,70 @@ class Decider:
         """Return what is kept for pods that others make room for; None without preemption."""
         return self._preemption.nominations if self._preemption else None
 
-    def _unschedulable(
-        self, preemptor: Preemptor, demand: PodDemand, choice: NoNode
-    ) -> Steps[Unschedulable]:
-        result = msgspec.structs.replace(
-            choice.result, placement_key=self._chooser.placement_key(demand)
-        )
-        # As upstream: an error ends the attempt, and no pod is evicted for it.
-        if self._preemption is None or result.error:
-            return result
-        of_pods, now = self._preemption.of_pods, demand.now
-        refusal = yield from of_pods.refusal(demand, now)
-        if refusal is not None:
-            return msgspec.structs.replace(result, preemption_refusal=refusal)
-        planned = yield from of_pods.plan(demand, choice.ranking, now)
-        return self._preemption.decided(preemptor, planned, result)
-
-    def _for_gang(
+    def _preempting_gang(
         self,
-        preemptor: Preemptor,
-        trial: GangTrial,
-        result: Unschedulable,
+        preemption: _Preemption,
+        gang: Gang,
         now: datetime.datetime,
+        should_stop: Callable[[], bool],
     ) -> Steps[GangPlacement | Unschedulable]:
-        """Return the placement of a gang that is nominated, or whom preemption evicts for it."""
-        assert self._preemption is not None
-        of_gangs = self._preemption.of_gangs
-        if not trial.is_ready:
+        preemptor = Preemptor.of_gang(gang.group, gang.waiting)
+        nominations = preemption.nominations
+        for pod in gang.waiting:
+            # It may have been on its own before, when its gang did not need it.
+            nominations.drop(pod.metadata.key)
+        with nominations.counted_for(preemptor):
+            result: GangPlacement | Unschedulable | None = None
+            if nominations.have_lower(preemptor):
+                with nominations.with_lower(preemptor):
+                    # Only one pod after the other: the time for more is not spent on this.
+                    result = yield from self._gangs.place(gang, now, lambda: True)
+            if not isinstance(result, GangPlacement):
+                result = yield from self._gangs.place(gang, now, should_stop)
+            if isinstance(result, Unschedulable):
+                trial = self._gangs.trial(gang, now, should_stop, was_ended=result.is_ended)
+                result = yield from preemption.for_gang(preemptor, trial, result, now)
+            if isinstance(result, GangPlacement):
+                preemption.placed(preemptor, result.assignments)
+                return self._with_retries(result)
             return result
-        if (yield from of_gangs.nominated_fit(preemptor, trial)):
-            return (yield from trial.completed())
-        refusal = yield from of_gangs.refusal(preemptor, trial, now)
-        if refusal is not None:
-            return msgspec.structs.replace(result, preemption_refusal=refusal)
-        planned = yield from of_gangs.plan(preemptor, trial, now)
-        return self._preemption.decided(preemptor, planned, result)
 
-    def _counting_nominations(
-        self, preemptor: Preemptor
-    ) -> contextlib.AbstractContextManager[None]:
-        if self._preemption is None:
-            return contextlib.nullcontext()
-        return self._preemption.nominations.counted_for(preemptor)
+    def _with_retries(self, placement: GangPlacement) -> GangPlacement:
+        """Return the placement with another attempt for pods that are on their own from now on."""
+        unplaced = {
+            key: msgspec.structs.replace(result, is_retried=True)
+            if (pod := self._state.pods.get(key)) is not None and self.gang_of(pod) is None
+            else result
+            for key, result in placement.unplaced.items()
+        }
+        return placement._replace(unplaced=unplaced)
 
-    def _have_lower(self, preemptor: Preemptor) -> bool:
-        """Return whether something is kept that the preemptor may take, but should leave."""
-        return self._preemption is not None and self._preemption.nominations.have_lower(preemptor)
+    def _preempting_pod(self, preemption: _Preemption, demand: PodDemand) -> Steps[Decision]:
+        preemptor = Preemptor.of_pod(demand.pod, self._state)
+        nominations = preemption.nominations
+        group = pod_index.group_key(demand.pod)
+        if group is not None:
+            # Its gang does not need it any more.
+            nominations.drop(GangKey(group))
+        with nominations.counted_for(preemptor):
+            choice: NodeAssignment | NoNode | None = None
+            if nominations.have_lower(preemptor):
+                with nominations.with_lower(preemptor):
+                    choice = yield from self._chooser.choose(demand)
+            if not isinstance(choice, NodeAssignment):
+                choice = yield from self._chooser.choose(demand)
+            if isinstance(choice, NoNode):
+                choice = (yield from preemption.of_pods.nominated_fit(demand)) or choice
+            if isinstance(choice, NodeAssignment):
+                self._state.reserve(choice)
+                preemption.placed(preemptor, [choice])
+                return choice
+            result = self._without_node(demand, choice)
+            return (yield from preemption.for_pod(preemptor, demand, choice.ranking, result))
 
-    def _counting_lower(self, preemptor: Preemptor) -> contextlib.AbstractContextManager[None]:
-        assert self._preemption is not None
-        return self._preemption.nominations.with_lower(preemptor)
-
-    def _placed(self, preemptor: Preemptor, assignments: Sequence[NodeAssignment]) -> None:
-        if self._preemption is not None:
-            nominations = self._preemption.nominations
-            nominations.remove(preemptor.key)
-            nominations.displace(preemptor, assignments)
+    def _without_node(self, demand: PodDemand, choice: NoNode) -> Unschedulable:
+        key = self._chooser.placement_key(demand)
+        return msgspec.structs.replace(choice.result, placement_key=key)
 
 
 class _Preemption:
@@ -291,7 +288,43 @@ class _Preemption:
         self.of_pods = PodPreemptionPlanner(state, devices, victims, self.nominations)
         self.of_gangs = GangPreemptionPlanner(state, victims, self.nominations)
 
-    def decided(
+    def for_pod(
+        self, preemptor: Preemptor, demand: PodDemand, ranking: Ranking, result: Unschedulable
+    ) -> Steps[Unschedulable]:
+        """Return whom preemption evicts for a pod without a node, or why it does not help."""
+        # As upstream: an error ends the attempt, and no pod is evicted for it.
+        if result.error:
+            return result
+        refusal = yield from self.of_pods.refusal(demand, demand.now)
+        if refusal is not None:
+            return msgspec.structs.replace(result, preemption_refusal=refusal)
+        planned = yield from self.of_pods.plan(demand, ranking, demand.now)
+        return self._decided(preemptor, planned, result)
+
+    def for_gang(
+        self,
+        preemptor: Preemptor,
+        trial: GangTrial,
+        result: Unschedulable,
+        now: datetime.datetime,
+    ) -> Steps[GangPlacement | Unschedulable]:
+        """Return the placement of a gang that is nominated, or whom preemption evicts for it."""
+        if not trial.is_ready:
+            return result
+        if (yield from self.of_gangs.nominated_fit(preemptor, trial)):
+            return (yield from trial.completed())
+        refusal = yield from self.of_gangs.refusal(preemptor, trial, now)
+        if refusal is not None:
+            return msgspec.structs.replace(result, preemption_refusal=refusal)
+        planned = yield from self.of_gangs.plan(preemptor, trial, now)
+        return self._decided(preemptor, planned, result)
+
+    def placed(self, preemptor: Preemptor, assignments: Sequence[NodeAssignment]) -> None:
+        """Keep nothing any more for a preemptor with nodes, nor for others what it has got."""
+        self.nominations.remove(preemptor.key)
+        self.nominations.displace(preemptor, assignments)
+
+    def _decided(
         self, preemptor: Preemptor, planned: Planned | PreemptionRefusal, result: Unschedulable
     ) -> Unschedulable:
         """Return the result with what was planned, which is kept for the preemptor from now on."""

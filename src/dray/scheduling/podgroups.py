@@ -45,6 +45,11 @@ class Gang(NamedTuple):
     def key(self) -> ObjectKey:
         return self.group.metadata.key
 
+    @property
+    def lets_others_go_alone(self) -> bool:
+        """Return whether enough pods have nodes, and the others do not depend on where."""
+        return not (self.needed or topology.keys_of(self.group))
+
     def too_few(self, placed: int) -> str:
         """Return kube-scheduler's message for a group if only `placed` more pods fit."""
         minimum, scheduled = self.needed + self.scheduled, self.scheduled + placed
@@ -112,10 +117,20 @@ class GangPlacer:
         attempt = _Attempt(self._state, self._chooser, self._demands, now)
         return (yield from self.place_attempt(gang, attempt, should_stop))
 
-    def trial(self, gang: Gang, now: datetime.datetime, should_stop: ShouldStop) -> GangTrial:
-        """Return what places only as many pods of a gang as it needs."""
+    def trial(
+        self,
+        gang: Gang,
+        now: datetime.datetime,
+        should_stop: ShouldStop,
+        *,
+        was_ended: bool = False,
+    ) -> GangTrial:
+        """Return what places only as many pods of a gang as it needs.
+
+        `was_ended` says whether a search was ended before.
+        """
         attempt = _Attempt(self._state, self._chooser, self._demands, now, gang.needed)
-        return GangTrial(self, self._state, gang, attempt, should_stop)
+        return GangTrial(self, self._state, gang, attempt, should_stop, was_ended)
 
     def place_attempt(
         self, gang: Gang, attempt: _Attempt, should_stop: ShouldStop
@@ -141,7 +156,7 @@ class GangPlacer:
         result = _not_enough(gang, len(attempt.assignments), unplaced)
         attempt.release_all()
         if not (yield from self._backtrack(gang, attempt, should_stop)):
-            return result
+            return msgspec.structs.replace(result, is_ended=should_stop())
         return (yield from self.with_others(gang, attempt))
 
     def with_others(self, gang: Gang, attempt: _Attempt) -> Steps[GangPlacement]:
@@ -170,7 +185,7 @@ class GangPlacer:
             )
         except SearchEnded:
             ended = f"{result.group_message}; the search was ended after {search.trials} trials"
-            return msgspec.structs.replace(result, group_message=ended)
+            return msgspec.structs.replace(result, group_message=ended, is_ended=True)
         if placements is None:
             return result
         for assignment in placements.assignments():
@@ -207,9 +222,16 @@ class GangTrial:
         gang: Gang,
         attempt: _Attempt,
         should_stop: ShouldStop,
+        was_ended: bool,
     ) -> None:
         self._placer, self._state, self._gang = placer, state, gang
         self._attempt, self._should_stop = attempt, should_stop
+        self._was_ended = was_ended
+
+    @property
+    def was_ended(self) -> bool:
+        """Return whether a search was ended before it was known whether the gang fits."""
+        return self._was_ended
 
     @property
     def assignments(self) -> Sequence[NodeAssignment]:
@@ -237,7 +259,10 @@ class GangTrial:
         """Place the pods, where they had something before too. Returns whether they fit."""
         self.clear()
         result = yield from self._placer.place_attempt(self._gang, self._attempt, self._should_stop)
-        return isinstance(result, GangPlacement)
+        if isinstance(result, GangPlacement):
+            return True
+        self._was_ended |= result.is_ended
+        return False
 
     def move(self, moved: Collection[NodeAssignment]) -> Steps[bool]:
         """Place some of the pods again. Without room for all, they have nothing afterwards."""

@@ -113,6 +113,8 @@ class Unschedulable(msgspec.Struct, frozen=True, kw_only=True):
     """Likely to resolve itself within a moment, before it is worth a report."""
     is_retried: bool = False
     """Worth another attempt although nothing changes."""
+    is_ended: bool = False
+    """The search for a group was ended before it was known whether it fits."""
 
     @property
     def category(self) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from dray.api import features as gates
 from dray.api.types.meta import JsonObject
+from tests.unit.scheduler.test_podgroups import group
 from tests.unit.scheduler.world import (
     World,
     claim,
@@ -19,6 +20,7 @@ from tests.unit.scheduler.world import (
 )
 
 PREEMPTING = gates.with_gates(gates.DEFAULT, {"DrayPreemption": True})
+GANGS = gates.with_gates(PREEMPTING, {"GenericWorkload": True, "DrayGangSearch": True})
 
 
 async def fleet(world: World, gpus: int) -> None:
@@ -284,3 +286,20 @@ async def test_nobody_goes_whose_devices_somebody_important_uses_as_well(world: 
     await world.refused("urgent", "cannot allocate all claims")
     await world.settle()
     assert await terminating(world) == set()
+
+
+@in_world(features=GANGS)
+async def test_pods_that_their_gang_does_not_need_evict_on_their_own(world: World) -> None:
+    await fleet(world, gpus=2)
+    await run_pod(world, "batch", "low")
+    await world.bound("batch")
+    await world.create(group("pg", 1, priorityClassName="high"))
+    for name in ("a", "b"):
+        await run_pod(world, name, "high", schedulingGroup={"podGroupName": "pg"})
+
+    async def asked() -> bool:
+        return await terminating(world) == {"batch"}
+
+    await world.until(asked)
+    await leave(world, "batch")
+    assert [await world.bound(name) for name in ("a", "b")] == ["node-0", "node-0"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -335,3 +337,22 @@ def test_devices_and_nodes_that_come_later_are_used() -> None:
     assert outcome(decider.decide(waiting, NOW)[0]) == "devices"
     state.put(convert(gpu_slice("two", 1)))
     assert outcome(decider.decide(waiting, NOW)[0]) == ("two", ["two/gpu-0"])
+
+
+def test_without_the_gate_no_code_of_preemption_runs() -> None:
+    claims = map(claim, "abcd")
+    state = build(*fleet(one=2), *claims, group("pg", 1), features=GROUPS)
+    waiting = pods(pod("a", "a"), member("b", "b"), pod("c", "c"), member("d", "d", priority=9))
+    files: set[str] = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        files.add(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        decisions = decide(state, waiting, now=NOW)
+    finally:
+        sys.setprofile(None)
+    assert {type(decision) for decision in decisions} == {NodeAssignment, Unschedulable}
+    assert any("node_choice" in file for file in files)
+    assert not [file for file in files if "/preemption/" in file]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from dray.api.semantics import pod_claims
 from dray.api.types.core import Namespace, PriorityClass
 from dray.api.types.meta import OwnerReference
 from dray.api.types.pods import Pod, PodResourceClaimStatus
+from dray.api.types.workloads import PodGroup
 from dray.explain.pod.pod_context import DEFAULT_NAMESPACE, PodContext, claims_of
 from dray.explain.preemption import pod_preemption
 from dray.explain.preemption.pod_preemption import PodPreemption, PreemptionOutcome
@@ -29,6 +30,7 @@ from dray.scheduling.unschedulable import PreemptionPlan, PreemptionRefusal, Uns
 
 _NOW = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 _encode = msgspec.msgpack.encode
+Ranked = TypeVar("Ranked", Pod, PodGroup)
 _EFFORT = 2_000_000
 """How often a decision may ask whether to stop."""
 
@@ -53,15 +55,24 @@ class PreemptionExplainer:
             *context.classes,
             *context.taint_rules,
         )
+        groups: list[PodGroup] = []
         for item in shared:
             self._state.put(item)
         for claim in context.claims.values():
             self._state.put(_in_namespace(claim))
         for other in others:
-            if isinstance(other, PriorityClass):
-                self._classes[other.metadata.name] = other
-            else:
-                self._state.put(other if isinstance(other, Namespace) else _in_namespace(other))
+            match other:
+                case PriorityClass():
+                    self._classes[other.metadata.name] = other
+                case PodGroup():
+                    groups.append(_in_namespace(other))
+                case Namespace():
+                    self._state.put(other)
+                case _:
+                    self._state.put(_in_namespace(other))
+        for group in groups:
+            with contextlib.suppress(Refused):
+                self._state.put(self._with_priority(group))
         for pod in context.pods:
             with contextlib.suppress(Refused):
                 self._state.put_pod(self._stored(pod))
@@ -182,6 +193,10 @@ class PreemptionExplainer:
                 if waiting.metadata.key not in decisions:
                     found = decider.steps_for(waiting, _NOW)
                     decisions |= steps.run(found, should_stop)
+            decision = decisions[key]
+            if isinstance(decision, Unschedulable) and decision.is_retried:
+                # Its gang has nodes without it.
+                decisions |= steps.run(decider.steps_for(pod, _NOW), should_stop)
             if should_stop():
                 # A search that was ended may have passed for one without a result.
                 raise steps.Stopped
@@ -207,18 +222,20 @@ class PreemptionExplainer:
         if not pod.metadata.uid:
             metadata = msgspec.structs.replace(pod.metadata, uid=str(pod.metadata.key))
             pod = msgspec.structs.replace(pod, metadata=metadata)
-        if pod.spec.priority is None:
-            pod = self._with_priority(pod)
+        pod = self._with_priority(pod)
         return self._with_claims(pod) if pod_preemption.waits(pod) else pod
 
-    def _with_priority(self, pod: Pod) -> Pod:
-        name = pod.spec.priority_class_name
+    def _with_priority(self, item: Ranked) -> Ranked:
+        """Return a pod or PodGroup with the priority of its class. Raises Refused."""
+        if item.spec.priority is not None:
+            return item
+        name = item.spec.priority_class_name
         default = priorities.default_of(self._classes.values())
-        spec = {"priorityClassName": name}
-        found = priorities.class_of(spec, self._classes.get(name), default)
-        policy = pod.spec.preemption_policy or found.preemption_policy
-        changed = msgspec.structs.replace(pod.spec, priority=found.value, preemption_policy=policy)
-        return msgspec.structs.replace(pod, spec=changed)
+        found = priorities.class_of({"priorityClassName": name}, self._classes.get(name), default)
+        changes: dict[str, Any] = {"priority": found.value}
+        if isinstance(item, Pod):
+            changes["preemption_policy"] = item.spec.preemption_policy or found.preemption_policy
+        return msgspec.structs.replace(item, spec=msgspec.structs.replace(item.spec, **changes))
 
     def _with_claims(self, pod: Pod) -> Pod:
         """Return the pod with the claims that will be made from its templates."""

@@ -6,7 +6,7 @@ start, so the search counts them. Nodes are alike if they differ in names and st
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator.model.rejections import AllocationError
@@ -17,8 +17,13 @@ from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import PodDemand
 from dray.scheduling.nodes import node_fit
 from dray.scheduling.nodes.node_fit import NodeState
-from dray.scheduling.preemption import priorities
-from dray.scheduling.preemption.node_devices import DeviceNeed, DeviceTarget, NodeDevices
+from dray.scheduling.preemption import preemptor, priorities
+from dray.scheduling.preemption.node_devices import (
+    DeviceNeed,
+    DeviceTarget,
+    Freed,
+    NodeDevices,
+)
 from dray.scheduling.preemption.victims import Victim, Victims
 from dray.scheduling.state import SchedulingState
 
@@ -64,8 +69,22 @@ class _View(NamedTuple):
     """The amounts of these resources and devices."""
     target: DeviceTarget | None
     """The device to free, where the device that the preemptor gets decides what it lacks."""
+    freed: Freed
+    """What victims free of it."""
     is_opaque: bool
     """Whether it depends on more than resources and devices which pods have to go."""
+
+    @classmethod
+    def of_target(
+        cls,
+        state: NodeState,
+        devices: NodeDevices,
+        lacking: Mapping[str, int],
+        target: DeviceTarget,
+        freed: Freed,
+    ) -> _View:
+        lacks = (*lacking.values(), *target.lacks)
+        return cls(state, devices, tuple(lacking), (), lacks, target, freed, is_opaque=False)
 
 
 class CandidateReader:
@@ -82,11 +101,8 @@ class CandidateReader:
         checks = state.affinity.checks_for(demand.pod, demand.requirements)
         # Not only resources count then: which pods have to go is not known before a trial.
         self._is_opaque = checks is not None or bool(demand.requirements.usage.ports)
-        affinity = demand.pod.spec.affinity
         self._is_monotone = not (
-            state.features.device_compatibility_groups
-            or demand.pod.spec.topology_spread_constraints
-            or (affinity is not None and affinity.pod_affinity is not None)
+            state.features.device_compatibility_groups or preemptor.needs_others(demand.pod)
         )
 
     def read(self, state: NodeState) -> list[CandidateNode]:
@@ -101,16 +117,35 @@ class CandidateReader:
             is_opaque = True
         else:
             if problem is not None:
-                devices = NodeDevices(problem, self._number)
+                devices = NodeDevices(problem, self._state.claims, self._number)
                 if problem.may_fail or problem.inventory.uses_node_resources:
                     is_opaque, is_monotone = True, False
-        targets: Sequence[DeviceTarget | None] = [None]
-        if devices is not None and not is_opaque:
-            targets = devices.targets() or targets
         victims = list(self._victims_for(state, devices))
-        views = [self._view(state, devices, target, is_opaque) for target in targets]
-        candidates = (self._with_victims(view, victims, is_monotone) for view in views)
-        return [candidate for candidate in candidates if candidate is not None]
+        lacking = self._lacking(state)
+        if devices is not None and not is_opaque:
+            shares_claims = any(victim.is_sharing for victim in victims)
+            targets = devices.targets(shares_claims=shares_claims)
+            if targets:
+                freed = devices.freed(targets, victims)
+                views = [
+                    _View.of_target(state, devices, lacking, target, of_target)
+                    for target, of_target in zip(targets, freed, strict=True)
+                ]
+                return list(self._for_targets(views, victims, is_monotone))
+        view = self._view(state, devices, lacking, is_opaque)
+        found = self._with_victims(view, victims, is_monotone)
+        return [] if found is None else [found]
+
+    def _for_targets(
+        self, views: Iterable[_View], victims: Sequence[Victim], is_monotone: bool
+    ) -> Iterator[CandidateNode]:
+        by_uid = {victim.uid: victim for victim in victims}
+        for view in views:
+            # Most victims have to do with one of many devices.
+            useful = victims if view.resources else [by_uid[uid] for uid in view.freed]
+            found = self._with_victims(view, useful, is_monotone)
+            if found is not None:
+                yield found
 
     def _with_victims(
         self, view: _View, victims: Iterable[Victim], is_monotone: bool
@@ -154,13 +189,8 @@ class CandidateReader:
             view.state, view.lacks, tuple(ordered), members, tuple(leaving), is_monotone, key
         )
 
-    def _view(
-        self,
-        state: NodeState,
-        devices: NodeDevices | None,
-        target: DeviceTarget | None,
-        is_opaque: bool,
-    ) -> _View:
+    def _lacking(self, state: NodeState) -> dict[str, int]:
+        """Return what the node lacks of its resources."""
         lacking: dict[str, int] = {}
         amounts = {node_fit.PODS: 1, **self._demand.requirements.usage.amounts}
         for name, amount in amounts.items():
@@ -169,10 +199,18 @@ class CandidateReader:
             # A node with the resource itself serves it; only otherwise devices stand in for it.
             if amount + used > capacity and (capacity or name not in self._demand.extended):
                 lacking[name] = amount + used - capacity
-        needs = tuple(devices.needs()) if devices is not None and target is None else ()
-        of_devices = target.lacks if target is not None else [need.lacking for need in needs]
-        lacks = (*lacking.values(), *of_devices)
-        return _View(state, devices, tuple(lacking), needs, lacks, target, is_opaque)
+        return lacking
+
+    def _view(
+        self,
+        state: NodeState,
+        devices: NodeDevices | None,
+        lacking: Mapping[str, int],
+        is_opaque: bool,
+    ) -> _View:
+        needs = tuple(devices.needs()) if devices is not None else ()
+        lacks = (*lacking.values(), *(need.lacking for need in needs))
+        return _View(state, devices, tuple(lacking), needs, lacks, None, {}, is_opaque)
 
     def _victims_for(self, state: NodeState, devices: NodeDevices | None) -> Iterable[Victim]:
         """Return the victims on the node, and those with devices that it shares."""
@@ -190,6 +228,8 @@ class CandidateReader:
         holders = self._holders.get(pool)
         if holders is None:
             found = self._victims.below(self._priority, self._find_holders(pool))
+            # Holders are in the order in which trials have put them back.
+            found.sort(key=lambda victim: victim.pod.metadata.key)
             holders = self._holders[pool] = found
         return holders
 
@@ -221,7 +261,7 @@ class CandidateReader:
                 frees.append(sum(usage.amounts.get(name, 0) for usage in usages))
         signature: tuple[int, ...] = ()
         if view.devices is not None and view.target is not None:
-            frees += view.devices.freed_for(view.target, victim)
+            frees += view.freed.get(victim.uid) or [0] * len(view.target.lacks)
         elif view.devices is not None and victim.held:
             whole, signature = view.devices.held_by(victim)
             frees += [(need.devices & whole).bit_count() for need in view.needs]
@@ -229,7 +269,9 @@ class CandidateReader:
             frees += [0] * len(view.needs)
         if not (view.is_opaque or signature or any(frees)):
             return None
-        if view.is_opaque or victim.is_sharing or len(victim.pods) > 1:
+        # The users of one claim can stand in for each other: all of them have to go.
+        is_sharing = victim.is_sharing and not (view.target and view.target.is_one_claim)
+        if view.is_opaque or is_sharing or len(victim.pods) > 1:
             signature = (*signature, self._number(victim.uid))
         return VictimKind(victim.priority, victim.budgets, tuple(frees), signature)
 

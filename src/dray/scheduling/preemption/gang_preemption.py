@@ -18,7 +18,7 @@ from dray.scheduling.preemption.pod_preemption import (
     Planned,
     claim_refusal,
 )
-from dray.scheduling.preemption.preemptor import Preemptor
+from dray.scheduling.preemption.preemptor import Preemptor, needs_others
 from dray.scheduling.preemption.rechecks import Recheck
 from dray.scheduling.preemption.simulation import RemovalSimulation
 from dray.scheduling.preemption.victims import Victims, pods_of
@@ -78,7 +78,7 @@ class GangPreemptionPlanner:
 
         `evicted` are the uids of pods that are leaving, although the state may not show it yet.
         """
-        self._victims.refresh(now)
+        self._victims.refresh(now, self._nominations.evicted_before(gang.key))
         simulation = self._simulation(gang)
 
         def fits(pods: Collection[Pod]) -> Steps[Sequence[NodeAssignment] | None]:
@@ -102,14 +102,21 @@ class GangPreemptionPlanner:
         self, gang: Preemptor, trial: PlacementTrial, now: datetime.datetime
     ) -> Steps[Planned | PreemptionRefusal]:
         """Return nodes for the gang and the victims there, or why preemption does not help."""
-        self._victims.refresh(now)
+        self._victims.refresh(now, self._nominations.evicted_before(gang.key))
         pods = (pod for pod in self._state.pods if pod.spec.node_name)
         victims = self._victims.below(gang.priority, pods)
         nodes = len(self._state.nodes)
         if not victims:
             return PreemptionRefusal(nodes={NodeRefusal.NO_VICTIMS: nodes} if nodes else {})
         simulation = self._simulation(gang)
-        search = GangVictimSearch(self._state, victims, self._victims.allowed, simulation, trial)
+        search = GangVictimSearch(
+            self._state,
+            victims,
+            self._victims.allowed,
+            simulation,
+            trial,
+            is_monotone=not any(map(needs_others, gang.pods)),
+        )
         try:
             found = yield from search.run()
         finally:

@@ -44,6 +44,10 @@ class PlacementTrial(Protocol):
     def is_plain(self) -> bool:
         """Return whether each pod can be placed again without regard to where the others are."""
 
+    @property
+    def was_ended(self) -> bool:
+        """Return whether a search was ended before it was known whether the gang fits."""
+
     def place(self) -> Steps[bool]:
         """Place the pods, where they had something before too. Returns whether they fit."""
 
@@ -65,7 +69,10 @@ class GangVictims(NamedTuple):
 
 
 class GangVictimSearch:
-    """One search for one gang. Afterwards the simulation has to be ended and the trial cleared."""
+    """One search for one gang. Afterwards the simulation has to be ended and the trial cleared.
+
+    `is_monotone` says that a further victim never makes it harder to place the gang.
+    """
 
     def __init__(
         self,
@@ -74,50 +81,66 @@ class GangVictimSearch:
         allowed: Sequence[int],
         simulation: RemovalSimulation,
         trial: PlacementTrial,
+        *,
+        is_monotone: bool,
     ) -> None:
         self._state, self._allowed = state, allowed
         self._simulation, self._trial = simulation, trial
+        self._is_monotone = is_monotone
         self._leaving: list[Victim] = []
         self._others: list[Victim] = []
-        for victim in victims:
+        # Equal ones are tried in an order that does not depend on when they became known.
+        for victim in sorted(victims, key=lambda one: (-one.start, one.pod.metadata.key)):
             (self._leaving if victim.is_leaving else self._others).append(victim)
-        self.is_exhaustive = True
-        """Whether no cheaper victims exist than those that were found."""
+        self._tries_all = True
+
+    @property
+    def is_exhaustive(self) -> bool:
+        """Return whether no cheaper victims exist than those that were found."""
+        return self._tries_all and not self._trial.was_ended
 
     def run(self) -> Steps[GangVictims | None]:
-        """Return the victims; None if the gang does not fit without all of them either."""
-        if not (yield from self._fits(self._others)):
+        """Return the victims; None if none suffice."""
+        found = yield from self._placed(self._others)
+        if found is None and self._is_monotone:
             return None
-        if self._leaving and (yield from self._fits(())):
-            return (yield from self._without_needless_waiting(()))
-        evicted: Sequence[Victim] | None = None
+        if self._leaving:
+            waiting = yield from self._placed(())
+            if waiting is not None:
+                return (yield from self._without_needless_waiting(waiting))
+        fewer: GangVictims | None = None
         if len(self._others) <= COMBINED_LIMIT:
-            evicted = yield from self._combined()
-        if evicted is None:
-            self.is_exhaustive = False
-            evicted = yield from self._reduced()
-        return (yield from self._without_needless_waiting(evicted))
+            fewer = yield from self._combined()
+        else:
+            self._tries_all = False
+        if fewer is None and found is not None:
+            fewer = yield from self._reduced(found)
+        return None if fewer is None else (yield from self._without_needless_waiting(fewer))
 
-    def _fits(
+    def _placed(
         self, evicted: Iterable[Victim], leaving: Iterable[Victim] | None = None
-    ) -> Steps[bool]:
-        """Return whether the gang fits without some victims and those that are leaving."""
+    ) -> Steps[GangVictims | None]:
+        """Return what the gang gets without some victims and those that are leaving, if it fits."""
+        evicted = list(evicted)
         gone = self._leaving if leaving is None else leaving
         self._trial.clear()
         self._simulation.set(pods_of((*gone, *evicted)))
-        return (yield from self._trial.place())
+        if (yield from self._trial.place()):
+            return GangVictims(evicted, tuple(self._trial.assignments))
+        return None
 
-    def _without_needless_waiting(self, evicted: Sequence[Victim]) -> Steps[GangVictims]:
-        """Return the victims without those that are leaving and need not be waited for."""
-        leaving, assignments = self._leaving, tuple(self._trial.assignments)
+    def _without_needless_waiting(self, found: GangVictims) -> Steps[GangVictims]:
+        """Return the victims with those that are leaving, of which some need not be waited for."""
+        leaving = self._leaving
         for victim in self._leaving:
             fewer = [other for other in leaving if other is not victim]
-            if (yield from self._fits(evicted, fewer)):
-                leaving, assignments = fewer, tuple(self._trial.assignments)
-        return GangVictims([*leaving, *evicted], assignments)
+            sooner = yield from self._placed(found.victims, fewer)
+            if sooner is not None:
+                leaving, found = fewer, sooner
+        return found._replace(victims=[*leaving, *found.victims])
 
-    def _combined(self) -> Steps[Sequence[Victim] | None]:
-        """Return the cheapest set of victims; None if there are too many to try."""
+    def _combined(self) -> Steps[GangVictims | None]:
+        """Return the cheapest set of victims; None if none suffices, or too many were tried."""
         serial = itertools.count()
         heap: list[tuple[EvictionCost, int, tuple[int, ...]]] = []
         everyone = range(len(self._others))
@@ -128,12 +151,12 @@ class GangVictimSearch:
             later = everyone[chosen[-1] + 1 if chosen else 0 :]
             trials += 2
             if trials > TRIALS_LIMIT:
+                self._tries_all = False
                 return None
-            victims = self._numbered(chosen)
-            if chosen and (yield from self._fits(victims)):
-                return victims
-            # Without hope for the largest set that follows, there is none for the others.
-            if not later or not (yield from self._fits(self._numbered((*chosen, *later)))):
+            found = (yield from self._placed(self._numbered(chosen))) if chosen else None
+            if found is not None:
+                return found
+            if not (later and (yield from self._has_hope((*chosen, *later)))):
                 continue
             for number in later:
                 following = (*chosen, number)
@@ -141,11 +164,18 @@ class GangVictimSearch:
                 heapq.heappush(heap, (cost, next(serial), following))
         return None
 
+    def _has_hope(self, largest: Iterable[int]) -> Steps[bool]:
+        """Return whether a part of a set may suffice: mostly, if the whole set does."""
+        return not self._is_monotone or bool((yield from self._placed(self._numbered(largest))))
+
     def _numbered(self, numbers: Iterable[int]) -> list[Victim]:
         return [self._others[number] for number in numbers]
 
-    def _reduced(self) -> Steps[Sequence[Victim]]:
-        """Return victims of the lowest priorities, of which none can be spared one by one."""
+    def _reduced(self, found: GangVictims) -> Steps[GangVictims]:
+        """Return victims of the lowest priorities, of which none can be spared one by one.
+
+        Without all victims, the gang fits as `found`.
+        """
         ordered = self._cheapest_first()
         # As many priorities as suffice; all of them do.
         ends = [
@@ -156,24 +186,29 @@ class GangVictimSearch:
         low, high = 0, len(ends) - 1
         while low < high:
             middle = (low + high) // 2
-            fits = yield from self._fits(victim for _, victim in ordered[: ends[middle]])
-            low, high = (low, middle) if fits else (middle + 1, high)
-        victims = [victim for _, victim in ordered[: ends[low]]]
-        yield from self._fits(victims)
-        victims.reverse()
-        if self._trial.is_plain:
-            victims = yield from self._restored_singly(victims)
-            return (yield from self._without_spared(victims))
-        return (yield from self._restored(victims, []))
+            fewer = yield from self._placed(victim for _, victim in ordered[: ends[middle]])
+            low, high = (low, middle) if fewer else (middle + 1, high)
+            found = fewer or found
+        victims = [victim for _, victim in reversed(ordered[: ends[low]])]
+        if not self._trial.is_plain:
+            return (yield from self._restored(victims, [], found))
+        self._return_to(found)
+        victims = yield from self._restored_singly(victims)
+        found = GangVictims(victims, tuple(self._trial.assignments))
+        return (yield from self._without_spared(found))
 
-    def _without_spared(self, victims: list[Victim]) -> Steps[list[Victim]]:
+    def _return_to(self, found: GangVictims) -> None:
+        """Remove the victims that were found, and give the gang what it got then."""
+        self._trial.clear()
+        self._simulation.set(pods_of((*self._leaving, *found.victims)))
+        self._trial.put_back(found.assignments)
+
+    def _without_spared(self, found: GangVictims) -> Steps[GangVictims]:
         """Leave out victims that can be spared if the whole gang is placed again."""
-        for victim in victims[:SPARED_LIMIT]:
-            fewer = [other for other in victims if other is not victim]
-            if (yield from self._fits(fewer)):
-                victims = fewer
-        yield from self._fits(victims)
-        return victims
+        for victim in found.victims[:SPARED_LIMIT]:
+            fewer = yield from self._placed(other for other in found.victims if other is not victim)
+            found = fewer or found
+        return found
 
     def _cheapest_first(self) -> list[tuple[tuple[bool, int], Victim]]:
         """Return the victims with whether they exceed budgets and their priority, in that order."""
@@ -245,19 +280,23 @@ class GangVictimSearch:
             for resource, amount in node.requested.items()
         )
 
-    def _restored(self, victims: Sequence[Victim], others: Sequence[Victim]) -> Steps[list[Victim]]:
-        """Return which of some victims have to stay removed, beside others."""
-        if not victims or (yield from self._fits(others)):
-            return []
-        if len(victims) == 1:
-            yield from self._fits((*victims, *others))
-            return list(victims)
+    def _restored(
+        self, victims: Sequence[Victim], others: Sequence[Victim], found: GangVictims
+    ) -> Steps[GangVictims]:
+        """Return what was found, without those of some victims that can be spared beside others.
+
+        Without all of them and the others, the gang fits as `found`.
+        """
+        fewer = (yield from self._placed(others)) if victims else None
+        if fewer is not None or len(victims) <= 1:
+            return fewer or found
         half = len(victims) // 2
         first, second = victims[:half], victims[half:]
         # The most expensive ones are spared first, while all others are gone.
-        left = yield from self._restored(first, (*second, *others))
-        left += yield from self._restored(second, (*left, *others))
-        return left
+        found = yield from self._restored(first, (*second, *others), found)
+        later = {victim.uid for victim in second}
+        left = [victim for victim in found.victims if victim.uid not in later]
+        return (yield from self._restored(second, left, found))
 
 
 class _Beside:

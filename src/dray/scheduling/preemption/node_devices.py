@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator.checks.counters import PackedCounter
 from dray.allocator.inventory.node_inventory import NodePool
+from dray.allocator.model.candidates import Candidate
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
+from dray.api.formats import quantity
 from dray.api.ids import PoolId
+from dray.scheduling.claims.claim_index import ClaimIndex
 from dray.scheduling.preemption.victims import Victim, VictimDevice
 
 Intern = Callable[[Hashable], int]
@@ -42,15 +45,28 @@ class DeviceTarget(NamedTuple):
     pool: int
     counters: tuple[PackedCounter, ...]
     """The counters of the pool of which too little is left."""
+    shared: str
+    """The name of the device, if shares leave too little of it; else empty."""
+    capacities: tuple[str, ...]
+    """What they leave too little of."""
     lacks: tuple[int, ...]
-    """The amounts of these counters, after 1 for a device that is in use."""
+    """The amounts: users of a device that is in use, of these counters, of these capacities."""
+
+    @property
+    def is_one_claim(self) -> bool:
+        """Return whether the users of one claim are all that is in the way."""
+        return not (self.counters or self.capacities)
+
+
+Freed = Mapping[str, Sequence[int]]
+"""By victim, the most that it frees of what a target lacks; nothing for those not in it."""
 
 
 class NodeDevices:
     """The devices of a node for one preemptor."""
 
-    def __init__(self, problem: NodeProblem, intern: Intern) -> None:
-        self._problem, self._intern = problem, intern
+    def __init__(self, problem: NodeProblem, claims: ClaimIndex, intern: Intern) -> None:
+        self._problem, self._claims, self._intern = problem, claims, intern
         self._inventory = inventory = problem.inventory
         self._pools = {
             node_pool.pool.id: (number, node_pool)
@@ -88,48 +104,85 @@ class NodeDevices:
             needs.append(DeviceNeed(-1, union, total - (union & ~taken).bit_count()))
         return [need for need in needs if need.lacking > 0]
 
-    def targets(self) -> Sequence[DeviceTarget]:
-        """Return the devices of which one is enough, where these draw from counters.
+    def targets(self, *, shares_claims: bool) -> Sequence[DeviceTarget]:
+        """Return the devices of which one is enough, where several victims may hold a device.
 
         Empty if it is not one device that is missing, or if other devices matter as well.
+        `shares_claims` says whether pods use claims together.
         """
         alternative, inventory = self._problem.single_alternative, self._inventory
         if (
             alternative is None
-            or not alternative.eligible & inventory.partitions
-            or self._may_overlap(alternative)
+            or alternative.parsed.admin_access
             or self._problem.constraints is not None
             or self._problem.may_fail
             or inventory.uses_node_resources
             or inventory.features.device_compatibility_groups
         ):
             return ()
-        targets: dict[DeviceTarget, None] = {}
-        for device in inventory.members(alternative.eligible):
-            bit = device.bit & inventory.taken
-            counters = inventory.node_pools[device.pool_index].counters
-            missing = list(counters.missing(device.need)) if counters and device.need else []
-            lacks = ([1] if bit else []) + [steps for _, steps in missing]
-            lacking = tuple(counter for counter, _ in missing)
-            target = DeviceTarget(bit, device.pool_index, lacking, tuple(lacks))
-            targets[target] = None
-        return list(targets)
+        shareable = alternative.eligible & inventory.shareable
+        if shareable & (inventory.partitions | inventory.taken):
+            return ()
+        if not (shares_claims or shareable or alternative.eligible & inventory.partitions):
+            return ()
+        devices = inventory.members(alternative.eligible)
+        return list(dict.fromkeys(self._target(alternative, device) for device in devices))
 
-    def freed_for(self, target: DeviceTarget, victim: Victim) -> list[int]:
-        """Return what a victim frees of what a target lacks."""
-        bit, freed = 0, [0] * len(target.counters)
-        node_pool = self._inventory.node_pools[target.pool]
-        needs = node_pool.counters.needs if node_pool.counters is not None else {}
-        for held in victim.held:
-            holders = node_pool.holders.by_device.get(held.device)
-            if held.pool != node_pool.pool.id or holders is None or len(holders.owners) > 1:
-                continue
-            index = node_pool.indexes.get(held.device)
-            bit |= 0 if index is None else 1 << index
-            need = needs.get(held.device, 0)
-            for place, counter in enumerate(target.counters):
-                freed[place] += counter.read(need)
-        return [int(bool(bit & target.bit)), *freed] if target.bit else freed
+    def _target(self, alternative: NodeAlternative, device: Candidate) -> DeviceTarget:
+        inventory, pool = self._inventory, device.pool_index
+        bit = device.bit & inventory.taken
+        counters = inventory.node_pools[pool].counters
+        missing = list(counters.missing(device.need)) if counters and device.need else []
+        shares = list(self._missing_capacity(alternative, device)) if device.is_shareable else []
+        return DeviceTarget(
+            bit,
+            pool,
+            tuple(counter for counter, _ in missing),
+            device.device.name if shares else "",
+            tuple(name for name, _ in shares),
+            (
+                *([self._users(device)] if bit else ()),
+                *(steps for _, steps in missing),
+                *(amount for _, amount in shares),
+            ),
+        )
+
+    def _missing_capacity(
+        self, alternative: NodeAlternative, device: Candidate
+    ) -> Iterator[tuple[str, int]]:
+        holders = self._inventory.device_holders(device)
+        for name, amount in alternative.demand(device).items():
+            used = holders.capacity.get(name, 0) if holders else 0
+            if amount.nano + used > amount.total:
+                yield name, amount.nano + used - amount.total
+
+    def _users(self, device: Candidate) -> int:
+        """Return how many users have to leave the claim that holds a device as a whole."""
+        claim = self._claims.get(self._inventory.holders_of(device)[0])
+        return max(1, len(claim.status.reserved_for)) if claim is not None else 1
+
+    def freed(self, targets: Sequence[DeviceTarget], victims: Iterable[Victim]) -> list[Freed]:
+        """Return for each target what victims free of what it lacks, at the most."""
+        freed: list[dict[str, list[int]]] = [{} for _ in targets]
+        by_pool: dict[int, list[tuple[DeviceTarget, int, dict[str, list[int]]]]] = {}
+        for target, amounts in zip(targets, freed, strict=True):
+            mask = sum(counter.mask for counter in target.counters)
+            by_pool.setdefault(target.pool, []).append((target, mask, amounts))
+        for victim in victims:
+            uid = victim.uid
+            for held in victim.held:
+                number, node_pool = self._pools.get(held.pool, (-1, None))
+                holders = node_pool.holders.by_device.get(held.device) if node_pool else None
+                if node_pool is None or holders is None or len(holders.owners) > 1:
+                    continue
+                index = node_pool.indexes.get(held.device)
+                bit = 0 if index is None else 1 << index
+                need = node_pool.counters.needs.get(held.device, 0) if node_pool.counters else 0
+                for target, mask, amounts in by_pool.get(number, ()):
+                    if bit & target.bit or need & mask or held.device == target.shared:
+                        so_far = amounts.setdefault(uid, [0] * len(target.lacks))
+                        _add(so_far, target, victim, held, bit, need)
+        return list(freed)
 
     def held_by(self, victim: Victim) -> VictimDevices:
         """Return what a victim holds of the devices that matter."""
@@ -205,6 +258,28 @@ class NodeDevices:
             members = dict(_split(self._wanted, self._problem.alternatives()))
         numbered = [(self._intern(key), devices) for key, devices in members.items()]
         yield from ((devices, number) for number, devices in sorted(numbered))
+
+
+def _add(
+    amounts: list[int],
+    target: DeviceTarget,
+    victim: Victim,
+    held: VictimDevice,
+    bit: int,
+    need: int,
+) -> None:
+    """Add what a victim frees of a target with one of its devices."""
+    place = int(bool(target.bit))
+    if bit & target.bit:
+        amounts[0] = len(victim.pods)
+    for counter in target.counters:
+        amounts[place] += counter.read(need)
+        place += 1
+    if held.share is not None and held.device == target.shared:
+        shares = dict(held.share)
+        for name in target.capacities:
+            amounts[place] += quantity.parse(shares[name]).nano if name in shares else 0
+            place += 1
 
 
 def _split(devices: int, alternatives: Iterable[NodeAlternative]) -> Iterator[tuple[Hashable, int]]:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from dray.api.ids import ClaimKey, DeviceId, ObjectKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import AllocationResult
+from dray.api.types.pods import Pod
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.preemption.leaving import Leaving
 from dray.scheduling.preemption.preemptor import GangKey, Preemptor, PreemptorKey
@@ -104,6 +105,14 @@ class Nominations:
     def leaving_for(self, key: PreemptorKey) -> Leaving:
         """Return what has to leave, or has left, for a preemptor."""
         return self._nominated[key].leaving if key in self._nominated else NOTHING
+
+    def evicted_before(self, key: PreemptorKey) -> Iterator[Pod]:
+        """Yield the pods that others evict that count and were nominated before a preemptor."""
+        for other, nomination in self._nominated.items():
+            if other == key:
+                return
+            if other in self._counted:
+                yield from nomination.leaving.pods
 
     def keeper_of(self, preemptor: Preemptor) -> PreemptorKey | None:
         """Return another preemptor for which a claim of this one gets its devices."""

@@ -110,7 +110,7 @@ class PodPreemptionPlanner:
         node = self._state.nodes.get(nomination.assignments[0].node) if nomination else None
         if node is None:
             return None
-        self._victims.refresh(now)
+        self._victims.refresh(now, self._nominations.evicted_before(key))
         simulation = self._simulation(demand)
 
         def fits(pods: Collection[Pod]) -> Steps[Sequence[NodeAssignment] | None]:
@@ -143,7 +143,7 @@ class PodPreemptionPlanner:
         self, demand: PodDemand, ranking: Ranking, now: datetime.datetime
     ) -> Steps[Planned | PreemptionRefusal]:
         """Return the best node and its victims, or why preemption does not help."""
-        self._victims.refresh(now)
+        self._victims.refresh(now, self._nominations.evicted_before(demand.pod.metadata.key))
         candidates, refused = yield from self._candidates(demand, ranking)
         simulation = self._simulation(demand)
 

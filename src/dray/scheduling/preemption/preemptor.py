@@ -46,3 +46,11 @@ class Preemptor(NamedTuple):
     @property
     def is_gang(self) -> bool:
         return isinstance(self.key, GangKey)
+
+
+def needs_others(pod: Pod) -> bool:
+    """Return whether a pod may fit on a node only as long as other pods are there."""
+    affinity = pod.spec.affinity.pod_affinity if pod.spec.affinity is not None else None
+    if affinity is not None and affinity.required_during_scheduling_ignored_during_execution:
+        return True
+    return bool(pod.spec.topology_spread_constraints)

@@ -8,6 +8,7 @@ from dray.api.types.pods import Pod
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.preemption.nominations import Nomination, Nominations
 from dray.scheduling.preemption.preemptor import PreemptorKey
+from dray.scheduling.preemption.priorities import effective_priority
 from dray.scheduling.preemption.victims import Victims, unit_key
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.steps import Steps
@@ -35,7 +36,7 @@ class Recheck:
 
         Victims that can be spared by now, without what is kept for others, are left out of the
         nomination. It is dropped if the pods do not fit any more without all of them, or if that
-        would exceed further budgets.
+        would exceed further budgets or evict a pod of no lower priority.
         """
         nomination = self._nominations.of(key)
         assert nomination is not None
@@ -44,7 +45,7 @@ class Recheck:
             found = yield from fits(leaving.pods)
         if found is None:
             found = yield from self._at_the_cost_of_others(nomination, fits)
-        if found is None or self._exceeds_more(nomination):
+        if found is None or self._is_worse(nomination):
             self._nominations.drop(key)
             return None
         while True:
@@ -73,10 +74,16 @@ class Recheck:
             self._nominations.displace(preemptor, found)
         return found
 
-    def _exceeds_more(self, nomination: Nomination) -> bool:
-        """Return whether the pods to evict are more than budgets allow by now."""
-        left = self._victims.of_all(filter(self._is_there, nomination.leaving.pods))
-        exceeded = {budget.key for budget in self._victims.violated(left)}
+    def _is_worse(self, nomination: Nomination) -> bool:
+        """Return whether budgets allow less of the plan by now, or a victim is as important.
+
+        The priority of a pod is that of its PodGroup, which may have come later.
+        """
+        there = list(filter(self._is_there, nomination.leaving.pods))
+        priority = nomination.preemptor.priority
+        if any(effective_priority(pod, self._state) >= priority for pod in there):
+            return True
+        exceeded = {budget.key for budget in self._victims.violated(self._victims.of_all(there))}
         return not exceeded.issubset(nomination.violated_budgets)
 
     def _to_evict(self, pods: Iterable[Pod]) -> Pod | None:

@@ -63,9 +63,14 @@ class Victims:
         self._objects: Sequence[PodDisruptionBudget] = ()
         self._now: datetime.datetime
         self.budgets: Sequence[DisruptionBudget] = ()
+        self.allowed: Sequence[int] = ()
+        """How many pods each of the budgets allows to evict."""
 
-    def refresh(self, now: datetime.datetime) -> None:
-        """Take over changes of the budgets, and forget pods that are gone."""
+    def refresh(self, now: datetime.datetime, evicted: Iterable[Pod]) -> None:
+        """Take over changes of the budgets, and forget pods that are gone.
+
+        `evicted` are victims of others. They use up budgets whose status does not show it yet.
+        """
         self._now = now
         ordered = [budget for _, budget in sorted(self._state.budgets.items())]
         is_same = len(ordered) == len(self._objects) and all(
@@ -76,11 +81,18 @@ class Victims:
         if not is_same:
             self._objects = ordered
             self.budgets = list(map(DisruptionBudget.of, ordered))
+        still_there = [pod for pod in evicted if self._is_still_there(pod)]
+        self.allowed = [
+            budget.allowed - sum(map(budget.counts, still_there)) for budget in self.budgets
+        ]
 
-    @property
-    def allowed(self) -> list[int]:
-        """Return how many pods each of the budgets allows to evict."""
-        return [budget.allowed for budget in self.budgets]
+    def _is_still_there(self, pod: Pod) -> bool:
+        known = self._state.pods.get(pod.metadata.key)
+        return (
+            known is not None
+            and known.metadata.uid == pod.metadata.uid
+            and known.metadata.deletion_timestamp is None
+        )
 
     def below(self, priority: int, pods: Iterable[Pod]) -> list[Victim]:
         """Return the victims of lower priority among some pods, each once."""
@@ -110,8 +122,8 @@ class Victims:
                     used[number] += 1
         return [
             budget
-            for budget, pods in zip(self.budgets, used, strict=True)
-            if pods > max(budget.allowed, 0)
+            for budget, pods, allowed in zip(self.budgets, used, self.allowed, strict=True)
+            if pods > max(allowed, 0)
         ]
 
     def _of(self, pod: Pod) -> Victim:

@@ -349,6 +349,39 @@ def test_whom_a_gang_evicts_and_why_that_does_not_help() -> None:
     ]
 
 
+def test_a_group_of_a_file_gets_its_priority_from_its_class() -> None:
+    high = PriorityClass(ObjectMeta(name="high"), value=100)
+    bodies = [*fleet(one=1), *running("batch", "one", 5, "gpu-0"), *claims_of("x")]
+    bodies.append(member("a", claim_name="x"))
+    of_class = group("pg", 1, priorityClassName="high")
+    # The server's answer may have the group before its class.
+    explaining = explainer(of_class, *bodies, features=SEARCHING, others=[high])
+    answer = explaining.explain(pods(bodies[-1])[0])
+    assert answer is not None
+    assert preemption_text.title(answer) == (
+        "PodGroup default/pg (priority 100) fits on one if 1 pod is evicted:"
+    )
+    unknown = explainer(of_class, *bodies, features=SEARCHING).explain(pods(bodies[-1])[0])
+    assert unknown is not None
+    assert 'waiting for pods\'s pod group "pg"' in unknown.message
+
+
+def test_a_pod_that_its_gang_does_not_need_evicts_on_its_own() -> None:
+    bodies = [*fleet(one=2), *running("batch", "one", 5, "gpu-0"), *claims_of("x", "y")]
+    bodies += [group("pg", 1, priority=10)]
+    bodies += [member("a", claim_name="x"), member("b", claim_name="y")]
+    explaining = explainer(*bodies, features=SEARCHING)
+    first, second = map(explaining.explain, pods(*bodies[-2:]))
+    assert first is not None
+    assert second is not None
+    assert preemption_text.title(first) == (
+        "pod default/a (priority 10) fits on one, and no pod has to be evicted"
+    )
+    assert preemption_text.title(second) == (
+        "pod default/b (priority 10) fits on one if 1 pod is evicted:"
+    )
+
+
 def claims_of(*names: str) -> list[JsonObject]:
     return [claim(name, exactly()) for name in names]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dray.api import features as gates
 from dray.api.ids import ObjectKey
 from dray.api.types.meta import JsonObject
 from dray.scheduling import steps
@@ -10,10 +11,12 @@ from dray.scheduling.preemption.pod_preemption import VICTIMS_LEAVE
 from dray.scheduling.preemption.preemptor import Preemptor
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.unschedulable import Unschedulable
+from tests.unit.scheduler.test_podgroups import group
 from tests.unit.scheduler.world import claim, exactly, gpu, gpu_slice, node, pod
 from tests.unit.scheduling.objects import NOW, build, convert, outcome, pods
 from tests.unit.scheduling.preemption.test_pod_preemption import (
     PREEMPTING,
+    budget,
     fleet,
     holding,
     leaving,
@@ -105,6 +108,17 @@ def test_others_do_not_choose_the_same_victims() -> None:
     assert plan_of(decided(decider, pod("lower", "y", priority=5))) == ["b"]
     assert plan_of(decided(decider, pod("last", "z", priority=5))) == []
     assert decider.take_dropped_nominations() == []
+
+
+def test_victims_of_others_use_up_budgets_whose_status_is_old() -> None:
+    bodies = [*running("a", "one", 1, "gpu-0"), *running("b", "one", 1, "gpu-1")]
+    more = [*running("c", "two", 5, "gpu-0"), budget("keep", 1, "a", "b")]
+    state, decider = nominated(*fleet(one=2, two=1), *bodies, *more)
+    assert plan_of(decided(decider, pod("next", "y", priority=10))) == ["c"]
+    [first] = victims(decider)
+    assert victims(decider, first) == []
+    state.put(convert(leaving(running(first, "one", 1, "gpu-0"))[1]))
+    assert victims(decider) == []
 
 
 def test_a_pod_of_higher_priority_takes_what_is_kept() -> None:
@@ -277,3 +291,28 @@ def test_no_victim_is_evicted_for_a_pod_of_another_priority() -> None:
     state, decider = two_victims()
     state.put(convert({**urgent(), "spec": {**urgent()["spec"], "priority": 0}}))
     assert victims(decider) == []
+
+
+def test_no_victim_is_evicted_whose_group_has_come_and_is_as_important() -> None:
+    victim = running("a", "one", 1, "gpu-0", schedulingGroup={"podGroupName": "pg"})
+    features = gates.with_gates(PREEMPTING, {"GenericWorkload": True})
+    state = build(*fleet(one=1), *victim, claim("x"), features=features)
+    decider = Decider(state)
+    assert plan_of(decided(decider, urgent())) == ["a"]
+    state.put(convert(group("pg", 1, priority=10)))
+    assert victims(decider) == []
+    assert decider.take_dropped_nominations() == [URGENT]
+
+
+def test_what_is_kept_for_a_pod_on_its_own_is_for_its_gang_that_needs_it_again() -> None:
+    features = gates.with_gates(PREEMPTING, {"GenericWorkload": True})
+    busy = running("first", "one", 10, "gpu-0", schedulingGroup={"podGroupName": "pg"})
+    victim = running("batch", "one", 1, "gpu-1")
+    bodies = [*fleet(one=2), *busy, *victim, group("pg", 1, priority=10), claim("x")]
+    state = build(*bodies, features=features)
+    decider = Decider(state)
+    spare = pod("spare", "x", priority=10, schedulingGroup={"podGroupName": "pg"})
+    assert plan_of(decided(decider, spare)) == ["batch"]
+    remove(state, "batch")
+    state.drop_pod(ObjectKey("default", "first"))
+    assert outcome(decided(decider, spare)) == ("one", ["one/gpu-1"])

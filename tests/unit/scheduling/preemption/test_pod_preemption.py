@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dray.api import features as gates
-from dray.api.ids import ObjectKey
+from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.types.meta import JsonObject
 from dray.scheduling import unschedulable
 from dray.scheduling.decision import Decider, decide
@@ -209,6 +209,31 @@ def test_holders_of_network_devices_on_other_nodes_are_evicted() -> None:
     assert (plan.node, names(plan)) == ("two", ["a"])
 
 
+def test_the_order_of_victims_does_not_depend_on_who_got_devices_first() -> None:
+    network = gpu_slice("network", 4)
+    del network["spec"]["nodeName"]
+    network["spec"]["allNodes"] = True
+    bodies = [device_class(), node("one"), node("two", cpu="1"), network]
+    for number in range(4):
+        device = holding(f"n{number}", "network", f"gpu-{number}", users=[f"p{number}"])
+        bodies += [device, user(f"p{number}", "two", number // 3, f"n{number}")]
+    state = build(*bodies, claim("x", exactly(count=3)), features=PREEMPTING)
+    urgent = pod("urgent", "x", priority=10, requests={"cpu": "2"})
+    urgent["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    for number in range(3):
+        [decision] = decide(state, pods(urgent), now=NOW)
+        assert isinstance(decision, Unschedulable)
+        assert decision.preemption is not None
+        order = [victim.metadata.name for victim in decision.preemption.victims]
+        assert order == ["p0", "p1", "p2"]
+        again = ClaimKey("default", f"n{number}")
+        held = state.claims.get(again)
+        assert held is not None
+        assert held.status.allocation is not None
+        state.inventory.release(again)
+        state.inventory.record_allocation(again, held.status.allocation)
+
+
 def test_shared_claims_are_freed_with_their_last_consumer() -> None:
     shared = holding("shared", "one", "gpu-0", users=["a", "b"])
     users = [user("a", "one", 1, "shared"), user("b", "one", 2, "shared")]
@@ -353,6 +378,34 @@ def test_after_too_many_trials_any_victims_are_taken(monkeypatch: pytest.MonkeyP
     assert plan is not None
     assert names(plan) == ["p0", "p1"]
     assert not plan.is_exhaustive
+
+
+def test_few_trials_find_who_shares_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(victim_search, "TRIALS_LIMIT", 2)
+    shareable = gpu("", "80Gi")
+    shareable["allowMultipleAllocations"] = True
+    devices = [{**shareable, "name": f"gpu-{number}"} for number in range(8)]
+    bodies = [device_class(), node("one"), gpu_slice("one", 0, *devices)]
+    for number in range(16):
+        device, priority = divmod(number, 2)
+        share = holding(f"p{number}", "one", f"gpu-{device}", users=[f"p{number}"])
+        [result] = share["status"]["allocation"]["devices"]["results"]
+        result["shareID"] = f"00000000-0000-0000-0000-{number:012}"
+        result["consumedCapacity"] = {"memory": "40Gi"}
+        important = 0 if device == 5 else 5
+        bodies += [share, user(f"p{number}", "one", priority + important, f"p{number}")]
+    assert names(planned(*bodies)) == ["p10", "p11"]
+
+
+def test_few_trials_find_the_users_of_a_shared_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(victim_search, "TRIALS_LIMIT", 2)
+    bodies = fleet(one=8)
+    for number in range(8):
+        both = [f"p{number}-{letter}" for letter in "ab"]
+        bodies.append(holding(f"p{number}", "one", f"gpu-{number}", users=both))
+        importance = 1 if number == 5 else 2
+        bodies += [user(name, "one", importance, f"p{number}") for name in both]
+    assert names(planned(*bodies)) == ["p5-a", "p5-b"]
 
 
 @pytest.mark.parametrize("steps", range(12))
