@@ -29,6 +29,8 @@ SHARED_BYTES = 16 * 2**10
 """The size up to which the caches of a process share an object; many larger ones would be much."""
 RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 30.0
+SETTLED_SECONDS = 1.0
+"""A watch that has not failed for so long is accepted: a server need not send anything."""
 
 
 class HasMetadata(msgspec.Struct, frozen=True):
@@ -136,11 +138,16 @@ class Cache(Generic[T]):
             name: {} for name in self._index_functions
         }
         self._handlers: list[Callable[[ObjectChange[T]], None]] = []
+        self._pause = RETRY_SECONDS
+        """How long to wait after the next failure."""
         self.resource_version = ""
         """The revision up to which the copy is current."""
         self.synced = asyncio.Event()
         self.contacted: Callable[[], None] = _nothing
         """Called whenever the server sends a list, an event or a bookmark."""
+        self.problem = ""
+        """Why the server cannot be followed, after it has failed twice; "" while it can."""
+        self.problem_changed: Callable[[], None] = _nothing
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -171,25 +178,38 @@ class Cache(Generic[T]):
 
     async def run(self) -> None:
         """Keep the copy current until cancelled; errors of the server are retried with back-off."""
-        delay = RETRY_SECONDS
         has_expired = False
         while True:
             try:
                 if not self.resource_version:
                     await self._relist()
                 await self._follow()
-                delay, has_expired = RETRY_SECONDS, False
+                self._pause, has_expired = RETRY_SECONDS, False
             except (errors.Expired, errors.Gone):
                 self.resource_version = ""
                 if has_expired:
                     # A server that expires each revision at once would be listed without pause.
-                    await asyncio.sleep(delay)
-                    delay = min(delay * 2, MAX_RETRY_SECONDS)
+                    await self._wait()
                 has_expired = True
             except errors.StatusError as error:
                 log.warning("cannot follow %s: %s", self._kind.plural, error)
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, MAX_RETRY_SECONDS)
+                if self._pause > RETRY_SECONDS:
+                    self._note(str(error))
+                await self._wait()
+
+    async def _wait(self) -> None:
+        pause, self._pause = self._pause, min(self._pause * 2, MAX_RETRY_SECONDS)
+        await asyncio.sleep(pause)
+
+    def _settle(self) -> None:
+        """Note that the server is followed: failures of earlier watches no longer count."""
+        self._pause = RETRY_SECONDS
+        self._note("")
+
+    def _note(self, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            self.problem_changed()
 
     async def _relist(self) -> None:
         gone = set(self._objects) | set(self._undecodable)
@@ -215,6 +235,13 @@ class Cache(Generic[T]):
             yield await self._client.list(self._kind, self._selection)
 
     async def _follow(self) -> None:
+        settling = asyncio.get_running_loop().call_later(SETTLED_SECONDS, self._settle)
+        try:
+            await self._take_events()
+        finally:
+            settling.cancel()
+
+    async def _take_events(self) -> None:
         events = self._client.watch(
             self._kind, self._selection, resource_version=self.resource_version
         )

@@ -10,6 +10,7 @@ import asyncio
 import collections
 import contextlib
 import os
+import socket
 import ssl
 import zlib
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
@@ -19,6 +20,9 @@ from urllib.parse import quote, urlencode, urlsplit
 CONNECT_SECONDS = 30.0
 BUFFER_BYTES = 2**20
 ABORT_SECONDS = 1.0
+KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""After how long a silent connection is probed, how often, and how many probes may be lost: a watch
+whose server or network is gone would wait for ever."""
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 """Methods that may be sent again if a kept connection turns out to be closed: RFC 9110, 9.2.2."""
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -177,7 +181,7 @@ async def _streams(address: ServerAddress) -> Streams:
     host = parts.hostname or ""
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            return await asyncio.open_connection(
+            reader, writer = await asyncio.open_connection(
                 host,
                 parts.port or (443 if address.tls else 80),
                 limit=BUFFER_BYTES,
@@ -188,6 +192,18 @@ async def _streams(address: ServerAddress) -> Streams:
         raise HttpError(f"no connection within {CONNECT_SECONDS:.0f} s") from error
     except OSError as error:
         raise HttpError(_reason(error)) from error
+    _keep_alive(writer.get_extra_info("socket"))
+    return reader, writer
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Let the kernel end a connection whose other end is gone."""
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            # macOS does not have all of them.
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _reason(error: OSError) -> str:

@@ -7,7 +7,6 @@ again after `done`, so that no change is missed and no key has two workers.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -26,17 +25,16 @@ class WorkQueue(Generic[Key]):
         first_backoff_seconds: float = FIRST_BACKOFF_SECONDS,
         max_backoff_seconds: float = MAX_BACKOFF_SECONDS,
     ) -> None:
-        self._ready: deque[Key] = deque()
+        self._ready: asyncio.Queue[Key] = asyncio.Queue()
         self._waiting: set[Key] = set()
         self._working: set[Key] = set()
         self._failures: dict[Key, int] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
-        self._arrival = asyncio.Event()
         self._first_backoff_seconds = first_backoff_seconds
         self._max_backoff_seconds = max_backoff_seconds
 
     def __len__(self) -> int:
-        return len(self._ready)
+        return self._ready.qsize()
 
     @property
     def is_idle(self) -> bool:
@@ -48,8 +46,7 @@ class WorkQueue(Generic[Key]):
             return
         self._waiting.add(key)
         if key not in self._working:
-            self._ready.append(key)
-            self._arrival.set()
+            self._ready.put_nowait(key)
 
     def add_after(self, key: Key, seconds: float) -> None:
         """Add `key` later; an earlier time that is already set stays."""
@@ -79,10 +76,7 @@ class WorkQueue(Generic[Key]):
 
     async def get(self) -> Key:
         """Wait for the next key; the caller must call `done(key)` afterwards."""
-        while not self._ready:
-            self._arrival.clear()
-            await self._arrival.wait()
-        key = self._ready.popleft()
+        key = await self._ready.get()
         self._waiting.discard(key)
         self._working.add(key)
         return key
@@ -90,8 +84,7 @@ class WorkQueue(Generic[Key]):
     def done(self, key: Key) -> None:
         self._working.discard(key)
         if key in self._waiting:
-            self._ready.append(key)
-            self._arrival.set()
+            self._ready.put_nowait(key)
 
     def close(self) -> None:
         """Drop delayed keys, so that no timer outlives the owner."""

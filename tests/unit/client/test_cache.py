@@ -94,6 +94,11 @@ class FakeApi:
         self._send("ERROR", errors.to_status(expired()))
         self.disconnect()
 
+    def fail(self) -> None:
+        """End the watch with an error, as a connection that is reset."""
+        self._send("ERROR", errors.to_status(unavailable()))
+        self.disconnect()
+
     def disconnect(self) -> None:
         """End the watch in order."""
         if self._stream is not None:
@@ -504,3 +509,29 @@ async def test_another_type_is_decoded_for_itself(here: Fixture) -> None:
         await settled()
     assert type(here.cache.get("a")) is Namespace
     assert type(other.cache.get("a")) is HasMetadata
+
+
+@with_cache("a")
+async def test_it_says_why_the_server_cannot_be_followed(here: Fixture) -> None:
+    said: list[str] = []
+    here.cache.problem_changed = lambda: said.append(here.cache.problem)
+    here.api.failures = [unavailable()]
+    here.api.disconnect()
+    await asyncio.sleep(10)
+    assert said == []
+    here.api.failures = [unavailable()] * 3
+    here.api.disconnect()
+    await asyncio.sleep(10)
+    assert said == ["not now", ""]
+
+
+@with_cache("a")
+async def test_a_watch_that_held_for_a_while_is_opened_again_at_once(here: Fixture) -> None:
+    """Balancers end a watch now and then: many of these over the days are no outage."""
+    for _ in range(20):
+        here.api.fail()
+        await asyncio.sleep(60)
+    before = len(here.api.watched_from)
+    here.api.fail()
+    await asyncio.sleep(2 * RETRY_SECONDS)
+    assert len(here.api.watched_from) == before + 1

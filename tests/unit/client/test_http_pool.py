@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -293,3 +294,27 @@ class LostConnection:
 
 def test_a_connection_that_is_lost_is_closed_already() -> None:
     asyncio.run(http_pool.close_writer(cast("asyncio.StreamWriter", LostConnection())))
+
+
+def test_connections_whose_other_end_is_gone_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch on a network that has gone says nothing: the kernel has to find out."""
+    open_connection, opened = asyncio.open_connection, list[Any]()
+
+    async def recorded(*args: Any, **options: Any) -> Any:
+        reader, writer = await open_connection(*args, **options)
+        opened.append(writer.get_extra_info("socket"))
+        return reader, writer
+
+    monkeypatch.setattr(asyncio, "open_connection", recorded)
+
+    async def story() -> None:
+        async with pool_of(Script([OK])) as pool:
+            response = await pool.request("GET", "/")
+            found = opened.pop()
+            assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            for name, value in http_pool.KEEPALIVE.items():
+                option = getattr(socket, name, None)
+                assert option is None or found.getsockopt(socket.IPPROTO_TCP, option) == value
+            await response.read()
+
+    run(story)
