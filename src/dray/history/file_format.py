@@ -92,10 +92,6 @@ _SCHEMA: Final = (
         fork    INTEGER            -- NULL: it goes on
     )
     """,
-    "CREATE INDEX period_open ON period (kind) WHERE until IS NULL",
-    "CREATE INDEX period_past ON period (fork, since, until) WHERE fork IS NOT NULL",
-    "CREATE INDEX period_subject ON period (subject, kind)",
-    "CREATE INDEX period_object ON period (object) WHERE kind <= 2",
     "CREATE TABLE followed (kind TEXT PRIMARY KEY, version TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE run (id INTEGER PRIMARY KEY, since INTEGER NOT NULL, until INTEGER NOT NULL)",
     """
@@ -107,6 +103,17 @@ _SCHEMA: Final = (
     "INSERT INTO meta VALUES ('', 1)",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT}",
+)
+
+# They are no part of the format: a file gets those that it does not have. SQLite uses one with a
+# condition only for a question that says the same condition.
+_INDEXES: Final = (
+    "period_open ON period (kind) WHERE until IS NULL",
+    "period_past ON period (fork, since, until) WHERE fork IS NOT NULL",
+    "period_subject ON period (subject, kind)",
+    "period_object ON period (object) WHERE kind <= 2",
+    "period_node ON period (node) WHERE kind = 1",
+    "object_name ON object (name)",
 )
 
 
@@ -189,13 +196,13 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of a new file; others have them."""
+    """Create the tables of a new file, and the indexes that a file does not have."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version:
-        return
     connection.execute("BEGIN IMMEDIATE")
-    for statement in _SCHEMA:
+    for statement in _SCHEMA if not version else ():
         connection.execute(statement)
+    for index in _INDEXES:
+        connection.execute(f"CREATE INDEX IF NOT EXISTS {index}")
     connection.execute("COMMIT")
 
 

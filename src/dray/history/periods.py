@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,8 @@ __all__ = [
 ]
 
 MarkKind = Literal["tainted", "unhealthy"]
+ENDED: Final = datetime.timedelta(seconds=10)
+"""A recorder that runs has written something in that time."""
 
 
 class Gap(NamedTuple):
@@ -49,8 +51,12 @@ class HistorySpan(NamedTuple):
             return False
         return not any(gap.since < time < gap.until for gap in self.gaps)
 
+    def has_ended(self, now: datetime.datetime) -> bool:
+        """Return whether no recorder writes now: a gap begins at the last time."""
+        return self.last is not None and now - self.last > ENDED
 
-class DeviceHolder(msgspec.Struct, frozen=True):
+
+class DeviceHolder(msgspec.Struct, frozen=True, gc=False):
     """A claim that holds a device, and who uses the claim."""
 
     claim: str
@@ -122,7 +128,7 @@ class UsageBucket(msgspec.Struct, frozen=True):
     total: float
     """Devices that the class selects."""
     held: float
-    """Devices that claims held through the class."""
+    """Devices of the class that claims held, or parts of them, through any class."""
     waiting: float
     """Pods that waited with a claim for the class."""
     known: float = 1.0

@@ -29,10 +29,13 @@ from dray.history.periods import (
 )
 
 __all__ = [
+    "ClassesOf",
     "DeviceHistory",
 ]
 
 Time = datetime.datetime | None
+ClassesOf = Callable[[DeviceId], Iterable[str]]
+"""Says which classes select a device or a part of it."""
 
 LAG: Final = datetime.timedelta(seconds=2)
 """After that time a recorder that runs has written what happened."""
@@ -40,7 +43,10 @@ ALIVE: Final = datetime.timedelta(seconds=15)
 """A recorder that runs says so more often."""
 VALUES_AT_ONCE: Final = 500
 FOREVER: Final = 1 << interval_tree.LEVELS - 1
-_CREATED = "object IN (SELECT id FROM object WHERE user = :user)"
+FEW: Final = 10_000
+"""Periods that are read sooner than those of a time are found."""
+_CREATED = "kind <= 2 AND object IN (SELECT id FROM object WHERE user = :user)"
+_CREATED_THEN = "(SELECT user FROM object WHERE object.id = period.object) = :user"
 _COLUMNS = "id, kind, subject, object, node, class, since, until, about"
 
 
@@ -58,8 +64,12 @@ class _Row(NamedTuple):
     about: int
 
 
-_Root = tuple[int, int, int]
-"""The names of the driver, the pool and the device that a device is a part of."""
+_RowThen = tuple[Any, ...]
+"""What a period says at a time, in the columns of `_SELECT_THEN`."""
+_SELECT_THEN = """
+    SELECT since, period.id, kind, subject, object, namespace, name, uid, user
+    FROM period LEFT JOIN object ON object.id = period.object AND kind <= 2
+"""
 
 
 class _Claim(NamedTuple):
@@ -103,32 +113,16 @@ class DeviceHistory:
     def at(self, time: datetime.datetime) -> Moment:
         """Return what was held, tainted and unhealthy at one time."""
         with self._reading():
-            rows = list(self._rows_at(milliseconds(time)))
-            held = [row for row in rows if row[1] == PeriodKind.HELD]
-            marked = [row for row in rows if row[1] in (PeriodKind.TAINTED, PeriodKind.UNHEALTHY)]
-            used = sorted((row for row in rows if row[1] == PeriodKind.USED), key=_by_since)
-            devices = self._devices({row[2] for row in (*held, *marked)})
-            numbers = {row[3] for row in (*held, *used)} | {row[2] for row in used}
-            objects = self._objects(numbers)
-            is_known = self._span().knows(time)
-        pods: dict[int, list[str]] = {}
-        for row in used:
-            pods.setdefault(row[2], []).append(objects[row[3]].text)
-        holders: dict[DeviceId, tuple[DeviceHolder, ...]] = {}
-        for row in held:
-            text, uid, user = objects[row[3]]
-            holder = DeviceHolder(text, uid, tuple(dict.fromkeys(pods.get(row[3], ()))), user)
-            device = devices[row[2]]
-            others = holders.get(device)
-            # Few devices are shared.
-            holders[device] = (
-                tuple(sorted((*others, holder), key=_by_claim)) if others else (holder,)
+            of_kind: dict[int, list[_RowThen]] = {kind: [] for kind in PeriodKind}
+            for row in self._rows_at(milliseconds(time)):
+                of_kind[row[2]].append(row)
+            tainted, unhealthy = (
+                frozenset(self._devices_of(of_kind[kind]))
+                for kind in (PeriodKind.TAINTED, PeriodKind.UNHEALTHY)
             )
-        tainted, unhealthy = (
-            frozenset(devices[row[2]] for row in marked if row[1] == kind)
-            for kind in (PeriodKind.TAINTED, PeriodKind.UNHEALTHY)
-        )
-        return Moment(time, is_known, holders, tainted, unhealthy)
+            pods = self._pods(of_kind[PeriodKind.USED])
+            holders = self._holders(of_kind[PeriodKind.HELD], pods)
+            return Moment(time, self._span().knows(time), holders, tainted, unhealthy)
 
     def periods(
         self,
@@ -142,23 +136,21 @@ class DeviceHistory:
     ) -> list[HeldPeriod]:
         """Return when devices were held, the earliest first, as far as all arguments apply.
 
-        A device is an id or a text: DRIVER/POOL/DEVICE or POOL/DEVICE. A claim is NAMESPACE/NAME.
+        A device is an id or a text: DRIVER/POOL/DEVICE or POOL/DEVICE. Its partitions are parts of
+        it. A claim is NAMESPACE/NAME.
         Of the time from `since` to `until`, each period that has a part in it is returned whole.
         """
         with self._reading():
-            conditions = [f"kind = {int(PeriodKind.HELD)}"]
+            # The first one that is given is looked up.
+            among = []
             if device is not None:
-                conditions.append(_among("subject", self._device_ids(device)))
+                among.append(_among("subject", self._device_ids(device)))
             if claim is not None:
-                conditions.append(_among("object", self._claim_ids(claim)))
-            if user is not None:
-                conditions.append(_CREATED)
+                among.append(f"kind <= 2 AND {_among('object', self._claim_ids(claim))}")
             if node is not None:
-                conditions.append(f"node = {self._id(node)}")
-            is_narrow = device is not None or claim is not None
-            rows = self._rows_between(
-                conditions, since, until, is_narrow=is_narrow, user=user or ""
-            )
+                among.append(f"node = {self._id(node)}")
+            held = f"kind = {int(PeriodKind.HELD)}"
+            rows = self._rows_between([held, *among], since, until, user=user)
             return self._held_periods(rows)
 
     def knows(
@@ -179,16 +171,22 @@ class DeviceHistory:
             held = f"SELECT 1 FROM period WHERE kind = 1 AND {where} LIMIT 1"
             return bool(self._fetch(held, {"user": user}))
 
-    def marks(self, device: DeviceId, since: Time = None, until: Time = None) -> list[MarkPeriod]:
-        """Return when a device was tainted or unhealthy, the earliest first."""
+    def marks(
+        self, device: DeviceId | str, since: Time = None, until: Time = None
+    ) -> list[MarkPeriod]:
+        """Return when a device or a part of it was tainted or unhealthy, the earliest first.
+
+        Its name is as for `periods`.
+        """
         with self._reading():
             kinds = f"kind IN ({int(PeriodKind.TAINTED)}, {int(PeriodKind.UNHEALTHY)})"
             conditions = [kinds, _among("subject", self._device_ids(device))]
-            rows = self._rows_between(conditions, since, until, is_narrow=True)
+            rows = self._rows_between(conditions, since, until)
             names = self._names({int(row.object) for row in rows})
+            devices = self._devices({row.subject for row in rows})
         return [
             MarkPeriod(
-                device,
+                devices[row.subject],
                 "tainted" if row.kind == PeriodKind.TAINTED else "unhealthy",
                 names[int(row.object)],
                 from_milliseconds(row.since),
@@ -210,9 +208,17 @@ class DeviceHistory:
         return list(found.values())
 
     def usage(
-        self, since: datetime.datetime, until: datetime.datetime, buckets: int
+        self,
+        since: datetime.datetime,
+        until: datetime.datetime,
+        buckets: int,
+        classes_of: ClassesOf = lambda _: (),
     ) -> list[UsageBucket]:
-        """Return the use of each DeviceClass over time, ordered by class and time."""
+        """Return the use of each DeviceClass over time, ordered by class and time.
+
+        A device that is held counts for the class through which it or a part of it is held, and for
+        all classes that select it, as far as `classes_of` knows them.
+        """
         if buckets < 1 or until <= since:
             raise ValueError("usage needs an end after its start, and at least one bucket")
         begin, end = milliseconds(since), milliseconds(until)
@@ -221,21 +227,32 @@ class DeviceHistory:
             kinds = (PeriodKind.HELD, PeriodKind.WAITING, PeriodKind.TOTAL)
             among = ", ".join(str(int(kind)) for kind in kinds)
             rows = self._rows_between([f"kind IN ({among})"], since, until)
-            roots = self._roots()
+            roots = self._roots({row.subject for row in rows if row.kind == PeriodKind.HELD})
             names = self._names({_class_id(row) for row in rows})
             known = _clipped(_known_times(self._span()), begin, end)
         means = _Means(edges, known)
-        counted: dict[tuple[int, _Root], list[tuple[int, int]]] = defaultdict(list)
+        # Of each class the times in which it selected devices.
+        selecting: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        held: dict[DeviceId, dict[str, list[tuple[int, int]]]] = {}
         for row in rows:
             times = (row.since, row.until if row.until is not None else end)
             if row.kind == PeriodKind.TOTAL:
                 means.add(("total", names[row.subject]), [times], int(row.object))
+                selecting[names[row.subject]].append(times)
             elif row.kind == PeriodKind.WAITING:
                 means.add(("waiting", names[row.device_class]), [times])
             else:
-                counted[row.device_class, roots[row.subject]].append(times)
-        for (device_class, _), times_held in counted.items():
-            means.add(("held", names[device_class]), _joined(times_held))
+                through = held.setdefault(roots[row.subject], {})
+                through.setdefault(names[row.device_class], []).append(times)
+        for root, through in held.items():
+            whenever = _joined(itertools.chain(*through.values()))
+            selected_by = set(classes_of(root))
+            for device_class in selected_by | through.keys():
+                own = through.get(device_class, ())
+                total = selecting.get(device_class, ()) if device_class in selected_by else ()
+                others = _common(whenever, _joined(total))
+                if own or others:
+                    means.add(("held", device_class), _joined([*own, *others]))
         return means.buckets()
 
     @contextlib.contextmanager
@@ -267,47 +284,81 @@ class DeviceHistory:
             last = now - LAG
         return HistorySpan(first, last, gaps)
 
-    def _rows_at(self, time: int) -> Iterator[Any]:
-        """Yield the columns of every period that contains a time: they may be very many."""
+    def _rows_at(self, time: int) -> Iterator[_RowThen]:
+        """Yield every period that contains a time, of what `at` is about: they may be very many."""
         later, earlier = interval_tree.ancestors(time)
         for where, value in (
             (f"{_among('fork', later)} AND since <= ?", time),
             (f"{_among('fork', earlier)} AND until > ?", time),
             ("until IS NULL AND since <= ?", time),
         ):
-            yield from self._fetch(_select(where), (value,))
+            yield from self._fetch(f"{_SELECT_THEN} WHERE {where}", (value,))
+
+    def _devices_of(self, rows: Sequence[_RowThen]) -> list[DeviceId]:
+        devices = self._devices({row[3] for row in rows})
+        return [devices[row[3]] for row in rows]
+
+    def _pods(self, used: Sequence[_RowThen]) -> dict[int, tuple[str, ...]]:
+        """Return the pods that use each claim, the earliest first."""
+        names = self._names({row[5] for row in used})
+        is_any_shared = len({row[3] for row in used}) < len(used)
+        pods: dict[int, tuple[str, ...]] = {}
+        for _, _, _, claim, _, namespace, name, _, _ in sorted(used) if is_any_shared else used:
+            pod = _joined_name(names[namespace], name)
+            others = pods.get(claim, ())
+            if pod not in others:
+                pods[claim] = (*others, pod)
+        return pods
+
+    def _holders(
+        self, held: Sequence[_RowThen], pods: Mapping[int, tuple[str, ...]]
+    ) -> dict[DeviceId, tuple[DeviceHolder, ...]]:
+        names = self._names({row[5] for row in held})
+        found: dict[DeviceId, tuple[DeviceHolder, ...]] = {}
+        for device, row in zip(self._devices_of(held), held, strict=True):
+            _, _, _, _, claim, namespace, name, uid, user = row
+            text = _joined_name(names[namespace], name)
+            holder = DeviceHolder(text, read_uid(uid), pods.get(claim, ()), user)
+            others = found.get(device)
+            # Few devices are shared.
+            found[device] = tuple(sorted((*others, holder), key=_by_claim)) if others else (holder,)
+        return found
 
     def _rows_between(
-        self,
-        conditions: Sequence[str],
-        since: Time,
-        until: Time,
-        *,
-        is_narrow: bool = False,
-        user: str = "",
+        self, conditions: Sequence[str], since: Time, until: Time, *, user: str | None = None
     ) -> list[_Row]:
         """Return the periods with a part between two times, the earliest first.
 
-        If conditions are narrow they are looked up first, else the times.
+        The first condition is about the kind, the second one about what has an index.
         """
         begin = milliseconds(since) if since is not None else 0
         end = milliseconds(until) if until is not None else FOREVER
-        rest = " AND ".join(conditions)
-        if is_narrow or (since is None and until is None):
-            where = "since <= :end AND (until IS NULL OR until >= :begin)"
-            values = {"begin": begin, "end": end, "user": user}
-            rows = self._fetch(_select(f"{rest} AND {where}"), values)
+        values = {"begin": begin, "end": end, "user": user}
+        if (since is None and until is None) or self._are_few(conditions):
+            where = [*conditions, "since <= :end AND (until IS NULL OR until >= :begin)"]
+            where += [_CREATED] if user is not None else []
+            rows = self._fetch(_select(" AND ".join(where)), values)
         else:
-            rows = self._rows_overlapping(rest, begin, end, user)
+            # The plus keeps SQLite from another index than that of the times.
+            rest = [f"+{condition}" for condition in conditions]
+            rest += [_CREATED_THEN] if user is not None else []
+            rows = self._rows_overlapping(" AND ".join(rest), values)
         return sorted(map(_Row._make, rows), key=lambda row: (row.since, row.id))
 
-    def _rows_overlapping(self, rest: str, begin: int, end: int, user: str) -> list[Any]:
+    def _are_few(self, conditions: Sequence[str]) -> bool:
+        """Return whether few periods meet the conditions at any time."""
+        if len(conditions) == 1:
+            return False
+        where = " AND ".join(conditions[:2])
+        found = self._fetch(f"SELECT 1 FROM period WHERE {where} LIMIT {FEW + 1}")
+        return len(found) <= FEW
+
+    def _rows_overlapping(self, rest: str, values: Mapping[str, Any]) -> list[Any]:
         """Return the rows with a part between two times, by the index of the times."""
-        rest = rest.replace("kind", "+kind")
+        begin, end = values["begin"], values["end"]
         before = [item for item in interval_tree.ancestors(begin).earlier if item < begin]
         after = [item for item in interval_tree.ancestors(end).later if item > end]
         rows: dict[int, Any] = {}
-        values = {"begin": begin, "end": end, "user": user}
         for where in (
             "fork BETWEEN :begin AND :end",
             f"{_among('fork', before)} AND until >= :begin",
@@ -370,10 +421,17 @@ class DeviceHistory:
             self._known_devices[number] = DeviceId(names[driver], names[pool], names[name])
         return self._known_devices
 
-    def _roots(self) -> dict[int, _Root]:
-        """Return what each device counts as: driver, pool and the device that it is a part of."""
-        rows = self._fetch("SELECT id, driver, pool, root FROM device")
-        return {number: (driver, pool, root) for number, driver, pool, root in rows}
+    def _roots(self, numbers: Iterable[int]) -> dict[int, DeviceId]:
+        """Return what devices count as: the devices that they are parts of, or themselves."""
+        rows: list[tuple[int, ...]] = []
+        for part in _parts(numbers):
+            where = _among("id", part)
+            rows += self._fetch(f"SELECT id, driver, pool, root FROM device WHERE {where}")
+        names = self._names({number for row in rows for number in row[1:]})
+        return {
+            number: DeviceId(names[driver], names[pool], names[root])
+            for number, driver, pool, root in rows
+        }
 
     def _objects(self, numbers: Iterable[int]) -> dict[int, _Claim]:
         rows: list[Any] = []
@@ -392,6 +450,7 @@ class DeviceHistory:
         return int(found[0][0]) if found else 0
 
     def _device_ids(self, device: DeviceId | str) -> list[int]:
+        """Return the ids of a device and of its parts."""
         parts = tuple(device) if isinstance(device, DeviceId) else tuple(device.split("/"))
         # A driver's name has no slash, the name of a pool may have some.
         if isinstance(device, DeviceId):
@@ -401,7 +460,7 @@ class DeviceHistory:
             choices.append(("", "/".join(parts[:-1]), parts[-1]))
         found: list[int] = []
         for driver, pool, name in choices:
-            where, values = "pool = ? AND name = ?", [self._id(pool), self._id(name)]
+            where, values = "pool = ? AND ? IN (name, root)", [self._id(pool), self._id(name)]
             if driver:
                 where, values = f"{where} AND driver = ?", [*values, self._id(driver)]
             found += [row[0] for row in self._fetch(f"SELECT id FROM device WHERE {where}", values)]
@@ -491,6 +550,12 @@ def _joined(times: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
+def _common(
+    one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    return [both for since, until in one for both in _clipped(other, since, until)]
+
+
 def _class_id(row: _Row) -> int:
     return row.subject if row.kind == PeriodKind.TOTAL else row.device_class
 
@@ -508,10 +573,6 @@ def _users_within(users: Iterable[tuple[_Row, str]], held: _Row) -> tuple[str, .
 
 def _ended(row: _Row) -> datetime.datetime | None:
     return from_milliseconds(row.until) if row.until is not None else None
-
-
-def _by_since(row: Any) -> tuple[int, int]:
-    return row[6], row[0]
 
 
 def _by_claim(holder: DeviceHolder) -> tuple[str, str]:

@@ -19,10 +19,11 @@ from dray.api.features import Features
 from dray.client.api_client import Client
 from dray.history import recording
 from dray.history.history_file import HistoryFile, HistoryUnusable
-from dray.history.recording import OtherCluster, Recording, Setting
+from dray.history.recording import MayNotRead, OtherCluster, Recording, Setting
 
 __all__ = [
     "HistoryRecorder",
+    "MayNotRead",
     "OtherCluster",
 ]
 
@@ -55,10 +56,14 @@ class HistoryRecorder:
         )
 
     async def check(self) -> None:
-        """Raise OtherCluster if the file is not about this cluster."""
+        """Raise OtherCluster if the file is not about this cluster, and MayNotRead.
+
+        Also raises the errors of the server.
+        """
         recorded = await asyncio.to_thread(self._setting.file.load)
         cluster = await recording.cluster_uid(self._setting.client)
         self._setting.check_cluster(recorded, cluster)
+        await recording.check_rights(self._setting.client, self._setting.features)
 
     async def run(self) -> None:
         """Record until cancelled. Raises OtherCluster."""

@@ -14,9 +14,10 @@ import msgspec
 
 from dray.api import errors, kinds
 from dray.api.features import Features
+from dray.api.http_messages import JSON, Request
 from dray.api.ids import ClaimKey, PoolId
 from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceSlice
-from dray.client.api_client import Client
+from dray.client.api_client import Client, collection_path
 from dray.client.discovery import OptionalKinds
 from dray.history.cluster_facts import NOTHING, TOTALS, ClusterFacts, Facts, FactSource, time_of
 from dray.history.fact_changes import ChangeTime, FactChanges
@@ -34,6 +35,7 @@ from dray.history.objects import ClaimUpdate, RecordedClaim, RecordedPod
 
 __all__ = [
     "InThread",
+    "MayNotRead",
     "OtherCluster",
     "Recording",
     "Setting",
@@ -69,6 +71,10 @@ class InThread(Protocol):
 
 class OtherCluster(HistoryUnusable):
     """The file is the history of another cluster."""
+
+
+class MayNotRead(HistoryUnusable):
+    """The user may not list what a recorder follows."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -449,6 +455,24 @@ async def cluster_uid(client: Client) -> str:
     except errors.ClientError:
         return ""
     return str(found["metadata"].get("uid", ""))
+
+
+async def check_rights(client: Client, features: Features) -> None:
+    """Raise MayNotRead where a kind that is followed may not be listed."""
+    served = await OptionalKinds.of(client, features)
+    followed = [kinds.DEVICE_CLASS, kinds.RESOURCE_SLICE, kinds.RESOURCE_CLAIM, kinds.POD]
+    refused = []
+    for kind in [*followed, *([served.taint_rules] if served.taint_rules else [])]:
+        one = Request("GET", collection_path(kind), (("limit", "1"),), {"accept": JSON})
+        try:
+            await client.send(one)
+        except errors.Forbidden:
+            refused.append(kind.plural)
+    if refused:
+        raise MayNotRead(
+            f"you may not list {', '.join(refused)} in all namespaces",
+            "A recorder needs list and watch for these.",
+        )
 
 
 def _followed_claims(client: Client) -> FollowedKind[RecordedClaim | ClaimUpdate]:

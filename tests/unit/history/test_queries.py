@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import random
+import re
+import sqlite3
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from dray.api.ids import DeviceId
+from dray.history import queries
 from dray.history.facts import (
     FactBegin,
     FactDetails,
@@ -115,7 +119,11 @@ def _used(kept: Kept) -> UsedFact:
 
 @pytest.mark.random
 @pytest.mark.parametrize("seed", rounds.seeds(15, long=400))
-def test_queries_find_what_the_oracle_has(tmp_path: Path, seed: int) -> None:
+def test_queries_find_what_the_oracle_has(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What has more periods is found by the time.
+    monkeypatch.setattr(queries, "FEW", random.Random(seed).randrange(4))
     path = tmp_path / "h.db"
     story = Story(path, seed)
     with DeviceHistory(path) as history:
@@ -197,6 +205,38 @@ def test_while_a_recorder_runs_the_last_seconds_are_known(tmp_path: Path) -> Non
         assert history.span().last == from_milliseconds(12_000)
 
 
+def test_questions_by_a_name_look_it_up(tmp_path: Path) -> None:
+    """Each is answered from indexes, also where a file was begun without them."""
+    path = tmp_path / "h.db"
+    write(path, FactBegin(HeldFact(DEVICE, CLAIM), FactDetails(node="n1"), 1000), runs=((0, 2000),))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP INDEX object_name")
+        connection.execute("DROP INDEX period_node")
+    write(path, FactEnd(HeldFact(DEVICE, CLAIM), 3000), runs=((3000, 4000),))
+    time = from_milliseconds(1500)
+    with DeviceHistory(path) as history:
+        statements: list[str] = []
+        history._connection.set_trace_callback(statements.append)
+        questions: list[dict[str, Any]] = [
+            {"device": DEVICE},
+            {"claim": "default/c"},
+            {"node": "n1"},
+        ]
+        for wanted in questions:
+            for moment in (None, time):
+                (period,) = history.periods(**wanted, since=moment, until=moment)
+                assert period.until == from_milliseconds(3000)
+            assert history.knows(**wanted)
+        assert len(history.periods(user="", since=time, until=time)) == 1
+        assert set(history.at(time).holders) == {DEVICE}
+        history._connection.set_trace_callback(None)
+        for statement in statements:
+            if statement.startswith("SELECT") and "FROM name" not in statement:
+                for *_, step in history._connection.execute(f"EXPLAIN QUERY PLAN {statement}"):
+                    # What goes on is read whole, from an index of its own.
+                    assert not re.match("SCAN (object|period)(?!.*period_open)", step), statement
+
+
 def test_marks_and_waits_have_their_times(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     write(
@@ -254,3 +294,57 @@ def test_usage_is_a_mean_over_what_is_known_and_counts_a_device_once(tmp_path: P
         assert [each.waiting for each in found] == [1.0, 1.0, 0.0, 1.0]
         with pytest.raises(ValueError, match="at least one bucket"):
             history.usage(from_milliseconds(0), from_milliseconds(1), 0)
+
+
+def test_a_device_is_in_use_while_a_part_of_it_is_held_through_another_class(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "h.db"
+    part = DeviceId(DRIVER, "n1", "gpu-0-1g")
+    write(
+        path,
+        FactBegin(TotalFact("gpu", 2), FactDetails(), 0),
+        FactBegin(TotalFact("mig", 1), FactDetails(), 0),
+        FactBegin(TotalFact("late", 2), FactDetails(), 1000),
+        FactBegin(HeldFact(part, CLAIM), FactDetails(device_class="mig", root="gpu-0"), 0),
+        FactEnd(HeldFact(part, CLAIM), 2000),
+        FactBegin(HeldFact(DEVICE, CLAIM), FactDetails(device_class="gpu", root="gpu-0"), 2000),
+        FactEnd(HeldFact(DEVICE, CLAIM), 3000),
+        runs=((0, 4000),),
+    )
+
+    def held(classes_of: queries.ClassesOf) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        times = from_milliseconds(0), from_milliseconds(4000)
+        for each in history.usage(*times, 4, classes_of):
+            found.setdefault(each.device_class, []).append(each.held)
+        return found
+
+    with DeviceHistory(path) as history:
+        through = held(lambda _: ())
+        assert through == {"gpu": [0, 0, 1, 0], "late": [0, 0, 0, 0], "mig": [1, 1, 0, 0]}
+        selecting = {DEVICE: ("gpu", "mig", "late", "tomorrow")}
+        assert held(lambda device: selecting[device]) == {
+            "gpu": [1, 1, 1, 0],
+            # A class has devices from its creation on.
+            "late": [0, 1, 1, 0],
+            "mig": [1, 1, 1, 0],
+        }
+
+
+def test_the_history_of_a_device_has_its_partitions(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    part, other = (DeviceId(DRIVER, "n1", name) for name in ("gpu-0-1g", "gpu-1-1g"))
+    write(
+        path,
+        FactBegin(HeldFact(part, CLAIM), FactDetails(device_class="mig", root="gpu-0"), 0),
+        FactBegin(MarkedFact(part, "tainted", "k"), FactDetails(root="gpu-0"), 0),
+        FactBegin(HeldFact(other, CLAIM), FactDetails(device_class="mig", root="gpu-1"), 0),
+        runs=((0, 4000),),
+    )
+    with DeviceHistory(path) as history:
+        # The device itself was never held.
+        assert history.knows(device="n1/gpu-0")
+        for device in (DEVICE, part, "n1/gpu-0", f"{DRIVER}/n1/gpu-0-1g"):
+            assert [each.device for each in history.periods(device=device)] == [part]
+            assert [each.device for each in history.marks(device)] == [part]

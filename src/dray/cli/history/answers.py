@@ -48,8 +48,9 @@ class HistoryQuestion(NamedTuple):
 
 
 class Mark(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A time in which the device was tainted or unhealthy."""
+    """A time in which a device was tainted or unhealthy."""
 
+    device: str
     kind: str
     key: str
     since: str
@@ -126,16 +127,18 @@ def _recorded(
     held = history.periods(**named, since=at or since, until=at)
     if not held and not history.knows(**named):
         _require_known(target, question)
+    begin, end = at or since or span.first, at or span.last
+    is_device = question.subject == "device"
+    marks = history.marks(question.name, begin, end) if is_device else []
     if at is not None:
         held = [item for item in held if item.until is None or item.until > at]
-    devices = sorted({item.device for item in held}) if question.subject == "device" else []
-    begin, end = at or since or span.first, at or span.last
+        marks = [item for item in marks if item.until is None or item.until > at]
     return HistoryAnswer(
         items=[_period(item) for item in held],
         reaches_back_to=times.written(span.first),
         recorded_until=times.written(span.last),
         gaps=[_times(gap) for gap in _unknown(span, at) if gap.until >= begin and gap.since <= end],
-        marks=[_mark(item) for device in devices for item in history.marks(device, begin, end)],
+        marks=[_mark(item) for item in marks],
     )
 
 
@@ -155,8 +158,7 @@ def _unknown(span: HistorySpan, at: Time) -> list[Gap]:
     """Return the gaps, and the time since the recorder ended."""
     end = at or datetime.datetime.now(datetime.UTC)
     assert span.last is not None, "something is recorded"
-    has_ended = end - span.last > datetime.timedelta(seconds=LAG_SECONDS)
-    return [*span.gaps, *([Gap(span.last, end)] if has_ended else [])]
+    return [*span.gaps, *([Gap(span.last, end)] if span.has_ended(end) else [])]
 
 
 def _require_known(target: Target, question: HistoryQuestion) -> None:
@@ -225,7 +227,7 @@ def _user(pod: str) -> str:
 
 def _mark(found: MarkPeriod) -> Mark:
     until = times.written(found.until) if found.until is not None else ""
-    return Mark(found.kind, found.key, times.written(found.since), until)
+    return Mark(str(found.device), found.kind, found.key, times.written(found.since), until)
 
 
 def _times(gap: Gap) -> tuple[str, str]:

@@ -134,8 +134,8 @@ def _show(target: Target, question: HistoryQuestion, format: OutputFormat) -> No
 
 
 def _print(question: HistoryQuestion, found: HistoryAnswer) -> None:
+    has_devices = question.subject != "device" or _has_parts(question, found)
     if found.items or found.gaps:
-        has_devices = question.subject != "device"
         has_users = bool(found.recorded_until) and question.subject != "user"
         header = ["SINCE", "UNTIL", *(["DEVICE"] if has_devices else []), "CLAIM"]
         header += [*(["USER"] if has_users else []), "USED BY"]
@@ -148,9 +148,29 @@ def _print(question: HistoryQuestion, found: HistoryAnswer) -> None:
         click.echo(f"{question.name} {held}{at}.")
     if found.marks:
         click.echo()
-        marks = [[*_shown(mark.since, mark.until), mark.kind, mark.key] for mark in found.marks]
-        tables.show([["SINCE", "UNTIL", "MARK", "TAINT"], *marks], has_header=True)
+        named = ["DEVICE"] if has_devices else []
+        marks = [
+            [
+                *_shown(mark.since, mark.until),
+                *([_name(mark.device)] if has_devices else []),
+                mark.kind,
+                mark.key,
+            ]
+            for mark in found.marks
+        ]
+        tables.show([["SINCE", "UNTIL", *named, "MARK", "TAINT"], *marks], has_header=True)
     click.echo(_extent(found), err=True)
+
+
+def _has_parts(question: HistoryQuestion, found: HistoryAnswer) -> bool:
+    """Return whether some of the answer is about partitions of the device of the question."""
+    devices = {*(item.device for item in found.items), *(mark.device for mark in found.marks)}
+    return not all(f"/{device}".endswith(f"/{question.name}") for device in devices)
+
+
+def _name(device: str) -> str:
+    """Return POOL/DEVICE of DRIVER/POOL/DEVICE."""
+    return device.partition("/")[2]
 
 
 def _rows(found: HistoryAnswer, *, has_devices: bool, has_users: bool) -> Iterator[list[str]]:
@@ -168,7 +188,7 @@ def _row(period: Period, *, has_devices: bool, has_users: bool) -> list[str]:
     return [
         since,
         f"after {until}" if period.until_is_about else until,
-        *([period.device.partition("/")[2]] if has_devices else []),
+        *([_name(period.device)] if has_devices else []),
         f"{period.namespace}/{period.claim}",
         *([period.user or "<none>"] if has_users else []),
         ",".join(period.used_by) or "<none>",
