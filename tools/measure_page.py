@@ -1,8 +1,9 @@
 """Measures the page of the dashboard with 5,000 nodes of 8 devices, in Chromium.
 
 `python -m tools.measure_page --minutes 10` prints when the devices were drawn after the page was
-opened, and what its process uses while 50 devices a second change, as JSON. `--link LINK` measures
-the dashboard that the link leads to instead, with its own changes.
+opened, and what its process uses while 50 devices a second change, as JSON. `--server` measures it
+with a `dray up` instead of a server that only has the documents, and what that server has to do.
+`--link LINK` measures the dashboard that the link leads to, with its own changes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,14 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.browser.conftest import OPTIONS, program
 from tests.browser.fake_server import STATIC
 
+from tools import changing_cluster
+
 ROOT = Path(__file__).parents[1]
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS = os.sysconf("SC_CLK_TCK")
 LOOKS_SECONDS = 5.0
+NODES = 5000
+Report = Callable[[], dict[str, Any]]
 DRAWN = """
 () => {
   const paint = performance.getEntriesByName("first-contentful-paint")[0]?.startTime;
@@ -42,18 +47,33 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--churn", type=int, default=50, help="changes a second")
     parser.add_argument("--opens", type=int, default=5, help="how often the page is opened")
+    parser.add_argument("--server", action="store_true", help="with a `dray up` of its own")
     parser.add_argument("--link", help="of a dashboard that runs")
     options = parser.parse_args()
     path = program()
     if path is None:
         sys.exit("Chromium is not on PATH: install it")
     with contextlib.ExitStack() as stack:
-        link = options.link or stack.enter_context(_fake(options.churn))
+        link, report = stack.enter_context(_served(options))
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=path, args=[*OPTIONS])
-        measured = _measured(browser, link, options)
+        measured = _measured(browser, link, options, report)
         browser.close()
     print(json.dumps(measured, indent=2))
+
+
+@contextlib.contextmanager
+def _served(options: argparse.Namespace) -> Iterator[tuple[str, Report]]:
+    """Yield a link, and a function that says what the server did since it was last asked."""
+    if options.server:
+        with changing_cluster.changing(NODES, options.churn) as cluster:
+            time.sleep(LOOKS_SECONDS)
+            yield cluster.dray.link, cluster.report
+    elif options.link:
+        yield options.link, dict
+    else:
+        with _fake(options.churn) as link:
+            yield link, dict
 
 
 @contextlib.contextmanager
@@ -70,23 +90,27 @@ def _fake(churn: int) -> Iterator[str]:
         process.wait(30)
 
 
-def _measured(browser: Browser, link: str, options: argparse.Namespace) -> dict[str, Any]:
+def _measured(
+    browser: Browser, link: str, options: argparse.Namespace, report: Report
+) -> dict[str, Any]:
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     opened = []
+    alone = report()
     for _ in range(options.opens):
         page.goto("about:blank")
         page.goto(link)
         opened.append(_drawn(page))
         link = link.partition("#")[0]
-    before = _usage()
+    opening, before = report(), _usage()
     sizes = []
     end = time.monotonic() + options.minutes * 60
     while time.monotonic() < end:
         time.sleep(min(LOOKS_SECONDS, max(0.0, end - time.monotonic())))
         sizes.append(_usage()[0])
-    after = _usage()
+    looking, after = report(), _usage()
     return {
+        "server before, while pages are opened, and then": [alone, opening, looking],
         "first contentful paint, ms": _spread([each["paint"] for each in opened]),
         "devices drawn, ms": _spread([each["drawn"] for each in opened]),
         "resident at first, MB": before[0] // 10**6,

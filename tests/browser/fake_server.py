@@ -65,7 +65,9 @@ class FakeDashboard:
             "cluster": {"name": "quickstart", "version": "v1.37.0-dray"},
             "history": {"since": _ago(hours=26), "gaps": []},
         }
-        self.gaps: list[list[str]] = [[_ago(minutes=42), _ago(minutes=38)]]
+        self.hidden = ""
+        """What stands for claims that may not be seen, if there are any."""
+        self.gaps: list[tuple[str, str | None]] = [(_ago(minutes=42), _ago(minutes=38))]
         self.matches: Document | None = None
         self.filter_error: Document | None = None
         self.pages: dict[str, Document] = {}
@@ -85,6 +87,9 @@ class FakeDashboard:
         self.state["seq"] += 1
         self.state["time"] = _ago()
         for name, entries in parts.items():
+            if name == "outage":
+                self.state[name] = entries
+                continue
             for key, value in entries.items():
                 if value is None:
                     self.state[name].pop(key, None)
@@ -223,7 +228,8 @@ class FakeDashboard:
         )
 
     def _span(self) -> Document:
-        return {"since": self.session["history"]["since"], "until": _ago(), "gaps": self.gaps}
+        until = self.gaps[-1][0] if self.gaps[-1][1] is None else _ago()
+        return {"since": self.session["history"]["since"], "until": until, "gaps": self.gaps}
 
     def _at(self, request: web.Request) -> Document:
         time = request.query["time"]
@@ -231,7 +237,8 @@ class FakeDashboard:
             if moment["time"] <= time:
                 return moment | {"time": time}
         is_known = not any(
-            _parse(since) <= _parse(time) < _parse(until) for since, until in self.gaps
+            _parse(since) <= _parse(time) and (until is None or _parse(time) < _parse(until))
+            for since, until in self.gaps
         )
         minute = int(_parse(time).timestamp() // 60)
         cells = {}
@@ -263,7 +270,7 @@ class FakeDashboard:
             periods.append(
                 {
                     "device": key if number % 3 else f"{key}-mig-3g.40gb-0",
-                    "claim": f"ml/job-{number}-gpu",
+                    "claim": self.hidden or f"ml/job-{number}-gpu",
                     "pods": [f"ml/job-{number}"],
                     "user": "alice",
                     "since": _text(start),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -123,6 +123,23 @@ def test_a_lost_connection_is_said_and_caught_up(
     expect(page.locator(".banner")).to_be_hidden()
     expect(page.locator(".live")).to_have_text("Live")
     looks.wait_for_color(page, FREE_GPU, looks.HELD)
+
+
+def test_an_api_server_that_is_lost_is_said(
+    open_page: OpenPage, address: str, dashboard: FakeDashboard
+) -> None:
+    page = open_page(address + MEDIUM)
+    expect(page.locator(".live")).to_have_text("Live")
+    dashboard.change(outage={"since": "2026-11-19T14:02:00Z", "reason": "cannot reach <b>it</b>"})
+    expect(page.locator(".banner")).to_contain_text("cannot reach <b>it</b>")
+    expect(page.locator(".live")).to_have_text("Disconnected")
+    dashboard.disconnect()
+    expect(page.locator(".banner")).to_contain_text("connection to the server is lost")
+    dashboard.is_down = False
+    expect(page.locator(".banner")).to_contain_text("The API server cannot be followed since")
+    dashboard.change(outage=None)
+    expect(page.locator(".banner")).to_be_hidden()
+    expect(page.locator(".live")).to_have_text("Live")
 
 
 def test_a_filter_dims_or_hides_the_others(
@@ -629,12 +646,37 @@ def test_history_says_what_was_not_recorded(
     open_page: OpenPage, address: str, dashboard: FakeDashboard
 ) -> None:
     since, until = dashboard.gaps[0]
+    assert until is not None
     page = open_page(f"{address}#/history?at={quote(since)}")
     expect(page.get_by_text("Nothing was recorded at this moment")).to_be_visible()
     page = open_page(f"{address}#/history?at={quote(until)}")
     looks.wait_for_map(page)
     expect(page.get_by_text("Nothing was recorded at this moment")).to_be_hidden()
-    expect(page.locator(".slider-backdrop .gap")).to_have_count(1)
+    gap = page.locator(".slider-backdrop .gap")
+    expect(gap).to_have_count(1)
+    painted = gap.evaluate("(gap) => getComputedStyle(gap).fill")
+    pattern = painted.removeprefix('url("#').removesuffix('")')
+    assert page.locator(f".slider-backdrop pattern[id='{pattern}']").count() == 1, "it is hatched"
+
+
+def test_history_says_that_no_recorder_runs_now(
+    open_page: OpenPage, address: str, dashboard: FakeDashboard
+) -> None:
+    ended = datetime.now(UTC) - timedelta(minutes=10)
+    dashboard.gaps.append((ended.strftime("%Y-%m-%dT%H:%M:%SZ"), None))
+    page = open_page(f"{address}#/history?range=1h")
+    looks.wait_for_map(page)
+    expect(page.locator(".slider-backdrop .gap")).to_have_count(2)
+    last = page.locator(".slider-backdrop .gap").last
+    edge = float(last.get_attribute("x") or 0) + float(last.get_attribute("width") or 0)
+    assert edge == 1000, "it lasts until now"
+    for minutes, is_unknown in ((5, True), (-5, False)):
+        at = (ended + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        page = open_page(f"{address}#/history?at={quote(at)}")
+        notice = page.get_by_text("Nothing was recorded at this moment")
+        (expect(notice).to_be_visible if is_unknown else expect(notice).to_be_hidden)()
+    page = open_page(f"{address}#/capacity?range=1h")
+    expect(page.locator(".usage-chart").first.locator(".gap")).to_have_count(2)
 
 
 def test_history_shows_who_held_a_device_and_links_to_moments(
@@ -648,7 +690,33 @@ def test_history_shows_who_held_a_device_and_links_to_moments(
     page.wait_for_url(re.compile("at="))
     expect(chart.locator(".cursor")).to_have_count(1)
     page.get_by_text("Show as table").click()
-    expect(page.locator("figure tbody tr")).to_have_count(11)
+    # The periods, the mark, and the gap of the recorder.
+    expect(page.locator("figure tbody tr")).to_have_count(13)
+    expect(page.locator("figure tbody")).to_contain_text("unhealthy: ")
+    expect(page.locator("figure tbody")).to_contain_text("not recorded")
+
+
+def test_history_fits_on_a_phone(open_page: OpenPage, address: str) -> None:
+    view = f"#/history?device={quote(SLICED_GPU, safe='')}&range=1h"
+    page = open_page(address + view, width=360, height=740)
+    page.locator(".gantt-chart").wait_for()
+    fields = [field.bounding_box() for field in page.locator(".slider-bar input, select").all()]
+    moment, span = (box for box in fields[:2] if box is not None)
+    assert moment["x"] + moment["width"] <= 360 - 8
+    assert moment["y"] + moment["height"] <= span["y"] or moment["x"] + moment["width"] <= span["x"]
+    hidden = "(chart) => chart.scrollWidth - chart.clientWidth - chart.scrollLeft"
+    assert page.locator(".scroll-x").evaluate(hidden) < 2, "what is now is seen without scrolling"
+
+
+def test_a_holder_that_may_not_be_seen_is_no_link(
+    open_page: OpenPage, address: str, dashboard: FakeDashboard
+) -> None:
+    dashboard.hidden = "a claim that you may not see"
+    page = open_page(address + VIEWS["history"])
+    page.get_by_text("Show as table").click()
+    cell = page.get_by_role("cell", name=dashboard.hidden).first
+    expect(cell).to_be_visible()
+    expect(cell.get_by_role("link")).to_have_count(0)
 
 
 def test_without_a_recorder_history_says_so(
@@ -721,7 +789,7 @@ def test_signing_in(open_page: OpenPage, address: str, dashboard: FakeDashboard)
     field = page.get_by_label("Token, or the link")
     field.fill("wrong")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_contain_text("not accepted")
+    expect(page.get_by_role("alert")).to_contain_text("The key or token is not accepted. ")
     field.fill("secret")
     page.get_by_role("button", name="Sign in").click()
     expect(page.locator("h1")).to_have_text("Capacity")

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
+from dray.ui.pages import filters
 from tests.ui.browser import Browser, link_in, raw
 from tests.ui.processes import Up, claim
 from tests.unit.cli.conftest import DRAY
@@ -247,8 +248,10 @@ def test_bodies_that_are_too_large(admin: Browser) -> None:
     ).encode()
     chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
     assert raw(admin.host, admin.port, request + chunk * 4).split(b" ")[1] == b"413"
-    long = admin.get("filter?expression=" + "x" * 8100)
-    assert long.status == 400
+    long = admin.get("filter?expression=" + "%78" * filters.LONGEST)
+    assert (long.status, long.document["line"]) == (400, 1)
+    longer = admin.get("filter?expression=" + "x" * (filters.LONGEST + 1))
+    assert (longer.status, "longer than" in longer.message) == (400, True)
     assert admin.get("pod/default/" + "x" * 600).status == 400
     assert admin.get("pod/default/%00").status == 400
     assert admin.get("pod/default/%ff").status == 400
@@ -265,11 +268,26 @@ def test_paths_stay_below_their_kind(admin: Browser) -> None:
 
 
 @pytest.mark.parametrize(
+    "path",
+    [
+        *("node/", "pod//", "pod/default/", "claim//x", "explain/pod//x", "history/", "/health"),
+        *("history/at?time=0001-01-01T00:00:00%2B23:59", "history/at?time=1969-12-31T23:59:59Z"),
+        *("history/at?time=9999-12-31T23:59:59-23:59", "history/usage?until=0001-01-01T00:00:00Z"),
+        "history/usage?since=1969-01-01T00:00:00Z",
+    ],
+)
+def test_empty_names_and_impossible_times_are_refused(admin: Browser, path: str) -> None:
+    answer = admin.get(path)
+    assert (answer.status, bool(answer.message)) == (400, True)
+
+
+@pytest.mark.parametrize(
     "expression",
     [
         "1", "device", "", "x" * 5000, "(" * 2000, "device.driver == 'x' || true" * 100,
         "[1,2,3].all(x, [1,2,3].all(y, [1,2,3].all(z, true)))", "\x00", "'\ud83d'",
         "device.driver.matches('(a+)+$')", "size(device.attributes) > 0",
+        "device.driver == 'x' || " * 300 + '"',
     ],
 )  # fmt: skip
 def test_expressions_end(admin: Browser, expression: str) -> None:
@@ -298,6 +316,18 @@ def test_every_answer_has_the_headers(admin: Browser) -> None:
     for answer in found[4:6]:
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["content-type"].startswith("application/json")
+
+
+@pytest.mark.parametrize(
+    "line", ["GET /ui/<b>\x00 HTTP/1.1", f"GET /ui/<b>{'x' * 70_000} HTTP/1.1"]
+)
+def test_what_is_no_http_is_refused_without_versions(admin: Browser, line: str) -> None:
+    answer = raw(admin.host, admin.port, f"{line}\r\nHost: x\r\n\r\n".encode()).lower()
+    assert answer.split(b" ")[1] == b"400"
+    assert b"\r\nserver: dray\r\n" in answer
+    assert b"aiohttp" not in answer
+    assert b"content-type: text/plain" in answer
+    assert b"x-content-type-options: nosniff" in answer
 
 
 def test_the_key_is_in_no_page(up: Up, admin: Browser) -> None:

@@ -162,7 +162,7 @@ class Stream:
                         self.state[part].pop(key, None)
                     else:
                         self.state[part][key] = value
-            for part in ("seq", "time", "counts", "unreadable"):
+            for part in ("seq", "time", "counts", "unreadable", "outage"):
                 if part in event.data:
                     self.state[part] = event.data[part]
         self.last = event.id or self.last

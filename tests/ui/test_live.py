@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import json
 import time
@@ -62,6 +63,12 @@ def _holder(state: dict[str, dict[str, dict[str, list[str]]]], name: str) -> str
     return next(held, "")
 
 
+def _held(admin: Browser, name: str, since: str) -> float:
+    """Return how many devices of a class were held on average since a time."""
+    usage = admin.get(f"history/usage?buckets=1&since={since}").document["classes"]
+    return float(usage[name][0]["held"]) if name in usage else 0.0
+
+
 def test_partitions_are_at_their_places(up: Up, admin: Browser) -> None:
     with admin.stream() as stream:
         stream.first()
@@ -78,6 +85,10 @@ def test_partitions_are_at_their_places(up: Up, admin: Browser) -> None:
         assert facts["Partition of"] == MIG
         assert (cell["st"], cell["f"]) == ("shared", round(100 * part["w"] / 8))
         assert part["h"] == ["default/half"]
+        # Its GPU is in use, although this other class selects it.
+        since = quote(datetime.datetime.now(datetime.UTC).isoformat())
+        # The record may begin some tenths of a second later.
+        block_until(lambda: _held(admin, "gpu.nvidia.com", since) > 0.5, "the use of the GPU")
         up.delete("pod", "half")
         up.delete("resourceclaim", "half")
         stream.until(lambda state: not state["cells"][MIG].get("p"), "no partition")

@@ -84,6 +84,14 @@ def test_users_of_one_namespace_see_theirs(cluster: Up) -> None:
     ]
     assert gpu["held"] == 2
     assert gpu["fits"] is None
+    assert _counts_of_waiting(browser) == {None}
+    assert None not in _counts_of_waiting(logged_in(cluster, "everywhere"))
+
+
+def _counts_of_waiting(browser: Browser) -> set[float | None]:
+    """Return how many pods waited for GPUs, which says something about all namespaces."""
+    points = browser.get("history/usage?buckets=2").document["classes"]["gpu.nvidia.com"]
+    return {point["waiting"] for point in points}
 
 
 def test_who_may_read_nothing_sees_nothing_and_what_is_missing(cluster: Up) -> None:

@@ -116,6 +116,18 @@ def test_a_key_works_once() -> None:
     assert key.text == ""
 
 
+def test_a_key_that_logged_nobody_in_works_once_more() -> None:
+    key = OneTimeKey(0.0)
+    text = key.text
+    assert key.redeem(text, 1.0)
+    assert not key.redeem(text, 1.0)
+    key.give_back()
+    assert key.redeem(text, 1.0)
+    assert not key.redeem(text, 1.0)
+    key.give_back()
+    assert not key.redeem(text, sessions.KEY_SECONDS + 1)
+
+
 def test_a_key_ends() -> None:
     key = OneTimeKey(0.0)
     assert not key.redeem(key.text, sessions.KEY_SECONDS + 1)
@@ -138,10 +150,11 @@ def test_keys_are_different() -> None:
 def test_wrong_tokens_are_counted_for_a_while() -> None:
     counter = FailureCounter()
     for _ in range(sessions.TOKEN_TRIES):
-        assert not counter.is_over(0.0)
-        counter.add(0.0)
-    assert counter.is_over(1.0)
-    assert not counter.is_over(sessions.TOKEN_SECONDS)
+        assert not counter.is_over("192.0.2.1", 0.0)
+        counter.add("192.0.2.1", 0.0)
+    assert counter.is_over("192.0.2.1", 1.0)
+    assert not counter.is_over("192.0.2.2", 1.0)
+    assert not counter.is_over("192.0.2.1", sessions.TOKEN_SECONDS)
 
 
 def test_a_session_is_found_until_it_ends() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import re
 import socket
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -42,6 +45,30 @@ event_ttl_option = click.option(
     metavar="DURATION",
     help="How long Events are kept after they were last seen; 0 is forever.",
 )
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def _names(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of a server as clients write them."""
+    return tuple(_name(value, option.opts[0]) for value in values)
+
+
+def _name(text: str, option: str) -> str:
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(text))
+    if not _NAME.fullmatch(text.lower()):
+        raise WrongUsage(f"{option} {text}: write a host name or an IP address, without a port")
+    return text.lower()
+
+
+names_option = click.option(
+    "--tls-san",
+    "names",
+    multiple=True,
+    callback=_names,
+    metavar="NAME|IP",
+    help="Another name or address of this server; it is in the certificate.",
+)
 
 
 @click.command("apiserver", cls=DrayCommand)
@@ -62,6 +89,7 @@ event_ttl_option = click.option(
     help="Versions that are not served.",
 )
 @key_options.options
+@names_option
 @audit_log_option
 @event_ttl_option
 def apiserver(
@@ -71,6 +99,7 @@ def apiserver(
     feature_gates: str,
     runtime_config: str,
     key_files: KeyFiles,
+    names: tuple[str, ...],
     audit_log: Path | None,
     event_ttl: float,
 ) -> None:
@@ -87,11 +116,13 @@ def apiserver(
         audit_log=audit_log,
         event_seconds=event_ttl,
     )
-    host, port = foreground.parse_listen(listen, "--listen", DEFAULT_LISTEN)
+    address = foreground.parse_listen(listen, "--listen", DEFAULT_LISTEN)
     directory = foreground.private_directory(data)
     keys = key_options.load(directory, key_files)
     foreground.run(
-        foreground.until_signalled(lambda: _serve(directory, store, (host, port), settings, keys))
+        foreground.until_signalled(
+            lambda: _serve(directory, store, ServedAt(*address, names), settings, keys)
+        )
     )
 
 
@@ -115,10 +146,18 @@ def disabled_versions(text: str) -> tuple[str, ...]:
     return tuple(disabled)
 
 
+class ServedAt(NamedTuple):
+    """The address of a server, and more names that lead to it."""
+
+    host: str
+    port: int
+    names: tuple[str, ...] = ()
+
+
 async def _serve(
     directory: Path,
     store: StoreChoice,
-    address: tuple[str, int],
+    address: ServedAt,
     settings: Settings,
     keys: ServerKeys,
 ) -> None:
@@ -139,12 +178,12 @@ async def listen(
     stack: contextlib.AsyncExitStack,
     api_server: Server,
     authority: Authority,
-    address: tuple[str, int],
+    address: ServedAt,
     advice: str,
 ) -> str:
     """Serve at an address until the stack closes. Returns a URL that clients can connect to."""
-    host, port = address
-    names = dict.fromkeys((host, standalone.LOOPBACK, "localhost", socket.gethostname()))
+    host, port, more = address
+    names = dict.fromkeys((host, standalone.LOOPBACK, "localhost", socket.gethostname(), *more))
     pair = RenewedPair(lambda: authority.server_pair(names))
     listening = api_server.listening(host, port, pair, authority.certificate)
     url = await foreground.listen(stack, listening, f"{host}:{port}", advice)

@@ -25,6 +25,7 @@ from dray.apiserver.server import Settings
 from dray.cli import lazy_group
 from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import apiserver, foreground, key_options, store_option
+from dray.cli.components.apiserver import ServedAt
 from dray.cli.components.dashboard import link as dashboard_link
 from dray.cli.components.store_option import StoreChoice
 from dray.cli.inputs import pod_options, policy_option, record_options
@@ -74,6 +75,7 @@ class UpOptions(NamedTuple):
     keep_pods: bool
     merge_kubeconfig: bool
     key_files: KeyFiles
+    names: tuple[str, ...]
     audit_log: Path | None
     event_ttl: float
     ui_listen: str
@@ -133,6 +135,7 @@ class UpOptions(NamedTuple):
 @click.option("--keep-pods", is_flag=True, help="Leave containers running, for the next `dray up`.")
 @click.option("--merge-kubeconfig", is_flag=True, help="Also make it the context of your kubectl.")
 @key_options.options
+@apiserver.names_option
 @apiserver.audit_log_option
 @apiserver.event_ttl_option
 @click.option(
@@ -155,7 +158,8 @@ def up(**options: Any) -> None:
     """
     started = time.perf_counter()
     given = UpOptions(**options)
-    address = foreground.parse_listen(given.listen, "--listen", apiserver.DEFAULT_LISTEN)
+    host, port = foreground.parse_listen(given.listen, "--listen", apiserver.DEFAULT_LISTEN)
+    address = ServedAt(host, port, given.names)
     # Before anything is started: it may be wrong.
     dashboard_link.parse(given.ui_listen, "--ui-listen")
     plan = _plan(given, address)
@@ -178,7 +182,7 @@ def up(**options: Any) -> None:
     click.echo(_farewell(given.store, directory, given.data))
 
 
-def _plan(given: UpOptions, address: tuple[str, int]) -> ClusterPlan:
+def _plan(given: UpOptions, address: ServedAt) -> ClusterPlan:
     """Return what is to run: the node of this computer, or a simulated fleet."""
     has_local_node = not given.fleet and given.runtime != simulated.NAME and nvml.is_here()
     return ClusterPlan(
@@ -196,7 +200,7 @@ def _plan(given: UpOptions, address: tuple[str, int]) -> ClusterPlan:
         allows_host=given.allow_host_access,
         pod_max_pids=given.pod_max_pids,
         pod_network=given.pod_network,
-        api_server=_reachable(*address),
+        api_server=_reachable(address.host, address.port),
         keeps_pods=given.keep_pods,
         identity=foreground.identity() if given.store.is_shared else "",
     )
@@ -263,7 +267,7 @@ def _reachable(host: str, port: int) -> tuple[str, int] | None:
 async def _run(
     directory: Path,
     given: UpOptions,
-    listen: tuple[str, int],
+    listen: ServedAt,
     plan: ClusterPlan,
     keys: ServerKeys,
     announce: Callable[[str, RunningCluster, str], None],
@@ -295,7 +299,9 @@ async def _run(
         link = ""
         served = dashboard_link.parse(given.ui_listen, "--ui-listen")
         if served is not None:
-            link = await stack.enter_async_context(dashboard_link.of_cluster(cluster, served, file))
+            link_file = directory / dashboard_link.FILE
+            place = dashboard_link.DashboardPlace(*served, link_file, (listen.host, *listen.names))
+            link = await stack.enter_async_context(dashboard_link.of_cluster(cluster, place, file))
         announce(url, cluster, link)
         try:
             await compaction.compact_regularly(state, given.history_seconds)
@@ -324,7 +330,7 @@ def _announce(
         click.echo("The node is this computer, with its own GPUs; --fleet simulates others.")
     else:
         if has_default_nodes:
-            click.echo(f"{plan.fleet.name}: {plan.fleet.description}")
+            click.echo(": ".join(filter(None, (plan.fleet.name, plan.fleet.description))))
         click.echo(f"Simulated: {_counted(plan.fleet)}.")
     if chosen.runtime is None:
         click.echo(f"Pods are simulated: {chosen.why}. No containers run.\n")
@@ -332,17 +338,18 @@ def _announce(
         click.echo(f"Containers run in: {chosen.name} ({chosen.why}).\n")
     is_default = directory == cluster_choice.data_directory() and not os.environ.get("KUBECONFIG")
     users = "kubectl" if is_default else "dray and kubectl"
-    click.echo(f"  export KUBECONFIG={_kubeconfig(directory)}   # for {users}")
+    click.echo(f"  export KUBECONFIG={_quoted(directory / 'kubeconfig')}   # for {users}")
     click.echo("  dray get devices")
     click.echo("  dray top")
     click.echo("  dray get pods,resourceclaims -A\n")
     if link:
-        click.echo(f"  {link}   # dashboard; the link works once\n")
+        click.echo(f"  {link}   # dashboard; the link works once")
+        click.echo(f"  cat {_quoted(directory / dashboard_link.FILE)}   # the next link\n")
     click.echo("Ctrl-C ends it, and its containers; the state stays in the store.")
 
 
-def _kubeconfig(directory: Path) -> str:
-    return shlex.quote(str((directory / "kubeconfig").resolve()))
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path.resolve()))
 
 
 def _counted(fleet: fleets.Fleet) -> str:

@@ -23,8 +23,8 @@ from dray.ui.model.cells import ShapedDevice
 from dray.ui.model.entries import Cell, NodeCard
 from dray.ui.model.shape_table import ShapeTable
 
-DRAWN_AT_ONCE = 50
-"""The pools that are drawn before others may run."""
+DRAWN_AT_ONCE = 5
+"""The pools that are drawn before others may run: requests wait for some milliseconds."""
 
 
 class _DrawnPool(NamedTuple):

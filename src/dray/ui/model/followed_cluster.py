@@ -44,7 +44,7 @@ from dray.ui.model.waiting_state import WaitingState
 log = logging.getLogger(__name__)
 
 ACTIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-PAGE_SIZE = 500
+PAGE_SIZE = 100
 """Objects that are read at once, which bounds the memory that reading them takes."""
 JOIN_SECONDS = 0.1
 """Changes are joined for as long as this, so that a burst is one message."""
@@ -64,6 +64,13 @@ TYPES: dict[str, type[Any]] = {
 Changed = Callable[[ObjectChange[Any]], None]
 
 
+class Outage(msgspec.Struct, frozen=True):
+    """The time since when the API server cannot be followed, and what it says."""
+
+    since: str
+    reason: str
+
+
 class State(msgspec.Struct, frozen=True):
     """Everything that the page draws, as it is on the wire."""
 
@@ -75,6 +82,7 @@ class State(msgspec.Struct, frozen=True):
     waiting: dict[str, WaitingEntry]
     counts: dict[str, int]
     unreadable: list[str]
+    outage: Outage | None
 
 
 class DrawnChange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,6 +96,7 @@ class DrawnChange(msgspec.Struct, frozen=True, omit_defaults=True):
     waiting: dict[str, WaitingEntry | None] = {}
     counts: dict[str, int] | None = None
     unreadable: list[str] | None = None
+    outage: Outage | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SharedTransport:
@@ -131,6 +140,8 @@ class FollowedCluster:
         """Called with every change of a followed object after the model has taken it over."""
         self._dirty = asyncio.Event()
         self._counts: dict[str, int] = {}
+        self._outage: Outage | None = None
+        self._sent_outage: Outage | None = None
 
     @property
     def unreadable(self) -> list[str]:
@@ -190,7 +201,8 @@ class FollowedCluster:
     def _publish(self) -> None:
         fleet, shapes = self.fleet.take(), dict(self.fleet.table.changes())
         waiting = self.waiting.take()
-        if not (fleet.nodes or fleet.cells or shapes or waiting):
+        is_said = self._outage == self._sent_outage
+        if is_said and not (fleet.nodes or fleet.cells or shapes or waiting):
             return
         counts = dict(self.fleet.counts)
         change = DrawnChange(
@@ -201,8 +213,9 @@ class FollowedCluster:
             fleet.cells,
             waiting,
             counts if counts != self._counts else None,
+            outage=msgspec.UNSET if is_said else self._outage,
         )
-        self._counts = counts
+        self._counts, self._sent_outage = counts, self._outage
         self.log.add(msgspec.json.encode(change))
 
     def _snapshot(self) -> bytes:
@@ -215,6 +228,7 @@ class FollowedCluster:
             self.waiting.entries,
             dict(self.fleet.counts),
             self.unreadable,
+            self._outage,
         )
         return msgspec.json.encode(state)
 
@@ -243,7 +257,20 @@ class FollowedCluster:
     def _cache(self, kind: Kind, type_: type[Any], namespace: str) -> Cache[Any]:
         fields = ACTIVE_PODS if kind == kinds.POD else ""
         selection = ObjectSelection(namespace, field_selector=fields)
-        return Cache(self.client, kind, type_, selection, page_size=PAGE_SIZE)
+        cache = Cache(self.client, kind, type_, selection, page_size=PAGE_SIZE)
+        cache.problem_changed = self._problem_changed
+        return cache
+
+    def _problem_changed(self) -> None:
+        """Find out whether the server can be followed; what is seen is old while it cannot."""
+        every = (cache.problem for own in self.caches.values() for cache in own)
+        reason = next(filter(None, every), "")
+        if not reason:
+            self._outage = None
+        elif self._outage is None or self._outage.reason != reason:
+            since = self._outage.since if self._outage is not None else _now()
+            self._outage = Outage(since, reason)
+        self._dirty.set()
 
     def _take_over(self, kind: Kind, changed: Changed, change: ObjectChange[Any]) -> None:
         changed(change)

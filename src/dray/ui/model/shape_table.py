@@ -28,7 +28,9 @@ class _Members:
         for name, value in attributes.items():
             if name in self.varying:
                 continue
-            counts = self.values.setdefault(name, Counter())
+            counts = self.values.get(name)
+            if counts is None:
+                counts = self.values[name] = Counter()
             known = tuple(value) if isinstance(value, list) else value
             counts[known] += sign
             if not counts[known]:

@@ -85,7 +85,8 @@ async def _reviewed(viewer: Viewer) -> ActionRights:
             namespaces = tuple(name for name, is_so in zip(tried, may, strict=True) if is_so)
     except errors.StatusError:
         return NO_RIGHTS
-    return ActionRights(namespaces, cordon, taint)
+    # A user may have the right to a kind that the server does not serve.
+    return ActionRights(namespaces, cordon, taint and _served_rules(viewer) is not None)
 
 
 async def _may(client: Client, verb: str, kind: Kind, namespace: str = "") -> bool:
@@ -129,10 +130,15 @@ def _name(text: str) -> str:
 
 def _rules(viewer: Viewer) -> Kind:
     """Return the kind of taint rules in the version that the server has. Raises PageError."""
-    for kind, _ in viewer.model.rights.namespaces:
-        if kind.kind == kinds.DEVICE_TAINT_RULE.kind:
-            return kind
-    raise PageError(404, "the server has no DeviceTaintRules")
+    found = _served_rules(viewer)
+    if found is None:
+        raise PageError(404, "the server has no DeviceTaintRules")
+    return found
+
+
+def _served_rules(viewer: Viewer) -> Kind | None:
+    followed = (kind for kind, _ in viewer.model.rights.namespaces)
+    return next((kind for kind in followed if kind.kind == kinds.DEVICE_TAINT_RULE.kind), None)
 
 
 async def _taint(viewer: Viewer, key: str, asked: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import msgspec
@@ -28,9 +29,12 @@ LONGEST: Final = 10 * 1024
 SECONDS: Final = 2.0
 SAMPLE: Final = 300
 """On how many devices corrections are tried."""
+CORRECTED: Final = 500
+"""The longest expression that is corrected: the time for that grows with the cube of its length."""
 FILTERS_AT_ONCE: Final = 2
 _PLACE: Final = re.compile(r"ERROR: <input>:(-?\d+):(\d+): (.*)")
-_gate = asyncio.Semaphore(FILTERS_AT_ONCE)
+# Threads of their own: one goes on after a request that was given up, and others need theirs.
+_threads: Final = ThreadPoolExecutor(FILTERS_AT_ONCE, thread_name_prefix="dray-filter")
 
 
 class Matches(msgspec.Struct, frozen=True):
@@ -50,8 +54,9 @@ class Matches(msgspec.Struct, frozen=True):
 async def matches(viewer: Viewer, expression: str) -> Matches:
     """Return what an expression matches. Raises PageError for one that is not valid."""
     slices = list(viewer.model.objects(kinds.RESOURCE_SLICE))
-    async with _gate:
-        found = await asyncio.to_thread(_matches, expression, slices, viewer.model.features)
+    found = await asyncio.get_running_loop().run_in_executor(
+        _threads, _matches, expression, slices, viewer.model.features
+    )
     cells = viewer.model.fleet.cells
     held = {part.k for cell in cells.values() for part in cell.p}
     return msgspec.structs.replace(
@@ -113,11 +118,17 @@ def _invalid(
     """Return the error with its place, and a correction if one is known."""
     place = _PLACE.search(detail)
     line, column = (max(int(place[1]), 1), int(place[2])) if place else (1, 1)
-    devices = _sample(slices)
-    rewrites = selector_report.make(expression, features, devices).rewrites
-    more = {"suggestion": rewrites[0]} if rewrites else {}
+    suggestion = _correction(expression, slices, features)
+    more = {"suggestion": suggestion} if suggestion else {}
     message = place[3] if place else detail
     return PageError(400, message, "", line=line, column=column, detail=detail, **more)
+
+
+def _correction(expression: str, slices: Sequence[ResourceSlice], features: Features) -> str:
+    """Return a correction of an expression; "" if none is known."""
+    if len(expression) > CORRECTED:
+        return ""
+    return next(iter(selector_report.make(expression, features, _sample(slices)).rewrites), "")
 
 
 def _sample(slices: Sequence[ResourceSlice]) -> list[tuple[PoolId, Device]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,8 +23,8 @@ from dray.api.semantics import pools
 from dray.api.types.dra import Device, ResourceSlice
 from dray.clock import utc_now
 from dray.history.file_format import HistoryUnusable
-from dray.history.periods import DeviceHolder, Gap, HeldPeriod, HistorySpan, MarkPeriod, Moment
-from dray.history.queries import DeviceHistory
+from dray.history.periods import DeviceHolder, HeldPeriod, HistorySpan, MarkPeriod, Moment
+from dray.history.queries import ClassesOf, DeviceHistory
 from dray.ui.model.cells import FULL, HIDDEN, TAINTED, UNHEALTHY
 from dray.ui.model.entries import Part
 from dray.ui.model.followed_cluster import FollowedCluster
@@ -37,6 +37,7 @@ MOST_BUCKETS: Final = 1000
 BUCKETS: Final = 100
 DEFAULT_TIME: Final = datetime.timedelta(days=1)
 PERIODS_SHOWN: Final = 5000
+EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 T = TypeVar("T")
 
 
@@ -69,7 +70,7 @@ class Histories:
             span = await self._ask(DeviceHistory.span)
         except PageError:
             return {"since": None, "gaps": []}
-        return {"since": _time(span.first), "gaps": _gaps(span.gaps)}
+        return {"since": _time(span.first), "gaps": _gaps(span)}
 
     async def answer(self, viewer: Viewer, question: PageQuestion) -> Any:
         """Return the answer to a question about the past. Raises PageError."""
@@ -85,55 +86,41 @@ class Histories:
             case ("usage",):
                 if not viewer.model.rights.of(kinds.DEVICE_CLASS):
                     raise PageError(403, "you may not read classes, so not their use either")
-                return await self._usage(question)
+                return await self._usage(viewer, question)
         raise PageError(404, "there is no such page")
 
     async def _at(self, viewer: Viewer, time: datetime.datetime) -> dict[str, Any]:
         moment = await self._ask(lambda history: history.at(time))
         slices = list(viewer.model.objects(kinds.RESOURCE_SLICE))
-        cells = await asyncio.to_thread(_cells, moment, slices, _sees(viewer.model))
-        sees = _sees(viewer.model)
-        return {
-            "time": _time(moment.time),
-            "known": moment.is_known,
-            "holders": {
-                str(device): [_holder(holder) for holder in held if sees(holder.claim)]
-                for device, held in moment.holders.items()
-            },
-            "tainted": sorted(map(str, moment.tainted)),
-            "unhealthy": sorted(map(str, moment.unhealthy)),
-            "cells": cells,
-        }
+        return await asyncio.to_thread(_moment, moment, slices, _sees(viewer.model))
 
     async def _device(self, viewer: Viewer, question: PageQuestion) -> dict[str, Any]:
         device = device_page.device_id(question.parameter("key"))
         since, until = _times(question)
-        members = [device, *_partitions(viewer.model, device)]
         sees = _sees(viewer.model)
 
         def read(history: DeviceHistory) -> tuple[list[HeldPeriod], list[MarkPeriod], HistorySpan]:
-            held = history.periods(device=str(device), since=since, until=until)
-            named = {period.device for period in held}
-            for member in members:
-                if member not in named:
-                    held += history.periods(device=member, since=since, until=until)
-            marks = [mark for member in members for mark in history.marks(member, since, until)]
-            return held, marks, history.span()
+            held = history.periods(device=device, since=since, until=until)
+            return held, history.marks(device, since, until), history.span()
 
         held, marks, span = await self._ask(read)
-        held = sorted(set(held), key=lambda period: period.since)[-PERIODS_SHOWN:]
         return {
-            "periods": [_period(period, sees(period.claim)) for period in held],
+            "periods": [_period(period, sees(period.claim)) for period in held[-PERIODS_SHOWN:]],
             "marks": [_mark(mark) for mark in marks],
-            "gaps": _gaps(span.gaps),
+            "gaps": _gaps(span),
         }
 
-    async def _usage(self, question: PageQuestion) -> dict[str, Any]:
+    async def _usage(self, viewer: Viewer, question: PageQuestion) -> dict[str, Any]:
         since, until = _times(question)
+        classes_of = _classes_of(viewer.model)
         buckets = question.number("buckets", BUCKETS, 1, MOST_BUCKETS)
         found, span = await self._ask(
-            lambda history: (history.usage(since, until, buckets), history.span())
+            lambda history: (
+                history.usage(since, until, buckets, classes_of),
+                history.span(),
+            )
         )
+        sees_pods = "" in viewer.model.rights.of(kinds.POD)
         classes: dict[str, list[dict[str, Any]]] = {}
         for bucket in found:
             classes.setdefault(bucket.device_class, []).append(
@@ -141,10 +128,10 @@ class Histories:
                     "time": _time(bucket.since),
                     "total": bucket.total,
                     "held": bucket.held,
-                    "waiting": bucket.waiting,
+                    "waiting": bucket.waiting if sees_pods else None,
                 }
             )
-        return {"classes": classes, "gaps": _gaps(span.gaps)}
+        return {"classes": classes, "gaps": _gaps(span)}
 
     async def _ask(self, question: Callable[[DeviceHistory], T]) -> T:
         """Ask the file, in a thread. Raises PageError if there is none."""
@@ -168,6 +155,34 @@ def _sees(model: FollowedCluster) -> Callable[[str], bool]:
     """Return whether a claim NAMESPACE/NAME may be read."""
     namespaces = frozenset(model.rights.of(kinds.RESOURCE_CLAIM))
     return lambda claim: "" in namespaces or claim.partition("/")[0] in namespaces
+
+
+def _classes_of(model: FollowedCluster) -> ClassesOf:
+    """Return which classes select a device or a part of it now."""
+    shapes, cells = model.fleet.table.shapes, model.fleet.cells
+
+    def classes_of(device: DeviceId) -> Iterable[str]:
+        cell = cells.get(str(device))
+        return shapes[cell.s].classes if cell is not None and cell.s in shapes else ()
+
+    return classes_of
+
+
+def _moment(
+    moment: Moment, slices: Sequence[ResourceSlice], sees: Callable[[str], bool]
+) -> dict[str, Any]:
+    """Return the document of a moment. It takes long for a large fleet."""
+    return {
+        "time": _time(moment.time),
+        "known": moment.is_known,
+        "holders": {
+            str(device): [_holder(holder) for holder in held if sees(holder.claim)]
+            for device, held in moment.holders.items()
+        },
+        "tainted": sorted(map(str, moment.tainted)),
+        "unhealthy": sorted(map(str, moment.unhealthy)),
+        "cells": _cells(moment, slices, sees),
+    }
 
 
 def _cells(
@@ -194,6 +209,7 @@ class _Published:
             for pool, own in by_pool.items()
         }
         self._parents: dict[PoolId, dict[str, str]] = {}
+        self._slots: dict[PoolId, dict[str, int]] = {}
 
     def root(self, device: DeviceId) -> DeviceId:
         parents = self._parents_in(device.pool_id)
@@ -204,13 +220,13 @@ class _Published:
 
     def slots(self, root: DeviceId) -> int:
         """Return the number of slots of a device with partitions; 0 for others."""
-        parents, devices = self._parents_in(root.pool_id), self._devices.get(root.pool_id, {})
-        ends = (
-            sum(device_values.placement_of(devices[name]))
-            for name, parent in parents.items()
-            if parent == root.device
-        )
-        return max(ends, default=0)
+        pool = root.pool_id
+        if pool not in self._slots:
+            slots = self._slots[pool] = {}
+            for name, parent in self._parents_in(pool).items():
+                end = sum(device_values.placement_of(self._devices[pool][name]))
+                slots[parent] = max(end, slots.get(parent, 0))
+        return self._slots[pool].get(root.device, 0)
 
     def _parents_in(self, pool: PoolId) -> Mapping[str, str]:
         if pool not in self._parents:
@@ -311,21 +327,18 @@ def _mark(mark: MarkPeriod) -> dict[str, Any]:
     }
 
 
-def _partitions(model: FollowedCluster, root: DeviceId) -> list[DeviceId]:
-    """Return the partitions of a device that are published now."""
-    entry = model.fleet.inventory.pools().get(root.pool_id)
-    slices = pools.current_slices(list(entry.slices.values())) if entry is not None else []
-    devices = [device for item in slices for device in item.spec.devices]
-    parents = device_states.parents(devices)
-    return [root._replace(device=name) for name, parent in parents.items() if parent == root.device]
-
-
 def _span(span: HistorySpan) -> dict[str, Any]:
-    return {"since": _time(span.first), "until": _time(span.last), "gaps": _gaps(span.gaps)}
+    return {"since": _time(span.first), "until": _time(span.last), "gaps": _gaps(span)}
 
 
-def _gaps(gaps: Sequence[Gap]) -> list[list[str | None]]:
-    return [[_time(gap.since), _time(gap.until)] for gap in gaps]
+def _gaps(span: HistorySpan) -> list[list[str | None]]:
+    """Return the gaps: first what was before the record, and last, without an end, what comes
+    after it if no recorder runs now.
+    """
+    gaps = [[_time(gap.since), _time(gap.until)] for gap in span.gaps]
+    if span.first is not None:
+        gaps.insert(0, [_time(EPOCH), _time(span.first)])
+    return [*gaps, [_time(span.last), None]] if span.has_ended(utc_now()) else gaps
 
 
 def _time(time: datetime.datetime | None) -> str | None:
@@ -346,8 +359,11 @@ def _times(question: PageQuestion) -> tuple[datetime.datetime, datetime.datetime
 def _asked_time(text: str) -> datetime.datetime:
     try:
         time = datetime.datetime.fromisoformat(text)
-    except ValueError as error:
+        if time.tzinfo is None:
+            raise PageError(400, "the time has no zone", "Write 2026-01-31T14:02:00Z.")
+        time = time.astimezone(datetime.UTC)
+    except (ValueError, OverflowError) as error:
         raise PageError(400, "the time is not valid", "Write 2026-01-31T14:02:00Z.") from error
-    if time.tzinfo is None:
-        raise PageError(400, "the time has no zone", "Write 2026-01-31T14:02:00Z.")
-    return time.astimezone(datetime.UTC)
+    if time < EPOCH:
+        raise PageError(400, f"the time is before {EPOCH.year}")
+    return time

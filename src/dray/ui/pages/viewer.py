@@ -60,6 +60,6 @@ def question_of(path: str, parameters: Mapping[str, str]) -> PageQuestion:
         parts = tuple(unquote(part, errors="strict") for part in path.split("/"))
     except UnicodeDecodeError as error:
         raise PageError(400, "the address is not valid") from error
-    if any(len(part) > LONGEST_NAME or "\0" in part for part in parts):
-        raise PageError(400, "a name in the address is too long or not valid")
+    if not all(parts) or any(len(part) > LONGEST_NAME or "\0" in part for part in parts):
+        raise PageError(400, "a name in the address is empty, too long or not valid")
     return PageQuestion(parts, parameters)

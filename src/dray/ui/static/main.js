@@ -65,7 +65,7 @@ function open(session) {
  */
 function fail(error, usedKey) {
   if (error instanceof ServerError && (error.status === 401 || usedKey)) {
-    login(error.status === 401 && !usedKey ? "" : [error.message, error.advice].filter(Boolean).join(" "));
+    login(error.status === 401 && !usedKey ? "" : error.words);
     return;
   }
   const text = error instanceof Error ? error.message : String(error);

@@ -32,6 +32,8 @@ COOKIE: Final = "dray-ui"
 CSRF_HEADER: Final = "X-Dray-Csrf"
 WRONG_SECONDS: Final = 1.0
 """How long the answer to a wrong key or token takes."""
+LOGIN_SECONDS: Final = 10.0
+"""The time for finding out what somebody who logs in may read."""
 WAITING_LOGINS: Final = 32
 STREAMS_LIMIT: Final = 1024
 SWEEP_SECONDS: Final = 5.0
@@ -69,6 +71,7 @@ class Dashboard:
         self._group: asyncio.TaskGroup | None = None
         self._sessions = Sessions()
         self._key: OneTimeKey | None = None
+        self._write_key: Callable[[str], None] | None = None
         self._failures = FailureCounter()
         self._logins = 0
         self._streams: set[asyncio.Task[Any]] = set()
@@ -79,6 +82,19 @@ class Dashboard:
         self._key = OneTimeKey(_now())
         return self._key.text
 
+    def keep_key(self, write: Callable[[str], None]) -> str:
+        """Return a new key. While this runs, `write` gets another one whenever a key is spent."""
+        self._write_key = write
+        return self._written_key(write)
+
+    def _written_key(self, write: Callable[[str], None]) -> str:
+        key = self.new_key()
+        try:
+            write(key)
+        except OSError as error:
+            log.warning("the link to the dashboard cannot be written: %s", error)
+        return key
+
     async def run(self) -> None:
         """Follow clusters while people look at them, and end sessions, until cancelled."""
         try:
@@ -87,6 +103,8 @@ class Dashboard:
                     await asyncio.sleep(SWEEP_SECONDS)
                     for session in self._sessions.ended(_now()):
                         self._end(session)
+                    if self._write_key and self._key and self._key.is_spent(_now()):
+                        self._written_key(self._write_key)
         finally:
             self._group = self._loaded = None
             self._sessions = Sessions()
@@ -110,6 +128,14 @@ class Dashboard:
             return answers.error_answer(error)
         except errors.StatusError as error:
             return answers.error_answer(_of_server(error))
+        except ConnectionError:
+            raise
+        except Exception:
+            if request.writer.output_size:
+                raise
+            # This answer, too, has the headers of all.
+            log.exception("%s %s failed", request.method, request.rel_url.raw_path)
+            return answers.error_answer(PageError(500, "the server failed; its log says why"))
 
     async def _routed(self, request: web.BaseRequest, site: DashboardSite) -> web.StreamResponse:
         path = request.rel_url.raw_path
@@ -185,20 +211,32 @@ class Dashboard:
         self._logins += 1
         try:
             given = await answers.json_body(request)
+            key = self._key if "key" in given else None
             person = await self._person(given, request)
             if person is None:
                 await asyncio.sleep(WRONG_SECONDS)
                 raise PageError(401, "the key or token is not accepted", _advice(given))
-            if not self._sessions.has_room(person):
-                raise PageError(429, "there are too many sessions", "Log out somewhere else.")
-            session = await self._opened(person)
+            try:
+                session = await self._opened(person)
+            except BaseException:
+                if key is not None:
+                    key.give_back()
+                raise
         finally:
             self._logins -= 1
         cookie = _cookie(request, site, session.identity)
         return answers.json_answer(await self._document(session), headers={"set-cookie": cookie})
 
     async def _opened(self, person: Person) -> BrowserSession:
-        member = await (await self._ready()).join(person)
+        """Return a new session. Raises PageError, and the errors of the API server."""
+        if not self._sessions.has_room(person):
+            raise PageError(429, "there are too many sessions", "Log out somewhere else.")
+        try:
+            async with asyncio.timeout(LOGIN_SECONDS):
+                member = await (await self._ready()).join(person)
+        except TimeoutError as error:
+            advice = "Try again in a while; the key of a link still works."
+            raise PageError(503, "the API server does not answer", advice) from error
         return self._sessions.open(person, member, _now())
 
     async def _person(self, given: dict[str, Any], request: web.BaseRequest) -> Person | None:
@@ -208,11 +246,12 @@ class Dashboard:
                 is_right = self._key is not None and self._key.redeem(key, _now())
                 return self._people.of_key() if is_right else None
             case {"token": str(token)} if len(token) <= MAX_SECRET:
-                if self._failures.is_over(_now()):
+                address = request.remote or ""
+                if self._failures.is_over(address, _now()):
                     raise PageError(429, "there were too many wrong tokens", "Try again later.")
                 person = await self._people.of_token(token.strip())
                 if person is None:
-                    self._failures.add(_now())
+                    self._failures.add(address, _now())
                 return person
             case {"certificate": True}:
                 transport = request.transport
@@ -306,7 +345,10 @@ def _cookie(request: web.BaseRequest, site: DashboardSite, value: str) -> str:
 
 def _advice(given: dict[str, Any]) -> str:
     if "key" in given:
-        return "A link works once, for some minutes. For another one: dray ui"
+        return (
+            "A link works once, for some minutes. `dray up` keeps the next one in the file "
+            "dashboard-link of its data directory; for another cluster start `dray ui` again."
+        )
     return "Is it complete, and has it not expired?"
 
 

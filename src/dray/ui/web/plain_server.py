@@ -30,7 +30,9 @@ log.addFilter(
 
 LIMITS: Final = ConnectionLimits(new_connections=128, connections=2048)
 CONNECTIONS_OF_STRANGERS: Final = 128
-MAX_LINE_BYTES: Final = 2**13
+MAX_LINE_BYTES: Final = 2**16
+"""The longest selector, of which each character may be written as %XX, is a part of a line."""
+MAX_FIELD_BYTES: Final = 2**13
 MAX_HEADERS: Final = 64
 SHUTDOWN_SECONDS: Final = 1.0
 STRANGER: Final = ""
@@ -64,7 +66,7 @@ async def serving(dashboard: Dashboard, host: str, port: int) -> AsyncIterator[s
         access_log=None,
         logger=log,
         max_line_size=MAX_LINE_BYTES,
-        max_field_size=MAX_LINE_BYTES,
+        max_field_size=MAX_FIELD_BYTES,
         max_headers=MAX_HEADERS,
         keepalive_timeout=LIMITS.idle_seconds,
         lingering_time=0.0,

@@ -18,8 +18,8 @@ class SecurePages:
 
     def __init__(self, dashboard: Dashboard, names: tuple[str, ...] = ()) -> None:
         self._dashboard = dashboard
-        own = {"localhost", "127.0.0.1", "::1", socket.gethostname().lower(), *names}
-        self._site = DashboardSite(is_secure=True, names=frozenset(own))
+        own = {"localhost", "127.0.0.1", "::1", socket.gethostname(), *names}
+        self._site = DashboardSite(is_secure=True, names=frozenset(map(str.lower, own)))
 
     def user_of(self, request: web.BaseRequest) -> str:
         return self._dashboard.user_of(request)

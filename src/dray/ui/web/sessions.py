@@ -22,7 +22,7 @@ SESSIONS_OF_PERSON = 64
 STREAMS_OF_SESSION = 8
 REQUESTS_OF_SESSION = 8
 TOKEN_TRIES = 100
-"""Wrong tokens in `TOKEN_SECONDS` after which no token is looked at for a while."""
+"""Wrong tokens of an address in `TOKEN_SECONDS` after which it has to wait."""
 TOKEN_SECONDS = 60.0
 
 
@@ -30,42 +30,49 @@ class OneTimeKey:
     """The key of a link: it works once, for some minutes."""
 
     def __init__(self, now: float) -> None:
-        self._key: str | None = secrets.token_urlsafe(32)
+        self._key = secrets.token_urlsafe(32)
         self._ends = now + KEY_SECONDS
         self._failures = 0
+        self._is_void = False
 
     @property
     def text(self) -> str:
         """Return the key; "" once it is used or void."""
-        return self._key or ""
+        return "" if self._is_void else self._key
+
+    def is_spent(self, now: float) -> bool:
+        """Return whether the key is used or void, or its time is over."""
+        return self._is_void or now > self._ends
 
     def redeem(self, given: str, now: float) -> bool:
         """Return whether this is the key; it is then used. Each wrong one counts."""
-        expected = self._key
-        if expected is None or now > self._ends:
-            self._key = None
+        if self.is_spent(now):
             return False
-        if hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogatepass")):
-            self._key = None
+        if hmac.compare_digest(self._key.encode(), given.encode("utf-8", "surrogatepass")):
+            self._is_void = True
             return True
         self._failures += 1
-        if self._failures >= KEY_TRIES:
-            self._key = None
+        self._is_void = self._failures >= KEY_TRIES
         return False
+
+    def give_back(self) -> None:
+        """Let the key work once more: whoever redeemed it could not be logged in."""
+        self._is_void = False
 
 
 class FailureCounter:
-    """Counts wrong tokens, and says when there were too many of late."""
+    """Counts the wrong tokens of each address, so that nobody can keep others from logging in."""
 
     def __init__(self) -> None:
-        self._times: list[float] = []
+        self._failures: list[tuple[float, str]] = []
 
-    def is_over(self, now: float) -> bool:
-        self._times = [time for time in self._times if now - time < TOKEN_SECONDS]
-        return len(self._times) >= TOKEN_TRIES
+    def is_over(self, address: str, now: float) -> bool:
+        """Return whether there were too many of late."""
+        self._failures = [found for found in self._failures if now - found[0] < TOKEN_SECONDS]
+        return sum(own == address for _, own in self._failures) >= TOKEN_TRIES
 
-    def add(self, now: float) -> None:
-        self._times.append(now)
+    def add(self, address: str, now: float) -> None:
+        self._failures.append((now, address))
 
 
 @dataclass(slots=True, eq=False)

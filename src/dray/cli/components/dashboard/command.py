@@ -112,7 +112,7 @@ async def _recording(
     client: Client, path: Path, retention_seconds: float, features: Features
 ) -> AsyncIterator[None]:
     """Record the history of a cluster while the block runs. Raises CommandError."""
-    from dray.history.recorder import HistoryRecorder, OtherCluster
+    from dray.history.recorder import HistoryRecorder, MayNotRead, OtherCluster
 
     with record_options.opened(path, retention_seconds) as file:
         recorder = HistoryRecorder(client, file, features=features, now=utc_now)
@@ -120,6 +120,8 @@ async def _recording(
             await recorder.check()
         except OtherCluster as error:
             raise CommandError(f"--record {path}: {error}", "Choose another file.") from error
+        except MayNotRead as error:
+            raise CommandError(f"--record {path}: {error}", error.advice) from error
         running = asyncio.create_task(supervision.run_forever("recorder", recorder.run))
         try:
             yield

@@ -7,9 +7,9 @@ import contextlib
 import ipaddress
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from dray import supervision
+from dray import durable_files, supervision
 from dray.cli.command_errors import WrongUsage
 from dray.cli.components import foreground
 
@@ -18,7 +18,18 @@ if TYPE_CHECKING:
 
 NONE = "none"
 EXAMPLE = "127.0.0.1:8765"
+FILE = "dashboard-link"
+"""The name of the file in the data directory that has a link which still works."""
 ADVICE = "Choose another address with --ui-listen; port 0 takes any free port."
+
+
+class DashboardPlace(NamedTuple):
+    """The address of a dashboard, the file for its links, and names of the server that has it."""
+
+    host: str
+    port: int
+    file: Path
+    names: tuple[str, ...]
 
 
 def parse(text: str, option: str) -> tuple[str, int] | None:
@@ -50,7 +61,7 @@ def of(url: str, key: str) -> str:
 
 @contextlib.asynccontextmanager
 async def of_cluster(
-    cluster: RunningCluster, address: tuple[str, int], history: Path | None
+    cluster: RunningCluster, place: DashboardPlace, history: Path | None
 ) -> AsyncIterator[str]:
     """Serve the dashboard of a cluster, here and on its API server; yields the link."""
     # Not every cluster has one.
@@ -60,15 +71,21 @@ async def of_cluster(
 
     name = "dray up"
     dashboard = dashboards.opened(cluster, name, history)
-    host, port = address
+    host, port = place.host, place.port
     async with contextlib.AsyncExitStack() as stack:
         serving = plain_server.serving(dashboard, host, port)
         url = await foreground.listen(stack, serving, f"{host}:{port}", ADVICE)
         running = asyncio.create_task(supervision.run_forever("dashboard", dashboard.run))
-        cluster.opened.server.pages = SecurePages(dashboard)
+        cluster.opened.server.pages = SecurePages(dashboard, place.names)
         try:
-            yield of(url, dashboard.new_key())
+            key = dashboard.keep_key(
+                lambda key: durable_files.replace_file(
+                    place.file, f"{of(url, key)}\n".encode(), durable=False
+                )
+            )
+            yield of(url, key)
         finally:
+            place.file.unlink(missing_ok=True)
             cluster.opened.server.pages = None
             running.cancel()
             await asyncio.wait([running])

@@ -8,6 +8,7 @@
  * @typedef {{k: string, o: number, w: number, st: DeviceState, t?: string, h?: string[], u?: string[], m?: Mark[]}} Part
  * @typedef {{n: string, s: string, st: DeviceState, t?: string, f?: number, m?: Mark[], h?: string[], u?: string[], p?: Part[]}} Cell
  * @typedef {{since: string, kind: string, ns: string, name: string, reason: string, short: string, fix: string}} Waiting
+ * @typedef {{since: string, reason: string}} Outage since when the API server cannot be followed, and why
  * @typedef {object} State
  * @property {number} seq
  * @property {string} time
@@ -17,6 +18,7 @@
  * @property {Record<string, Waiting>} waiting
  * @property {Record<string, number>} counts
  * @property {string[]} unreadable
+ * @property {Outage | null} [outage]
  *
  * @typedef {object} Change
  * @property {number} seq
@@ -27,6 +29,7 @@
  * @property {Record<string, Waiting | null>} [waiting]
  * @property {Record<string, number>} [counts]
  * @property {string[]} [unreadable]
+ * @property {Outage | null} [outage]
  *
  * @typedef {object} Session
  * @property {string} user
@@ -34,7 +37,7 @@
  * @property {boolean} canAct
  * @property {{deletePods: string[], cordon: boolean, taintDevices: boolean}} rights
  * @property {{name: string, version: string}} cluster
- * @property {{since: string | null, gaps?: [string, string][]}} history
+ * @property {{since: string | null, gaps?: Gap[]}} history
  *
  * @typedef {{kind: string, ns?: string, name?: string, key?: string}} Target
  * @typedef {{label: string, value: string, link?: Target}} Fact
@@ -54,7 +57,7 @@
  * @typedef {{device: string, claim: string, pods: string[], user: string, since: string, until: string | null, about?: boolean}} HeldPeriod
  * @typedef {{device?: string, kind: string, key: string, since: string, until: string | null}} MarkPeriod
  * @typedef {{periods: HeldPeriod[], marks: MarkPeriod[], gaps: Gap[]}} DeviceHistory
- * @typedef {{time: string, total: number, held: number, waiting: number}} UsagePoint
+ * @typedef {{time: string, total: number, held: number, waiting: number | null}} UsagePoint
  * @typedef {{classes: Record<string, UsagePoint[]>, gaps: Gap[]}} Usage
  *
  * @typedef {{class: string, total: number, held: number, free: number, stranded: number, largest: string, fits: number | null, limit: string}} ClassCapacity

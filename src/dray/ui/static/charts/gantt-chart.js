@@ -7,6 +7,7 @@ import { duration, local, tick, ticks, timeElement } from "../base/times.js";
 import { byName, some } from "../base/words.js";
 import { deviceOf } from "../model/fleet.js";
 import { figure } from "./figure.js";
+import { gapMark } from "./gap-mark.js";
 
 /** @typedef {import("../base/types.js").DeviceHistory} DeviceHistory */
 /** @typedef {import("../base/types.js").HeldPeriod} HeldPeriod */
@@ -40,10 +41,10 @@ export function ganttChart(title, history, span, cursor, wanted, link) {
       svg("line", { x1: x(at), x2: x(at), y1: 0, y2: height - BOTTOM, class: "axis" }),
       svg("text", { x: x(at), y: height - 6, class: "tick", "text-anchor": "middle" }, tick(at, span.until - span.since)),
     ]).flat(),
-    history.gaps.map(([since, until]) => {
+    history.gaps.flatMap(([since, until]) => {
       const from = x(Math.max(span.since, Date.parse(since)));
       const to = x(Math.min(span.until, until ? Date.parse(until) : span.until));
-      return to > from && svg("rect", { x: from, y: 0, width: Math.max(1, to - from), height: height - BOTTOM, class: "gap" }, svg("title", null, "not recorded"));
+      return to > from ? gapMark(from, 0, Math.max(1, to - from), height - BOTTOM) : [];
     }),
     rows.map((row) => {
       const y = top;
@@ -56,21 +57,56 @@ export function ganttChart(title, history, span, cursor, wanted, link) {
     }).flat(),
     cursor !== null && cursor >= span.since && cursor <= span.until && svg("line", { x1: x(cursor), x2: x(cursor), y1: 0, y2: height - BOTTOM, class: "cursor" }),
   );
-  return figure(title, h("div", { class: "scroll-x", tabindex: 0, role: "region", "aria-label": title }, drawing), ["Device", "Claim", "Pods", "User", "From", "To", "Length"], () => history.periods.map((period) => tableRow(period)));
+  return figure(title, h("div", { class: "scroll-x", tabindex: 0, role: "region", "aria-label": title }, drawing), ["Device", "Claim or mark", "Pods", "User", "From", "To", "Length"], () => tableRows(history, span));
+}
+
+/**
+ * All that is drawn, the earliest first.
+ *
+ * @param {DeviceHistory} history
+ * @param {Span} span
+ */
+function tableRows(history, span) {
+  const start = new Date(span.since).toISOString();
+  return [
+    ...history.periods.map((period) => ({ ...period, cells: periodCells(period) })),
+    ...history.marks.map((mark) => ({ ...mark, cells: [mark.device ? deviceOf(mark.device) : "–", `${kindOf(mark)}: ${mark.key || mark.kind}`, "–", "–"] })),
+    ...history.gaps
+      .map(([since, until]) => ({ since: Date.parse(since) < span.since ? start : since, until, cells: ["–", "not recorded", "–", "–"] }))
+      .filter((gap) => Date.parse(gap.since) < span.until && (!gap.until || Date.parse(gap.until) > span.since)),
+  ]
+    .sort((one, other) => Date.parse(one.since) - Date.parse(other.since))
+    .map(({ cells, since, until }) => [...cells, timeElement(since), timeElement(until, "still"), duration((until ? Date.parse(until) : Date.now()) - Date.parse(since))]);
 }
 
 /** @param {HeldPeriod} period */
-function tableRow(period) {
-  const until = period.until ? Date.parse(period.until) : Date.now();
+function periodCells(period) {
   return [
     deviceOf(period.device),
-    h("a", { href: ofClaim(period.claim) }, period.claim),
+    // A claim that the person may not see has no name.
+    period.claim.includes("/") ? h("a", { href: ofClaim(period.claim) }, period.claim) : period.claim,
     period.pods.map((pod, at) => [at > 0 && ", ", h("a", { href: ofPod(pod) }, pod)]).flat(),
     period.user || "–",
-    timeElement(period.since),
-    timeElement(period.until, "still"),
-    duration(until - Date.parse(period.since)),
   ];
+}
+
+/** @param {import("../base/types.js").MarkPeriod} mark */
+function kindOf(mark) {
+  return /health/.test(mark.kind) || /unhealthy/.test(mark.key) ? "unhealthy" : "tainted";
+}
+
+/**
+ * Scrolls a chart that is wider than the window to its chosen moment, else to its end.
+ *
+ * @param {Element} frame
+ * @param {number} [before] where it was
+ */
+export function scrollToMoment(frame, before) {
+  const region = frame.querySelector(".scroll-x");
+  const cursor = region?.querySelector(".cursor")?.getAttribute("x1");
+  if (region) {
+    region.scrollLeft = before ?? (cursor ? Number(cursor) - region.clientWidth / 2 : region.scrollWidth);
+  }
 }
 
 /**
@@ -98,7 +134,7 @@ function rowsOf(history, span, link) {
   for (const mark of history.marks) {
     const since = Date.parse(mark.since);
     add(mark.device ? `${deviceOf(mark.device)}: taints, health` : "taints, health", {
-      kind: /health/.test(mark.kind) || /unhealthy/.test(mark.key) ? "unhealthy" : "tainted",
+      kind: kindOf(mark),
       text: mark.key || mark.kind,
       since,
       until: mark.until ? Date.parse(mark.until) : span.until,

@@ -4,6 +4,7 @@
  */
 import { button, choice, fill, h, labelled, set, settled, svg } from "../base/dom.js";
 import { DAY, HOUR, MINUTE, inputValue, local, tick, ticks, utc } from "../base/times.js";
+import { gapMark } from "./gap-mark.js";
 
 /** @typedef {import("../base/types.js").Gap} Gap */
 /** @typedef {{since: number, until: number, at: number, isNow: boolean, range: string, gaps: Gap[], held: [time: number, share: number][]}} SliderState */
@@ -130,10 +131,10 @@ export class TimeSlider extends HTMLElement {
     fill(
       this.#backdrop,
       kept.length > 0 && svg("path", { d: path, class: "held-area" }),
-      state.gaps.map(([since, until]) => {
+      state.gaps.flatMap(([since, until]) => {
         const from = Math.max(0, x(Date.parse(since)));
         const to = Math.min(WIDTH, until ? x(Date.parse(until)) : WIDTH);
-        return to > from && svg("rect", { x: from, y: 0, width: Math.max(2, to - from), height: HEIGHT, class: "gap" });
+        return to > from ? gapMark(from, 0, Math.max(2, to - from), HEIGHT) : [];
       }),
     );
     fill(

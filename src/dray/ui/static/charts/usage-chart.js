@@ -5,6 +5,7 @@ import { svg } from "../base/dom.js";
 import { tick, ticks, timeElement } from "../base/times.js";
 import { number } from "../base/words.js";
 import { figure } from "./figure.js";
+import { gapMark } from "./gap-mark.js";
 
 /** @typedef {import("../base/types.js").UsagePoint} UsagePoint */
 /** @typedef {import("../base/types.js").Gap} Gap */
@@ -46,10 +47,10 @@ export function usageChart(name, points, gaps, span, wanted) {
       svg("path", { d: stepPath(run, scale, (point) => point.held, scale.y(0)), class: "held-area" }),
       svg("path", { d: stepPath(run, scale, (point) => point.held), class: "held-line" }),
       svg("path", { d: stepPath(run, scale, (point) => point.total), class: "total-line" }),
-      run.some((point) => point.waiting > 0) && svg("path", { d: stepPath(run, scale, (point) => Math.min(most, point.waiting)), class: "waiting-line" }),
+      run.some((point) => point.waiting) && svg("path", { d: stepPath(run, scale, (point) => Math.min(most, point.waiting ?? 0)), class: "waiting-line" }),
     ]).flat(),
   );
-  return figure(name, drawing, ["Time", ">Total", ">Held", ">Waiting"], () => points.map((point) => [timeElement(point.time), number(point.total), number(point.held), number(point.waiting)]));
+  return figure(name, drawing, ["Time", ">Total", ">Held", ">Waiting"], () => points.map((point) => [timeElement(point.time), number(point.total), number(point.held), point.waiting === null ? "–" : number(point.waiting)]));
 }
 
 /**
@@ -67,10 +68,10 @@ function timeTicks(scale, span, width) {
  * @param {Span} span
  */
 function gapMarks(gaps, scale, span) {
-  return gaps.map(([since, until]) => {
+  return gaps.flatMap(([since, until]) => {
     const from = scale.x(Math.max(span.since, Date.parse(since)));
     const to = scale.x(Math.min(span.until, until ? Date.parse(until) : span.until));
-    return svg("rect", { x: from, y: TOP, width: Math.max(1, to - from), height: HEIGHT - TOP - BOTTOM, class: "gap" }, svg("title", null, "not recorded"));
+    return to > from ? gapMark(from, TOP, Math.max(1, to - from), HEIGHT - TOP - BOTTOM) : [];
   });
 }
 

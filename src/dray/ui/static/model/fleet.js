@@ -35,6 +35,8 @@ export class Fleet extends EventTarget {
   counts = new Map();
   /** @type {string[]} */
   unreadable = [];
+  /** @type {import("../base/types.js").Outage | null} */
+  outage = null;
   /** @type {Map<string, string[]> | null} */
   #byCard = null;
 
@@ -49,6 +51,7 @@ export class Fleet extends EventTarget {
     this.waiting = new Map(Object.entries(state.waiting));
     this.counts = new Map(Object.entries(state.counts));
     this.unreadable = state.unreadable ?? [];
+    this.outage = state.outage ?? null;
     this.#byCard = null;
     this.dispatchEvent(new Event("loaded"));
   }
@@ -78,6 +81,7 @@ export class Fleet extends EventTarget {
       this.counts = new Map(Object.entries(change.counts));
     }
     this.unreadable = change.unreadable ?? this.unreadable;
+    this.outage = change.outage === undefined ? this.outage : change.outage;
     if (!isArranged) {
       this.#byCard = null;
     }

@@ -17,6 +17,12 @@ export class ServerError extends Error {
   get advice() {
     return typeof this.details.advice === "string" ? this.details.advice : "";
   }
+
+  /** The message and what to do, as sentences. */
+  get words() {
+    const text = `${this.message.charAt(0).toUpperCase()}${this.message.slice(1)}`;
+    return [text, this.advice].filter(Boolean).map((part) => (/[.?!]$/.test(part) ? part : `${part}.`)).join(" ");
+  }
 }
 
 /** @typedef {Record<string, string | number | null | undefined>} Query */

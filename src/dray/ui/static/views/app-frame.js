@@ -67,6 +67,7 @@ export class AppFrame extends HTMLElement {
     fleet.addEventListener("changed", (event) => {
       const { detail } = /** @type {CustomEvent<import("../model/fleet.js").Touched>} */ (event);
       count();
+      this.#connect();
       this.#tell(detail.cells);
     });
     stream.addEventListener("connection", () => this.#connect());
@@ -128,20 +129,36 @@ export class AppFrame extends HTMLElement {
     set(this.#waiting, "role", "img");
   }
 
+  /** Says whether what is shown is up to date: the page may have lost its server, and that one the API server. */
   #connect() {
     const stream = this.#context?.stream;
-    const isLost = stream?.connection === "lost";
-    const isLive = stream?.connection === "live";
-    this.#live.textContent = isLive ? "Live" : isLost ? "Disconnected" : "Connecting";
-    this.#live.className = `live ${stream?.connection}`;
-    if (isLost && !this.#wasLost) {
-      this.#banner.textContent = `The connection to the server is lost since ${local(stream?.lostAt ?? Date.now())}. What is shown may have changed; trying again.`;
+    const outage = this.#context?.fleet.outage;
+    const isLost = stream?.connection === "lost" || Boolean(outage);
+    const isLive = stream?.connection === "live" && !outage;
+    const state = isLive ? "live" : isLost ? "lost" : "connecting";
+    set(this.#live, "class", `live ${state}`);
+    this.#live.textContent = { live: "Live", lost: "Disconnected", connecting: "Connecting" }[state];
+    if (stream?.connection === "lost") {
+      this.#say(`The connection to the server is lost since ${local(stream.lostAt ?? Date.now())}. What is shown may have changed; trying again.`);
+    } else if (outage) {
+      this.#say(`The API server cannot be followed since ${local(outage.since)}: ${outage.reason}. What is shown may have changed; trying again.`);
     }
     if (isLive && this.#wasLost) {
       answer("Connected again. What is shown is up to date.");
     }
     this.#banner.hidden = !isLost;
     this.#wasLost = isLost;
+  }
+
+  /**
+   * Fills the banner; the same text again would be read out again.
+   *
+   * @param {string} text
+   */
+  #say(text) {
+    if (this.#banner.textContent !== text) {
+      this.#banner.textContent = text;
+    }
   }
 
   /** @param {Set<string>} keys */

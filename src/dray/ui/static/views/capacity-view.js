@@ -76,7 +76,8 @@ export class CapacityView extends HTMLElement {
     }
     const { server } = this.context;
     const recorded = /** @type {import("../base/types.js").Span} */ (await server.get("history/span"));
-    const span = spanOf(this.#query.get("range") || "1d", Date.parse(first), recorded.until ? Date.parse(recorded.until) : Date.now());
+    const hasEnded = recorded.gaps.some(([, until]) => until === null);
+    const span = spanOf(this.#query.get("range") || "1d", Date.parse(first), recorded.until && !hasEnded ? Date.parse(recorded.until) : Date.now());
     const since = Math.max(span.since, Date.parse(first));
     const usage = /** @type {import("../base/types.js").Usage} */ (
       await server.get("history/usage", { since: new Date(since).toISOString(), until: new Date(span.until).toISOString(), buckets: BUCKETS })

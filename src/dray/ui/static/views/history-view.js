@@ -5,7 +5,7 @@ import { button, fill, h, set, settled } from "../base/dom.js";
 import { address, amend } from "../base/routes.js";
 import { local, timeElement } from "../base/times.js";
 import { counted } from "../base/words.js";
-import { ganttChart } from "../charts/gantt-chart.js";
+import { ganttChart, scrollToMoment } from "../charts/gantt-chart.js";
 import { TimeSlider, spanOf } from "../charts/time-slider.js";
 import { DeviceMap } from "../map/device-map.js";
 import { counted as countedStates, deviceOf } from "../model/fleet.js";
@@ -48,6 +48,8 @@ export class HistoryView extends HTMLElement {
   /** @type {Moment | null} */
   #moment = null;
   #wanted = "";
+  /** What the chart of the device shows: it is not replaced under who reads it. */
+  #drawn = "";
   #isAsking = false;
   /** @type {(() => void)[]} */
   #ends = [];
@@ -177,8 +179,9 @@ export class HistoryView extends HTMLElement {
       return;
     }
     const past = this.#isNow ? fleet : fleet.at(moment);
-    // What happens now is written after some seconds.
-    this.#unknown.hidden = moment.known || this.#isNow || this.#at > this.#recorded.last;
+    // What happens now is written after some seconds, if a recorder runs.
+    const isComing = this.#at > this.#recorded.last && !this.#recorded.gaps.some(isOpen);
+    this.#unknown.hidden = moment.known || this.#isNow || isComing;
     fill(this.#summary, this.#isNow ? "now" : ["at ", timeElement(moment.time)]);
     const counts = countedStates(past.cells.values());
     fill(this.#counts, STATES.filter((state) => counts.get(state)).map((state) => h("span", { class: "state" }, stateIcon(state), `${counts.get(state)} ${state}`)));
@@ -228,9 +231,12 @@ export class HistoryView extends HTMLElement {
     const history = await this.context.server.get("history/device", { key, since: new Date(since).toISOString(), until: new Date(until).toISOString() });
     const title = `${deviceOf(key)} ${this.context.fleet.cells.get(key)?.n ?? ""}`.trim();
     const holders = history.periods.length;
-    if (this.#gantt.contains(document.activeElement) && this.#gantt.querySelector("details[open]")) {
+    const isSame = this.#drawn === this.#wanted;
+    if (isSame && (this.#gantt.contains(document.activeElement) || this.#gantt.querySelector("details[open]"))) {
       return;
     }
+    const scrolled = isSame ? this.#gantt.querySelector(".scroll-x")?.scrollLeft : undefined;
+    this.#drawn = this.#wanted;
     fill(
       this.#gantt,
       h(
@@ -243,7 +249,13 @@ export class HistoryView extends HTMLElement {
       ),
       ganttChart(`Holders of ${title}`, history, { since, until }, this.#at, this.clientWidth - FRAME, (time) => address("history", [], amended(this.#query, { at: new Date(time).toISOString() }))),
     );
+    scrollToMoment(this.#gantt, scrolled);
   }
+}
+
+/** @param {Gap} gap */
+function isOpen([, until]) {
+  return until === null;
 }
 
 /**

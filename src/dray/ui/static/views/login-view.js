@@ -1,7 +1,7 @@
 /**
  * `<login-view>`: asks for a token, or for the key of a new link.
  */
-import { fill, h, labelled } from "../base/dom.js";
+import { fill, h, labelled, sentence } from "../base/dom.js";
 import { ServerError } from "../model/server.js";
 
 /** @typedef {import("../model/server.js").Server} Server */
@@ -15,7 +15,7 @@ export class LoginView extends HTMLElement {
    */
   show(server, problem, done) {
     const field = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true, spellcheck: "false", autofocus: true });
-    const alert = h("p", { class: "problem", role: "alert", hidden: !problem }, problem);
+    const alert = h("p", { class: "problem", role: "alert", hidden: !problem }, sentence(problem));
     const submit = h("button", { type: "submit", class: "main-action" }, "Sign in");
     const form = h("form", { class: "login" }, labelled("Token, or the link", field), submit, alert);
     form.addEventListener("submit", async (event) => {
@@ -26,7 +26,7 @@ export class LoginView extends HTMLElement {
         await server.post("login", given(value));
         done(await server.get("session"));
       } catch (error) {
-        alert.textContent = error instanceof ServerError ? [error.message, error.advice].filter(Boolean).join(" ") : String(error);
+        fill(alert, sentence(error instanceof ServerError ? error.words : String(error)));
         alert.hidden = false;
         submit.disabled = false;
         field.focus();
@@ -40,7 +40,7 @@ export class LoginView extends HTMLElement {
         h("h1", null, h("span", { class: "brand" }, "dray"), " Sign in"),
         h("p", null, "Open the link that ", h("code", null, "dray up"), " or ", h("code", null, "dray ui"), " printed, or enter your own token for this cluster. You see what that token may read."),
         form,
-        h("p", { class: "quiet" }, "A link works once and for some minutes. ", h("code", null, "dray ui"), " prints a new one."),
+        h("p", { class: "quiet" }, "A link works once and for some minutes. ", h("code", null, "dray up"), " keeps the next one in the file ", h("code", null, "dashboard-link"), " of its data directory; ", h("code", null, "dray ui"), " prints one when it starts."),
       ),
     );
   }

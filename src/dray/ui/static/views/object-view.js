@@ -5,7 +5,7 @@ import { fill, h, settled, table } from "../base/dom.js";
 import { address, ofTarget } from "../base/routes.js";
 import { DAY, timeElement } from "../base/times.js";
 import { counted } from "../base/words.js";
-import { ganttChart } from "../charts/gantt-chart.js";
+import { ganttChart, scrollToMoment } from "../charts/gantt-chart.js";
 import { DeviceMap } from "../map/device-map.js";
 import { stateIcon } from "../map/state-icon.js";
 import { claimsOf, deviceOf, podsOf } from "../model/fleet.js";
@@ -227,6 +227,7 @@ export class ObjectView extends HTMLElement {
     const wasOpen = Boolean(this.#history.querySelector("details[open]"));
     if (!this.#history.contains(document.activeElement) && !wasOpen) {
       fill(this.#history, h("h2", null, "Holders"), ganttChart("Holders of the last 24 hours", history, { since, until }, null, this.clientWidth - FRAME, moment));
+      scrollToMoment(this.#history);
     }
   }
 }
