@@ -8,8 +8,9 @@ fleet of thousands of nodes costs next to nothing.
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import Any
 
 import msgspec
 
-from dray.api.formats import quantity
+from dray.api import features
+from dray.api.formats import names, quantity
 from dray.api.types import dra
 from dray.api.types.dra import Device, DeviceClass
 from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
@@ -27,8 +29,10 @@ from dray.driverkit.pool_layout import PublishedPool
 from dray.drivers.simulated import fleet_file, partitions, templates
 from dray.drivers.simulated.fleet_file import FleetError, PoolGroup
 from dray.drivers.simulated.templates import DevicePosition
+from dray.validation.dra import slices as resource_slices
 
 FLEET_LABEL = "dray.dev/fleet"
+_ALL_FEATURES = features.parse("AllAlpha=true,AllBeta=true")
 DEFAULT_CAPACITY: dict[str, int | str] = {"cpu": 64, "memory": "512Gi", "pods": 110}
 
 
@@ -216,7 +220,40 @@ def load(name_or_path: str | Path, *, nodes: int | None = None) -> Fleet:
     if nodes is not None:
         groups = tuple(msgspec.structs.replace(group, count=nodes) for group in described.nodes)
         described = msgspec.structs.replace(described, nodes=groups)
-    return build(described, name=source.name.removesuffix(".yaml"))
+    fleet = build(described, name=_object_name(source.name.removesuffix(".yaml")))
+    _check(fleet, str(name_or_path))
+    return fleet
+
+
+def _object_name(file_name: str) -> str:
+    """Return the name that the objects of a fleet bear: `my-fleet` for `my_fleet.yaml`."""
+    if not names.label_value_errors(file_name) and not names.dns_subdomain_errors(file_name):
+        return file_name
+    words = "-".join(re.findall("[a-z0-9]+", file_name.lower()))
+    return words[: names.LABEL_VALUE_MAX_BYTES].strip("-") or "fleet"
+
+
+def _check(fleet: Fleet, source: str) -> None:
+    """Raise FleetError if the API server would refuse the first node or pool of a group."""
+    for index, group in enumerate(fleet.blueprint.nodes):
+        machine, place = fleet.machine(group, 0), f"{source}: nodes[{index}]"
+        for error in names.dns_subdomain_errors(machine.name):
+            raise FleetError(
+                f"{place}.name: {machine.name!r} cannot be the name of a node: {error}"
+            )
+        for key, value in machine.node().metadata.labels.items():
+            for error in names.qualified_name_errors(key) + names.label_value_errors(value):
+                raise FleetError(f"{place}.labels: {key}={value}: {error}")
+        _check_pools(machine.pools(), place)
+    for index, pool in enumerate(fleet.blueprint.pools):
+        _check_pools(fleet.pools_of(pool), f"{source}: pools[{index}]")
+
+
+def _check_pools(pools: Iterable[PublishedPool], place: str) -> None:
+    for pool in pools:
+        for resource_slice in pool_layout.lay_out(pool):
+            for error in resource_slices.resource_slice(resource_slice, _ALL_FEATURES):
+                raise FleetError(f"{place}: {pool.driver} cannot publish its devices: {error}")
 
 
 def build(described: fleet_file.FleetBlueprint, *, name: str) -> Fleet:

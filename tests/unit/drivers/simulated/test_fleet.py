@@ -240,11 +240,45 @@ def test_own_models_and_classes_come_before_the_catalogue(tmp_path: Path) -> Non
         ),
         pytest.param("nodes: [{name: 'n{numer}'}]", "not a template", id="unknown-variable"),
         pytest.param("nodes: [", "mine.yaml", id="not-yaml"),
+        pytest.param(
+            "nodes: [{name: a}, {name: 'gpu_{number}'}]",
+            r"nodes\[1\].name: 'gpu_0' cannot be the name of a node: a lowercase RFC 1123",
+            id="node-name",
+        ),
+        pytest.param(
+            "nodes: [{name: n, labels: {rack: a b}}]",
+            r"nodes\[0\].labels: rack=a b: a valid label",
+            id="label",
+        ),
+        pytest.param(
+            "pools: [{name: p, allNodes: true, devices: {a_b: [{model: l4}]}}]",
+            r"pools\[0\]: a_b cannot publish its devices: metadata.name: Invalid value",
+            id="driver-name",
+        ),
     ],
 )
 def test_a_wrong_fleet_says_what_is_wrong(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(FleetError, match=words):
         list(fleet.load(write(tmp_path, text)).slices())
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("mine.yaml", "mine"),
+        ("two.racks.yaml", "two.racks"),
+        ("my_fleet.yaml", "my-fleet"),
+        ("Rack 7 (new).yaml", "rack-7-new"),
+        ("_.yaml", "fleet"),
+        (f"{80 * 'x'}.yaml", 63 * "x"),
+    ],
+)
+def test_any_file_name_gives_a_name_for_objects(tmp_path: Path, file: str, name: str) -> None:
+    path = tmp_path / file
+    path.write_text("nodes: [{name: n}]", "utf-8")
+    loaded = fleet.load(path)
+    assert loaded.name == name
+    assert [node.metadata.labels[fleet.FLEET_LABEL] for node in loaded.nodes()] == [name]
 
 
 def test_an_unknown_name_lists_what_there_is() -> None:
