@@ -62,6 +62,13 @@ class HttpProtocol(web.RequestHandler):
             # Nothing is asked yet, so these are the first bytes of a head.
             self.connection.head_since = self._loop.time()
 
+    def handle_error(self, *arguments: Any, **options: Any) -> web.StreamResponse:
+        """Refuse what is no valid HTTP, without the versions of what reads it."""
+        answer = super().handle_error(*arguments, **options)
+        # A part of the request is in the answer: no browser may take that for a page.
+        answer.headers.update({"server": "dray", "x-content-type-options": "nosniff"})
+        return answer
+
     def pause_writing(self) -> None:
         self.connection.stuck_since = self._loop.time()
         super().pause_writing()

@@ -45,10 +45,11 @@ def _are_equal(first: Any, second: Any, *, is_quantity: bool) -> bool:
         )
     if isinstance(first, meta.Wire):
         quantities = _QUANTITY_FIELDS.get(type(first), frozenset())
-        return all(
-            _are_equal(getattr(first, name), getattr(second, name), is_quantity=name in quantities)
-            for name in first.__struct_fields__
-        )
+        for name in first.__struct_fields__:
+            one, other = getattr(first, name), getattr(second, name)
+            if one != other and not _are_equal(one, other, is_quantity=name in quantities):
+                return False
+        return True
     return is_quantity and isinstance(first, str) and _is_same_amount(first, second)
 
 

@@ -118,6 +118,8 @@ def any_updated(
     new: meta.ObjectMeta, old: meta.ObjectMeta, path: fields.Path = fields.METADATA
 ) -> fields.Errors:
     """Check the metadata that an update must not change."""
+    if is_as_stored(new, old):
+        return
     if old.deletion_timestamp is not None:
         yield from _no_new_finalizers(new.finalizers, old.finalizers, path.child("finalizers"))
     if not new.resource_version:
@@ -129,6 +131,11 @@ def any_updated(
     yield from identifiers.labels(new.labels, path.child("labels"))
     yield from valid_annotations(new.annotations, path.child("annotations"))
     yield from owner_references(new.owner_references, path.child("ownerReferences"))
+
+
+def is_as_stored(new: meta.ObjectMeta, old: meta.ObjectMeta) -> bool:
+    """Return whether an update left the metadata as it is: it was checked when it was stored."""
+    return new == old and bool(new.resource_version)
 
 
 def _identity_unchanged(

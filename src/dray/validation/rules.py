@@ -95,7 +95,8 @@ def validate_status_update(
 
 def _common(kind: str, new: Any, old: Any) -> fields.Errors:
     """Check the metadata of updates of all kinds."""
-    yield from metadata.any_created(new.metadata, namespaced=_NAMESPACED[kind])
+    if not metadata.is_as_stored(new.metadata, old.metadata):
+        yield from metadata.any_created(new.metadata, namespaced=_NAMESPACED[kind])
     yield from metadata.any_updated(new.metadata, old.metadata)
 
 

@@ -118,7 +118,11 @@ def _fill_secret(secret: JsonObject) -> None:
     zero(secret, type="Opaque")
     texts = secret.pop("stringData", None) or {}
     if texts:
-        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+        encoded = {
+            # A null is an empty text, as in Go.
+            key: base64.b64encode((text or "").encode()).decode()
+            for key, text in texts.items()
+        }
         secret["data"] = {**(secret.get("data") or {}), **encoded}
 
 

@@ -178,9 +178,9 @@ def _taint_rule_update(new: JsonObject, old: JsonObject, now: datetime.datetime)
 def _claim_status(new: JsonObject, old: JsonObject, _now: datetime.datetime) -> None:
     """Statuses of devices that are no longer allocated go with the allocation."""
     status = new.get("status", {})
-    gone = _allocated(old) - _allocated(new)
-    if not status.get("devices") or not gone:
+    if not status.get("devices"):
         return
+    gone = _allocated(old) - _allocated(new)
     kept = [device for device in status["devices"] if _device_key(device) not in gone]
     _set(status, "devices", kept or None)
 

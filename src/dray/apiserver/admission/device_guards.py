@@ -19,6 +19,7 @@ from dray.api import errors, kinds
 from dray.api.features import Features
 from dray.api.ids import PoolId
 from dray.apiserver.admission.admission_chain import (
+    NO_LOCK,
     AdmissionRequest,
     AdmissionRule,
     CommitRequirements,
@@ -58,13 +59,18 @@ class DeviceGuards(AdmissionRule):
         old = ((admission.old or {}).get("status") or {}).get("allocation")
         return bool(new) and new != old
 
-    @contextlib.asynccontextmanager
-    async def commit_lock(self, admission: AdmissionRequest) -> AsyncIterator[None]:
+    def commit_lock(
+        self, admission: AdmissionRequest
+    ) -> contextlib.AbstractAsyncContextManager[None]:
         """Serialize the allocations of one shared device or counter set on this server.
 
         They are guarded anyway: without the lock, many at once would only fail each other.
         """
         keys = self._keys(device_usage.uses_of(admission.new)).written
+        return self._all_locked(keys) if keys else NO_LOCK
+
+    @contextlib.asynccontextmanager
+    async def _all_locked(self, keys: Iterable[str]) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
             for key in sorted(keys):
                 lock = self._locks.get(key)

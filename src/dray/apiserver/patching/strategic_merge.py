@@ -43,18 +43,21 @@ def _merge_struct(original: JsonObject, patch: JsonObject, type_name: str) -> Js
         raise PatchMalformed(f"Unknown patch type: {directive}")
     result = _retained(original, patch)
     fields = field_types.fields(type_name) if type_name else {}
+    directives: JsonObject = {}
     for key, value in patch.items():
         if key.startswith("$"):
-            continue
-        field = fields.get(key)
-        if value is None:
+            directives[key] = value
+        elif value is None:
             result.pop(key, None)
-        elif field is None:
+        elif not isinstance(value, (dict, list)):
+            result[key] = value
+        elif (field := fields.get(key)) is None:
             result[key] = _merge_unknown(result.get(key), value)
         else:
             result[key] = _merge_field(result.get(key), value, type_name, key, field.type, patch)
-    _delete_from_primitive_lists(result, patch)
-    _order_untouched_lists(result, patch, type_name)
+    if directives:
+        _delete_from_primitive_lists(result, directives)
+        _order_untouched_lists(result, patch, directives, type_name)
     return result
 
 
@@ -168,8 +171,8 @@ def _in_first_order(
     return result
 
 
-def _delete_from_primitive_lists(result: JsonObject, patch: JsonObject) -> None:
-    for key, values in patch.items():
+def _delete_from_primitive_lists(result: JsonObject, directives: JsonObject) -> None:
+    for key, values in directives.items():
         if key.startswith(DELETE_ITEMS):
             name = key.removeprefix(DELETE_ITEMS)
             if isinstance(result.get(name), list) and isinstance(values, list):
@@ -177,9 +180,11 @@ def _delete_from_primitive_lists(result: JsonObject, patch: JsonObject) -> None:
                 result[name] = [value for value in result[name] if _encode(value) not in gone]
 
 
-def _order_untouched_lists(result: JsonObject, patch: JsonObject, type_name: str) -> None:
+def _order_untouched_lists(
+    result: JsonObject, patch: JsonObject, directives: JsonObject, type_name: str
+) -> None:
     """Apply `$setElementOrder` to lists that the patch does not change otherwise."""
-    for key, order in patch.items():
+    for key, order in directives.items():
         name = key.removeprefix(SET_ORDER)
         if not key.startswith(SET_ORDER) or name in patch or not isinstance(result.get(name), list):
             continue

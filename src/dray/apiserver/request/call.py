@@ -37,8 +37,9 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def form(self) -> Form:
         accept = self.request.headers.get("accept", "")
+        tables = negotiation.TABLE in accept and self._has_table
         return negotiation.negotiate(
-            accept, streams=self.info.verb in ("list", "watch"), tables=self._has_table
+            accept, streams=self.info.verb in ("list", "watch"), tables=tables
         )
 
     @property

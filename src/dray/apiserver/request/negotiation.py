@@ -36,6 +36,8 @@ class Form(NamedTuple):
 
 
 PLAIN = Form(Shape.OBJECT)
+TABLE = f"as={Shape.TABLE.value}"
+"""How a client asks for a table, in `Accept`."""
 _JSON_LIKE = frozenset({http_messages.JSON, "*/*", "application/*"})
 _UNDERSTOOD = _JSON_LIKE | {http_messages.YAML, http_messages.PROTOBUF}
 

@@ -322,6 +322,7 @@ def test_small_kinds() -> None:
     secret = filled("v1", "Secret", stringData={"a": "ü"}, data={"a": "eA==", "b": "eA=="})
     assert secret["data"] == {"a": "w7w=", "b": "eA=="}
     assert "stringData" not in secret
+    assert filled("v1", "Secret", stringData={"a": None})["data"] == {"a": ""}
     for spec in ({"podCIDR": "10.0.0.0/24"}, {"podCIDRs": ["10.0.0.0/24"]}):
         ranges = filled("v1", "Node", spec=spec)["spec"]
         assert ranges == {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}
