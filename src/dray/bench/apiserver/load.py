@@ -23,6 +23,7 @@ from dray.api import kinds
 from dray.bench import workload
 from dray.client import api_client, kubeconfig, rest
 from dray.client.kubeconfig import ClusterConnection
+from dray.connections.limits import raise_descriptor_limit
 
 PODS = api_client.collection_path(kinds.POD, workload.NAMESPACE)
 CLAIMS = api_client.collection_path(kinds.RESOURCE_CLAIM, workload.NAMESPACE)
@@ -211,6 +212,7 @@ async def _do(connection: ClusterConnection, task: Task) -> Mapping[str, Any]:
 
 
 def main() -> None:
+    raise_descriptor_limit()
     connection = kubeconfig.load(sys.argv[1])
     for line in sys.stdin:
         task = msgspec.json.decode(line, type=Task)

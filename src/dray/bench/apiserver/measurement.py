@@ -39,7 +39,7 @@ class BenchmarkSize(msgspec.Struct, frozen=True):
 
     pairs: int = 10_000
     """Claims and pods, each, to create over HTTPS; the claims are listed afterwards."""
-    watchers: int = 1_000
+    watchers: int = 10_000
     inside_pairs: int = 25_000
     """Claims and pods, each, to create without a socket, and then to allocate."""
 
@@ -187,6 +187,9 @@ def _outside(
         with _process("dray.bench.apiserver.load", str(path), environment=environment) as load:
             yield _creates(server, load, size)
             yield _list(load)
+        # No other user may have that many connections.
+        admin = str(directory / "kubeconfig")
+        with _process("dray.bench.apiserver.load", admin, environment=environment) as load:
             yield _watch(load, size)
 
 
@@ -236,7 +239,7 @@ def _watch(load: subprocess.Popen[str], size: BenchmarkSize) -> ServerMeasuremen
     slowest, median = result["slowest_seconds"], result["seconds"]
     name = f"one change to {result['watchers']:,} watchers"
     details = {"median": median, "changes": CHANGES}
-    return ServerMeasurement(name, slowest, "s", 0.5, details=details)
+    return ServerMeasurement(name, slowest, "s", 1.0, details=details)
 
 
 def _with_policies(result: Mapping[str, Any], without: Mapping[str, Any]) -> ServerMeasurement:
