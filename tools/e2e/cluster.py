@@ -144,12 +144,24 @@ def _process(command: Sequence[str], log: Path, ready: str) -> Iterator[None]:
         _wait(process, log, ready)
         yield
     finally:
-        process.send_signal(signal.SIGTERM)
+        for pid in _forked_by_unshare(process) or [process.pid]:
+            os.kill(pid, signal.SIGTERM)
         try:
             process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _forked_by_unshare(process: subprocess.Popen[bytes]) -> list[int]:
+    """Return what `unshare --fork` waits for: it ignores SIGTERM itself."""
+    try:
+        if Path(f"/proc/{process.pid}/comm").read_text() != "unshare\n":
+            return []
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    except OSError:
+        return []
+    return [int(pid) for pid in children.split()]
 
 
 def _wait(process: subprocess.Popen[bytes], log: Path, ready: str) -> None:
