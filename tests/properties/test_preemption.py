@@ -18,6 +18,9 @@ from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider, Decision, decide
+from dray.scheduling.preemption import pod_preemption
+from dray.scheduling.preemption.priorities import NO_COST
+from dray.scheduling.preemption.victims import Victims
 from dray.scheduling.state import SchedulingObject, SchedulingState
 from dray.scheduling.unschedulable import PreemptionPlan, Unschedulable
 from tests import rounds
@@ -408,6 +411,28 @@ def test_the_victims_are_the_best_of_all_sets(seed: int) -> None:
     assert decision.preemption.is_exhaustive
     assert cost_of(decision.preemption.victims, budgets_of(cluster)) == expected
     check_plan(cluster, decision.preemption)
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(150, long=2000))
+def test_nodes_are_left_unread_only_if_they_cannot_be_better(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(seed)
+
+    def answer() -> object:
+        state = SchedulingState.of(cluster.known.values(), GATES)
+        [decision] = decide(state, [cluster.preemptor], now=NOW)
+        if isinstance(decision, NodeAssignment) or decision.preemption is None:
+            return decision
+        victims = [victim.metadata.name for victim in decision.preemption.victims]
+        return decision.preemption.node, victims
+
+    expected = answer()
+    # No node can be left out if its victims may cost nothing.
+    monkeypatch.setattr(Victims, "least_cost", lambda *_: NO_COST)
+    monkeypatch.setattr(pod_preemption, "FIRST_NODES", len(cluster.names))
+    assert answer() == expected
 
 
 def check_plan(cluster: Cluster, plan: PreemptionPlan) -> None:

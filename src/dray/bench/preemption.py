@@ -63,7 +63,8 @@ class Report(msgspec.Struct, kw_only=True):
     pod_ms: float
     pod_cpu_ms: float
     first_pod_ms: float
-    """The first decision builds what later ones have in common."""
+    first_pod_cpu_ms: float
+    """The first decision of a scheduler builds what later ones have in common."""
     gang_victims: int
     gang_s: float
     gang_cpu_s: float
@@ -92,6 +93,7 @@ def run(scale: PreemptionScale, say: Say = lambda _: None) -> Report:
         pod_ms=1000 * median(taken.seconds for taken in pods),
         pod_cpu_ms=1000 * median(taken.cpu_seconds for taken in pods),
         first_pod_ms=1000 * first.seconds,
+        first_pod_cpu_ms=1000 * first.cpu_seconds,
         gang_victims=gangs[0].victims,
         gang_s=median(taken.seconds for taken in gangs),
         gang_cpu_s=median(taken.cpu_seconds for taken in gangs),

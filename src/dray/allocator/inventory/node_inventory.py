@@ -413,30 +413,26 @@ class NodeInventory:
             # The journal does not reach back far enough: compare every device that is allocated,
             # has its counters subtracted, or is on the node and may have been released.
             changed = {*node_pool.holders.by_device, *node_pool.charged, *node_pool.indexes}
-        for name in changed:
-            self._sync_device(node_pool, name)
+        self._sync_devices(node_pool, changed)
         if self.features.device_compatibility_groups:
             by_device = node_pool.holders.by_device
             node_pool.present_groups = compatibility_groups.of_allocated(
                 device for device in node_pool.devices() if device.name in by_device
             )
 
-    def _sync_device(self, node_pool: NodePool, name: str) -> None:
-        holders = node_pool.holders.by_device.get(name)
-        number = node_pool.indexes.get(name)
-        if number is not None:
-            bit = 1 << number
-            self.taken = self.taken | bit if holders and holders.owners else self.taken & ~bit
-            self.shared = self.shared | bit if holders and holders.shares else self.shared & ~bit
-        if node_pool.counters is None:
-            return
-        # Counters are subtracted once per device, however many claims hold it or shares of it.
-        if holders and name not in node_pool.charged:
-            node_pool.counters.charge(name)
-            node_pool.charged[name] = None
-        elif not holders and name in node_pool.charged:
-            node_pool.counters.refund(name)
-            del node_pool.charged[name]
+    def _sync_devices(self, node_pool: NodePool, changed: Iterable[str]) -> None:
+        by_device, indexes = node_pool.holders.by_device, node_pool.indexes
+        taken, shared = self.taken, self.shared
+        for name in changed:
+            holders = by_device.get(name)
+            number = indexes.get(name)
+            if number is not None:
+                bit = 1 << number
+                taken = taken | bit if holders and holders.owners else taken & ~bit
+                shared = shared | bit if holders and holders.shares else shared & ~bit
+            if node_pool.counters is not None:
+                _charge(node_pool, node_pool.counters, name, is_held=holders is not None)
+        self.taken, self.shared = taken, shared
 
     def _numbered(self) -> NumberedDevices:
         return NumberedDevices(
@@ -496,3 +492,14 @@ class NodeInventory:
                 candidate.taints = taints.with_rules(candidate.taints, name, applying)
                 if candidate.taints:
                     self.possibly_excluded |= candidate.bit
+
+
+def _charge(node_pool: NodePool, counters: PoolCounters, name: str, *, is_held: bool) -> None:
+    """Subtract what a device takes of the counters, or give it back."""
+    # Once per device, however many claims hold it or shares of it.
+    if is_held and name not in node_pool.charged:
+        counters.charge(name)
+        node_pool.charged[name] = None
+    elif not is_held and name in node_pool.charged:
+        counters.refund(name)
+        del node_pool.charged[name]

@@ -39,6 +39,13 @@ class PoolOnNode(NamedTuple):
     def is_usable(self) -> bool:
         return not (self.is_incomplete or self.invalid_reason)
 
+    @property
+    def is_local(self) -> bool:
+        """Return whether no other node can use its devices or counters."""
+        return not self.slices_elsewhere and all(
+            resource_slice.spec.node_name for resource_slice in self.slices
+        )
+
 
 class _Invalid(Exception):
     """A pool is invalid; the text is the reason."""

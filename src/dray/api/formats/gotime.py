@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import re
@@ -59,8 +60,16 @@ _LAYOUTS = {
 }
 
 
+_USUAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}Z", re.ASCII)
+"""In UTC, without a fraction."""
+
+
 def parse(text: str, layout: str = SECONDS) -> datetime.datetime:
     """Parse a time as Go, time/format.go, parse does. Raises TimeError."""
+    if layout == SECONDS and _USUAL.fullmatch(text):
+        # Python is several times as fast. What it refuses, Go has words for.
+        with contextlib.suppress(ValueError):
+            return datetime.datetime.fromisoformat(text)
     groups: list[str | None] = []
     rest = text
     for element in _LAYOUTS[layout]:

@@ -17,13 +17,14 @@ from dray.scheduling.claims.device_fit import DeviceMatcher
 from dray.scheduling.claims.pod_demand import PodDemand
 from dray.scheduling.nodes import node_fit
 from dray.scheduling.nodes.node_fit import NodeState
-from dray.scheduling.preemption import preemptor, priorities
+from dray.scheduling.preemption import node_devices, preemptor, priorities
 from dray.scheduling.preemption.node_devices import (
     DeviceNeed,
     DeviceTarget,
     Freed,
     NodeDevices,
 )
+from dray.scheduling.preemption.priorities import EvictionCost
 from dray.scheduling.preemption.victims import Victim, Victims
 from dray.scheduling.state import SchedulingState
 
@@ -104,6 +105,29 @@ class CandidateReader:
         self._is_monotone = not (
             state.features.device_compatibility_groups or preemptor.needs_others(demand.pod)
         )
+
+    def least_cost(self, state: NodeState) -> EvictionCost | None:
+        """Return what the victims on a node cost at least, without a look at what they hold.
+
+        Without possible victims, return None.
+        """
+        pods = self._state.pods.on_node(state.name)
+        shared = [pod for pool in self._shared_pools(state) for pod in self._pods_with(pool)]
+        return self._victims.least_cost(self._priority, [*pods, *shared] if shared else pods)
+
+    def _pods_with(self, pool: PoolId) -> Iterator[Pod]:
+        """Yield the victims that use devices of a pool, on any node."""
+        for victim in self._holders_in(pool):
+            yield from victim.pods
+
+    def _shared_pools(self, state: NodeState) -> Iterable[PoolId]:
+        inventory = self._state.inventory
+        if not (self._demand.claims or self._demand.extended):
+            return ()
+        try:
+            return node_devices.shared_pools(inventory.inventory(inventory.nodes[state.name]))
+        except AllocationError:
+            return ()
 
     def read(self, state: NodeState) -> list[CandidateNode]:
         """Return a node with its possible victims, for each device to free if there are several.
@@ -217,8 +241,11 @@ class CandidateReader:
         found = self._victims.below(self._priority, self._state.pods.on_node(state.name))
         if devices is None:
             return found
+        shared = list(devices.shared_pools())
+        if not shared:
+            return found
         every = {victim.uid: victim for victim in found}
-        for pool in devices.shared_pools():
+        for pool in shared:
             for victim in self._holders_in(pool):
                 every.setdefault(victim.uid, victim)
         return every.values()
@@ -252,19 +279,21 @@ class CandidateReader:
     def _kind(self, view: _View, victim: Victim) -> VictimKind | None:
         """Return the kind of a victim; None if its eviction makes no difference."""
         frees: list[int] = []
-        on_node = view.state.usages if view.resources else {}
-        usages = [on_node[pod.metadata.uid] for pod in victim.pods if pod.metadata.uid in on_node]
-        for name in view.resources:
-            if name == node_fit.PODS:
-                frees.append(len(usages))
-            else:
-                frees.append(sum(usage.amounts.get(name, 0) for usage in usages))
+        if view.resources:
+            on_node, uids = view.state.usages, [pod.metadata.uid for pod in victim.pods]
+            usages = [on_node[uid] for uid in uids if uid in on_node]
+            for name in view.resources:
+                if name == node_fit.PODS:
+                    frees.append(len(usages))
+                else:
+                    frees.append(sum(usage.amounts.get(name, 0) for usage in usages))
         signature: tuple[int, ...] = ()
         if view.devices is not None and view.target is not None:
             frees += view.freed.get(victim.uid) or [0] * len(view.target.lacks)
         elif view.devices is not None and victim.held:
             whole, signature = view.devices.held_by(victim)
-            frees += [(need.devices & whole).bit_count() for need in view.needs]
+            for need in view.needs:
+                frees.append((need.devices & whole).bit_count())
         else:
             frees += [0] * len(view.needs)
         if not (view.is_opaque or signature or any(frees)):

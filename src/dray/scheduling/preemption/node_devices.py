@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import NamedTuple
 
 from dray.allocator.checks.counters import PackedCounter
-from dray.allocator.inventory.node_inventory import NodePool
+from dray.allocator.inventory.node_inventory import NodeInventory, NodePool
 from dray.allocator.model.candidates import Candidate
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
 from dray.api.formats import quantity
@@ -209,14 +209,8 @@ class NodeDevices:
         return VictimDevices(whole, tuple(signature))
 
     def shared_pools(self) -> Iterator[PoolId]:
-        """Yield the pools with devices or counters that other nodes can use too."""
-        for node_pool in self._inventory.node_pools:
-            pool = node_pool.pool
-            is_local = not pool.slices_elsewhere and all(
-                resource_slice.spec.node_name for resource_slice in pool.slices
-            )
-            if not is_local:
-                yield pool.id
+        """Return the pools with devices or counters that other nodes can use too."""
+        return shared_pools(self._inventory)
 
     def state(self) -> Hashable:
         """Return the classes of the devices, with how many of each there are and are free."""
@@ -258,6 +252,13 @@ class NodeDevices:
             members = dict(_split(self._wanted, self._problem.alternatives()))
         numbered = [(self._intern(key), devices) for key, devices in members.items()]
         yield from ((devices, number) for number, devices in sorted(numbered))
+
+
+def shared_pools(inventory: NodeInventory) -> Iterator[PoolId]:
+    """Yield the pools of a node with devices or counters that other nodes can use too."""
+    for node_pool in inventory.node_pools:
+        if not node_pool.pool.is_local:
+            yield node_pool.pool.id
 
 
 def _add(

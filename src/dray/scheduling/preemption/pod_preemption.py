@@ -19,6 +19,7 @@ from dray.scheduling.preemption import leaving
 from dray.scheduling.preemption.candidates import CandidateNode, CandidateReader
 from dray.scheduling.preemption.nominations import Nomination, Nominations
 from dray.scheduling.preemption.preemptor import Preemptor
+from dray.scheduling.preemption.priorities import EvictionCost
 from dray.scheduling.preemption.rechecks import Recheck
 from dray.scheduling.preemption.simulation import RemovalSimulation
 from dray.scheduling.preemption.victim_search import VictimSearch
@@ -32,6 +33,10 @@ FORBIDDEN = "not eligible due to preemptionPolicy=Never."
 VICTIMS_LEAVE = "not eligible due to a terminating pod on the nominated node."
 _STEP = 32
 """Nodes to read before the caller may pause."""
+FIRST_NODES = 1
+"""How many nodes are read before victims are searched for the first time."""
+_GROWTH = 4
+"""How many times as many nodes are read next if those that were read do not decide."""
 _RESOLVABLE_BY_TRIAL = frozenset(
     {
         pod_affinity.ANTI_AFFINITY_MATCHED,
@@ -46,6 +51,14 @@ class Planned(NamedTuple):
 
     plan: PreemptionPlan
     assignments: Sequence[NodeAssignment]
+
+
+class _UnreadNode(NamedTuple):
+    """A node that may have victims."""
+
+    bound: tuple[EvictionCost, str]
+    """What they cost at least, and the place of the node among equal ones."""
+    state: NodeState
 
 
 class PodPreemptionPlanner:
@@ -144,18 +157,34 @@ class PodPreemptionPlanner:
     ) -> Steps[Planned | PreemptionRefusal]:
         """Return the best node and its victims, or why preemption does not help."""
         self._victims.refresh(now, self._nominations.evicted_before(demand.pod.metadata.key))
-        candidates, refused = yield from self._candidates(demand, ranking)
         simulation = self._simulation(demand)
 
         def fits(node: NodeState, victims: Sequence[Pod]) -> Steps[NodeFit | None]:
             simulation.set(victims)
             return (yield from self._fit_on(demand, node))
 
-        search = VictimSearch(candidates, self._victims.allowed, fits)
-        try:
-            found = yield from search.run()
-        finally:
-            simulation.set(())
+        reader = CandidateReader(self._state, self._devices, self._victims, demand)
+        refused, unread = yield from self._unread(reader, ranking)
+        candidates: list[CandidateNode] = []
+        size = FIRST_NODES
+        while True:
+            for number, node in enumerate(unread[:size], 1):
+                read = reader.read(node.state)
+                refused[NodeRefusal.NOT_ENOUGH if read else NodeRefusal.NO_VICTIMS] += 1
+                candidates += read
+                if number % _STEP == 0:
+                    yield None
+            del unread[:size]
+            end = unread[0].bound if unread else None
+            search = VictimSearch(candidates, self._victims.allowed, fits, end)
+            try:
+                found = yield from search.run()
+            finally:
+                simulation.set(())
+            if found is not None or not unread:
+                break
+            # Mostly, the first node has the cheapest victims, and the others need not be read.
+            size = len(unread) if search.needs_all else size * _GROWTH
         if found is None:
             return PreemptionRefusal(nodes=dict(refused), is_exhaustive=search.is_exhaustive)
         violated = [budget.key for budget in self._victims.violated(found.victims)]
@@ -163,23 +192,23 @@ class PodPreemptionPlanner:
         plan = PreemptionPlan(name, pods, violated, search.is_exhaustive)
         return Planned(plan, [NodeAssignment(demand.pod, name, found.fit)])
 
-    def _candidates(
-        self, demand: PodDemand, ranking: Ranking
-    ) -> Steps[tuple[list[CandidateNode], Counter[NodeRefusal]]]:
-        reader = CandidateReader(self._state, self._devices, self._victims, demand)
-        candidates: list[CandidateNode] = []
+    def _unread(
+        self, reader: CandidateReader, ranking: Ranking
+    ) -> Steps[tuple[Counter[NodeRefusal], list[_UnreadNode]]]:
+        """Return the nodes that may have victims, the cheapest first, and why others have none."""
         refused: Counter[NodeRefusal] = Counter()
+        unread: list[_UnreadNode] = []
         for number, (state, reasons) in enumerate(list(ranking.rejected()), 1):
             if not _may_be_resolved(reasons):
                 refused[NodeRefusal.NOT_RESOLVABLE] += 1
-            elif found := reader.read(state):
-                candidates += found
-                refused[NodeRefusal.NOT_ENOUGH] += 1
-            else:
+            elif (least := reader.least_cost(state)) is None:
                 refused[NodeRefusal.NO_VICTIMS] += 1
+            else:
+                unread.append(_UnreadNode((least, state.order), state))
             if number % _STEP == 0:
                 yield None
-        return candidates, refused
+        unread.sort(key=lambda node: node.bound)
+        return refused, unread
 
     def _fit_on(self, demand: PodDemand, node: NodeState) -> Steps[NodeFit | None]:
         requirements = demand.requirements

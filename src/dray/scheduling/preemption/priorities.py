@@ -91,7 +91,10 @@ def effective_priority(pod: Pod, state: SchedulingState) -> int:
     https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/preemption/util.go
     (GetPodPriority)
     """
-    group = state.group_of(pod) if state.features.generic_workload else None
+    # Most pods are in no group. This is asked of every pod of the cluster.
+    if pod.spec.scheduling_group is None or not state.features.generic_workload:
+        return priority_of(pod)
+    group = state.group_of(pod)
     return priority_of(pod) if group is None else group.spec.priority or 0
 
 

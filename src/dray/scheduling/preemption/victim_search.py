@@ -26,6 +26,8 @@ SETS_LIMIT = 50_000
 """How many sets of victims are looked at."""
 GREEDY_NODES_LIMIT = 10
 """The nodes on which any victims that suffice are looked for."""
+_PARTIAL_LIMIT = 500
+"""How many sets are looked at while nodes are left out."""
 _STEP = 64
 """Sets to look at before the caller may pause."""
 
@@ -43,19 +45,38 @@ class FoundVictims(NamedTuple):
 
 
 class VictimSearch:
-    """One search for one preemptor."""
+    """One search for one preemptor.
 
-    def __init__(self, nodes: Iterable[CandidateNode], allowed: Sequence[int], fits: Fits) -> None:
+    With `end`, nodes are left out on which victims cost at least so much. Only victims that cost
+    less are looked for then, and only until the first that do not suffice: what is learned from
+    these holds for alike nodes, of which some may be missing.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[CandidateNode],
+        allowed: Sequence[int],
+        fits: Fits,
+        end: tuple[EvictionCost, str] | None = None,
+    ) -> None:
         alike: dict[object, list[CandidateNode]] = {}
         for node in sorted(nodes, key=lambda node: node.state.order):
             alike.setdefault(node.key, []).append(node)
         self._groups = [AlikeNodes(nodes, allowed) for nodes in alike.values()]
-        self._fits = fits
+        self._fits, self._end = fits, end
         self._serial = itertools.count()
         self._heap: list[tuple[EvictionCost, str, int, VictimSet, AlikeNodes]] = []
         self._looked_at = self._trials = 0
         self.is_exhaustive = True
         """Whether no cheaper victims exist than those that were found."""
+
+    @property
+    def needs_all(self) -> bool:
+        """Return whether a search of all nodes is better than one of some nodes more.
+
+        Victims were not enough, or there are many sets to look at.
+        """
+        return self._trials > 0 or self._looked_at >= _PARTIAL_LIMIT
 
     def run(self) -> Steps[FoundVictims | None]:
         """Return the best victims; None if none suffice on any node."""
@@ -63,7 +84,7 @@ class VictimSearch:
             first = group.first()
             if first is not None:
                 self._push(first, group)
-        while self._heap:
+        while self._heap and not self._has_ended():
             if self._trials >= TRIALS_LIMIT or self._looked_at >= SETS_LIMIT:
                 self.is_exhaustive = False
                 return (yield from self._any())
@@ -76,11 +97,18 @@ class VictimSearch:
                 fit = yield from self._try(tried.node, victims)
                 if fit is not None:
                     return (yield from self._spared(tried, fit))
-                if not (yield from self._has_hope(group)):
+                if self._end is not None or not (yield from self._has_hope(group)):
                     continue
             for following in group.after(tried):
                 self._push(following, group)
         return None
+
+    def _has_ended(self) -> bool:
+        """Return whether nodes that were left out may have cheaper victims than those to come."""
+        if self._end is None:
+            return False
+        cost, order = self._heap[0][:2]
+        return (cost, order) >= self._end or self.needs_all
 
     def _push(self, pushed: VictimSet, group: AlikeNodes) -> None:
         entry = pushed.cost, pushed.order, next(self._serial), pushed, group

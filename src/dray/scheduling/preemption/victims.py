@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import operator
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dray.api.ids import ClaimKey, PoolId
 from dray.api.semantics import pod_claims
 from dray.api.types.core import PodDisruptionBudget
-from dray.api.types.dra import ResourceClaim
+from dray.api.types.dra import DeviceRequestAllocationResult, ResourceClaim
 from dray.api.types.pods import Pod
 from dray.scheduling import pod_index
 from dray.scheduling.disruption_budgets import DisruptionBudget
 from dray.scheduling.preemption import leaving, priorities
+from dray.scheduling.preemption.priorities import NO_COST, PRIORITY_OFFSET, EvictionCost
 from dray.scheduling.state import SchedulingState
 
 
@@ -51,7 +53,7 @@ class Victim(NamedTuple):
 
     @property
     def uid(self) -> str:
-        return self.pod.metadata.uid
+        return self.pods[0].metadata.uid
 
 
 class Victims:
@@ -106,6 +108,30 @@ class Victims:
             found[victim.uid] = victim
         return list(found.values())
 
+    def least_cost(self, priority: int, pods: Iterable[Pod]) -> EvictionCost | None:
+        """Return what victims `below` a priority cost at least, without a look at what they hold.
+
+        If there are none, return None.
+        """
+        lowest, latest = priority, 0
+        for pod in pods:
+            own = priorities.effective_priority(pod, self._state)
+            if own >= priority:
+                continue
+            if pod.metadata.deletion_timestamp is not None:
+                if leaving.is_stuck(pod, self._now):
+                    continue
+                return NO_COST
+            # Of equal priorities, those that started last cost least.
+            if own < lowest:
+                lowest, latest = own, priorities.start_of(pod)
+            elif own == lowest:
+                latest = max(latest, priorities.start_of(pod))
+        if lowest == priority:
+            return None
+        weight = lowest + PRIORITY_OFFSET
+        return EvictionCost(0, weight, weight, 1, -latest)
+
     def of_all(self, pods: Iterable[Pod]) -> list[Victim]:
         """Return what pods are evicted as, if these are exactly the pods to evict."""
         parts: dict[object, list[Pod]] = {}
@@ -133,43 +159,49 @@ class Victims:
         if (
             known is None
             or len(known.pods) != len(pods)
-            or any(one is not other for one, other in zip(known.pods, pods, strict=True))
+            or any(map(operator.is_not, known.pods, pods))
             or any(find(key) is not claim for key, claim in known.claims)
         ):
             known = self._known[pods[0].metadata.uid] = self._read(pods)
         return known
 
     def _read(self, pods: tuple[Pod, ...]) -> Victim:
-        keys = dict.fromkeys(key for pod in pods for key in pod_claims.used_claims(pod))
-        claims = tuple((key, self._state.claims.get(key)) for key in keys)
+        find = self._state.claims.get
+        keys = dict.fromkeys([key for pod in pods for key in pod_claims.used_claims(pod)])
+        claims = tuple([(key, find(key)) for key in keys])
+        uids = {pod.metadata.uid for pod in pods}
         held: list[VictimDevice] = []
         is_sharing = False
-        uids = {pod.metadata.uid for pod in pods}
         for _, claim in claims:
             if claim is None or claim.status.allocation is None:
                 continue
             consumers = claim.status.reserved_for
-            is_sharing |= any(consumer.uid not in uids for consumer in consumers)
-            for result in claim.status.allocation.devices.results:
-                if consumers and not result.admin_access:
-                    share = tuple(sorted(result.consumed_capacity.items()))
-                    whole = result.share_id is None
-                    held.append(
-                        VictimDevice(result.pool_id, result.device, None if whole else share)
-                    )
+            for consumer in consumers:
+                if consumer.uid not in uids:
+                    is_sharing = True
+            for result in claim.status.allocation.devices.results if consumers else ():
+                if not result.admin_access:
+                    held.append(_held(result))
         return Victim(
             pods,
             priorities.effective_priority(pods[0], self._state),
-            min(map(priorities.start_of, pods)),
+            min([priorities.start_of(pod) for pod in pods]),
             pods[0].metadata.deletion_timestamp is not None,
-            tuple(
-                tuple(number for number, budget in enumerate(self.budgets) if budget.counts(pod))
-                for pod in pods
-            ),
+            tuple([self._budgets_of(pod) for pod in pods]),
             claims,
             tuple(held),
             is_sharing,
         )
+
+    def _budgets_of(self, pod: Pod) -> tuple[int, ...]:
+        return tuple([number for number, budget in enumerate(self.budgets) if budget.counts(pod)])
+
+
+def _held(result: DeviceRequestAllocationResult) -> VictimDevice:
+    share = None
+    if result.share_id is not None:
+        share = tuple(sorted(result.consumed_capacity.items()))
+    return VictimDevice(result.pool_id, result.device, share)
 
 
 def pods_of(victims: Iterable[Victim]) -> list[Pod]:

@@ -366,6 +366,22 @@ def test_why_preemption_does_not_help_is_counted_by_node() -> None:
     }
 
 
+def test_a_trial_that_fails_does_not_show_on_nodes_that_are_read_later() -> None:
+    network = gpu_slice("network", 2)
+    network["spec"] = {**network["spec"], "allNodes": True}
+    del network["spec"]["nodeName"]
+    for device in network["spec"]["devices"]:
+        device["attributes"] = {"root": {"string": device["name"]}}
+    together = [{"matchAttribute": f"{DRIVER}/root"}]
+    held = holding("net", "network", "gpu-0", "gpu-1", users=["a"])
+    bodies = [device_class(), node("one"), node("two"), network, held, user("a", "one", 1, "net")]
+    state = build(*bodies, claim("x", exactly(count=2), constraints=together), features=PREEMPTING)
+    [decision] = decide(state, pods(pod("urgent", "x", priority=10)), now=NOW)
+    assert isinstance(decision, Unschedulable)
+    assert decision.preemption_refusal is not None
+    assert decision.preemption_refusal.nodes == {NodeRefusal.NOT_ENOUGH: 2}
+
+
 # The bound on effort, and abandoned searches.
 
 
