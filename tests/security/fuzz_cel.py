@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from dray.api.types import dra
 from dray.cel import device, program, types
-from dray.cel.checking import constant_folding, environment, inference
+from dray.cel.checking import checker, constant_folding, environment, inference
 from dray.cel.checking.environment import Environment
 from dray.cel.code import source
 from dray.cel.functions import runtime_costs
@@ -309,9 +309,9 @@ def _parts(value: Any) -> Iterable[Any] | None:
     return None
 
 
-def _forget() -> None:
+def forget() -> None:
     """Empty the compiler's caches: with the same seed, the same lines are to run."""
-    for module in (inference, source, regexes, times):
+    for module in (checker, inference, source, regexes, times):
         for value in vars(module).values():
             if hasattr(value, "cache_clear"):
                 value.cache_clear()
@@ -321,7 +321,7 @@ class Fuzzer:
     """Makes expressions, and keeps those that reach new lines of the compiler or its functions."""
 
     def __init__(self, seed: int) -> None:
-        _forget()
+        forget()
         self._random = random.Random(seed)
         self._lines = Lines(("cel", "api/formats"))
         self._kept: collections.deque[str] = collections.deque(SEEDS, maxlen=MAX_KEPT)

@@ -28,6 +28,9 @@ class Kind(Enum):
     OBJECT = "object"
     PARAMETER = "parameter"
 
+    # Members are equal only to themselves; the hash of an Enum is that of its name, in Python code.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Type:

@@ -9,6 +9,7 @@ Visits are generators, see `traversal`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,8 +17,8 @@ from typing import NamedTuple
 from dray.cel import types
 from dray.cel.checking import inference, validators
 from dray.cel.checking.environment import Environment
-from dray.cel.checking.inference import Inference
-from dray.cel.functions.overloads import Function, Overload
+from dray.cel.checking.inference import Inference, Spent
+from dray.cel.functions.overloads import Function
 from dray.cel.issues import CompilationFailed, Issue
 from dray.cel.runtime.values import UInt
 from dray.cel.syntax import traversal
@@ -92,6 +93,47 @@ _LITERAL_TYPES: dict[type, Type] = {
     str: types.STRING,
     bytes: types.BYTES,
 }
+
+
+class _Match(NamedTuple):
+    """The overloads that the types of arguments allow; the result is `dyn` if they disagree."""
+
+    overload_ids: tuple[str, ...]
+    result: Type | None
+
+
+def _match(
+    inferred: Inference, function: Function, is_member: bool, argument_types: Sequence[Type]
+) -> _Match:
+    overload_ids: list[str] = []
+    result: Type | None = None
+    for overload in function.overloads:
+        if overload.member is not is_member:
+            continue
+        signature = (overload.result, *overload.arguments)
+        # The variables are numbered as if the overload had been tried: messages show them.
+        if not inference.may_fit(argument_types, overload.arguments):
+            inferred.pass_over(signature)
+            continue
+        declared, *expected = inferred.instantiate(signature)
+        if not inferred.are_assignable(argument_types, expected):
+            continue
+        overload_ids.append(overload.id)
+        returned = inferred.substitute(declared)
+        if result is None:
+            result = returned
+        elif not inference.is_dyn(result) and returned != result:
+            result = types.DYN
+    return _Match(tuple(overload_ids), result)
+
+
+@functools.lru_cache(maxsize=1 << 9)
+def _match_closed(
+    function: Function, is_member: bool, argument_types: tuple[Type, ...]
+) -> tuple[_Match, Spent]:
+    """Return the match of types without variables, which is the same in every expression."""
+    inferred = Inference()
+    return _match(inferred, function, is_member, argument_types), inferred.spent
 
 
 class _Checker:
@@ -252,10 +294,9 @@ class _Checker:
         if function.name in _LOGICAL:
             self._resolve_logical(node, function)
             return
-        argument_types = [self._type(operand) for operand in operands]
+        argument_types = tuple([self._type(operand) for operand in operands])
         is_member = target is not None
-        candidates = [overload for overload in function.overloads if overload.member is is_member]
-        overload_ids, result = self._matching(candidates, argument_types)
+        overload_ids, result = self._matching(function, is_member, argument_types)
         if result is None:
             self._set_type(node, types.ERROR)
             self._report_no_overload(node, function.name, argument_types, is_member=is_member)
@@ -274,27 +315,15 @@ class _Checker:
         self.references[node.id] = NameReference(function.name, (function.overloads[0].id,))
 
     def _matching(
-        self, candidates: Sequence[Overload], argument_types: Sequence[Type]
-    ) -> tuple[tuple[str, ...], Type | None]:
-        """Return every overload that the types allow; the result is `dyn` if they disagree."""
-        overload_ids: list[str] = []
-        result: Type | None = None
-        for overload in candidates:
-            signature = (overload.result, *overload.arguments)
-            # The variables are numbered as if the overload had been tried: messages show them.
-            if not inference.may_fit(argument_types, overload.arguments):
-                self._inference.pass_over(signature)
-                continue
-            declared, *expected = self._inference.instantiate(signature)
-            if not self._inference.are_assignable(argument_types, expected):
-                continue
-            overload_ids.append(overload.id)
-            returned = self._inference.substitute(declared)
-            if result is None:
-                result = returned
-            elif not inference.is_dyn(result) and returned != result:
-                result = types.DYN
-        return tuple(overload_ids), result
+        self, function: Function, is_member: bool, argument_types: tuple[Type, ...]
+    ) -> _Match:
+        if not any(type.is_open for type in argument_types):
+            match, spent = _match_closed(function, is_member, argument_types)
+            # The variables of an open result belong to this expression alone.
+            if match.result is None or not match.result.is_open:
+                self._inference.count(spent)
+                return match
+        return _match(self._inference, function, is_member, argument_types)
 
     def _report_no_overload(
         self, node: Node, function: str, argument_types: Sequence[Type], *, is_member: bool

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from dray.cel import types
 from dray.cel.types import Kind, Type
@@ -69,6 +70,13 @@ def _instantiated(signature: tuple[Type, ...], first: int) -> tuple[Type, ...]:
     return tuple([_replace(type, fresh) for type in signature])
 
 
+class Spent(NamedTuple):
+    """Counts of variables made and of steps taken."""
+
+    variables: int
+    steps: int
+
+
 class Inference:
     """The bindings of type variables found so far."""
 
@@ -95,6 +103,18 @@ class Inference:
     def pass_over(self, signature: tuple[Type, ...]) -> None:
         """Count the variables that `instantiate` would have made: messages show their numbers."""
         self._variables += len(parameter_names(signature))
+
+    @property
+    def spent(self) -> Spent:
+        """The variables and steps so far."""
+        return Spent(self._variables, self._steps)
+
+    def count(self, spent: Spent) -> None:
+        """Count what was spent elsewhere as if it had been here. Raises TypeTooComplex."""
+        self._variables += spent.variables
+        self._steps += spent.steps
+        if self._steps > MAX_STEPS:
+            raise TypeTooComplex
 
     def substitute(self, type: Type) -> Type:
         """Return the type with its bound variables replaced; free ones stay."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dray.cel import types
@@ -28,15 +29,17 @@ class SelectionChain(NamedTuple):
     """Selections, each made from the result of the one before."""
 
     root: Node
-    qualifiers: list[Qualifier]
+    qualifiers: tuple[Qualifier, ...]
 
 
-class CompilationPlan(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CompilationPlan:
     """An expression ready for code to be made of it."""
 
     checked: Checked
     environment: Environment
     folded: Folded
+    _chains: dict[int, SelectionChain] = field(default_factory=dict)
 
     def is_constant(self, node: Node) -> bool:
         return node.id in self.folded.constants
@@ -99,11 +102,18 @@ class CompilationPlan(NamedTuple):
 
     def chain(self, node: Node) -> SelectionChain:
         """Split a node into selections and the first value that is not a selection."""
+        # The same few nodes are asked about again and again.
+        found = self._chains.get(node.id)
+        if found is None:
+            found = self._chains[node.id] = self._find_chain(node)
+        return found
+
+    def _find_chain(self, node: Node) -> SelectionChain:
         qualifiers: list[Qualifier] = []
         while qualifier := self.qualifier(node):
             qualifiers.append(qualifier)
             node = node.operand if isinstance(node, Select) else _container(node)
-        return SelectionChain(node, qualifiers[::-1])
+        return SelectionChain(node, tuple(reversed(qualifiers)))
 
     def terms(self, node: FunctionCall) -> list[Node]:
         """Return the operands of a chain of one operator, which the parser balanced into a tree."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -18,16 +19,13 @@ from typing import Any, NamedTuple
 _MAX_INDENTATION = 40
 _MAX_TRIES = 8
 
-
-class Line(NamedTuple):
-    indentation: int
-    text: str
+_LEVEL = " "
 
 
 class _Frame(NamedTuple):
     """The place where writing continues when the inner function is finished."""
 
-    lines: list[Line]
+    lines: list[str]
     indentation: int
     tries: int
     failures: int
@@ -43,9 +41,9 @@ class SourceWriter:
         self.failures = 0
         self._globals: dict[str, Any] = dict(helpers)
         self._constant_names: dict[tuple[type, Any], str] = {}
-        self._functions: list[list[Line]] = []
+        self._functions: list[list[str]] = []
         self._frames: list[_Frame] = []
-        self._lines: list[Line] = []
+        self._lines: list[str] = []
         self._indentation = 0
         self._tries = 0
         self._names = 0
@@ -76,7 +74,7 @@ class SourceWriter:
         return self._globals[name]
 
     def line(self, text: str, *, may_fail: bool = False) -> None:
-        self._lines.append(Line(self._indentation, text))
+        self._lines.append(_LEVEL * self._indentation + text)
         self.failures += may_fail
 
     def assign(self, expression: str, *, may_fail: bool = False) -> str:
@@ -110,7 +108,7 @@ class SourceWriter:
         self._tries -= 1
         # A `try` that nothing can enter would only cost time; its lines move one level out.
         if self.failures == failures:
-            self._lines += [Line(indentation - 1, text) for indentation, text in inside]
+            self._lines += [line.removeprefix(_LEVEL) for line in inside]
             return
         self.line("try:")
         self._lines += inside
@@ -138,14 +136,10 @@ class SourceWriter:
         """End a function by writing its lines in place of a call."""
         lines = self._lines[1:]
         self._lines, self._indentation, self._tries, _ = self._frames.pop()
-        self._lines += [Line(self._indentation + depth - 1, text) for depth, text in lines]
+        self._lines += [_LEVEL * (self._indentation - 1) + line for line in lines]
 
     def text(self) -> str:
-        return "\n".join(
-            "    " * indentation + text
-            for function in self._functions
-            for indentation, text in function
-        )
+        return "\n".join(itertools.chain.from_iterable(self._functions))
 
     def build(self, name: str) -> Callable[..., Any]:
         """Compile the code and return the function of that name."""

@@ -104,7 +104,7 @@ def member(
     return Overload(id, arguments, result, call, estimate, cost, member=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Function:
     """A name with its overloads, in the order the checker tries them.
 

@@ -125,10 +125,12 @@ class Factory:
 def children(node: Node) -> list[Node]:
     """Return the trees directly below a node, in the order of the text."""
     match node:
-        case Select():
-            return [node.operand]
+        case Literal() | Identifier():
+            return []
         case FunctionCall():
             return [*([node.target] if node.target else ()), *node.arguments]
+        case Select():
+            return [node.operand]
         case ListLiteral():
             return list(node.elements)
         case MapLiteral():
@@ -137,7 +139,7 @@ def children(node: Node) -> list[Node]:
             return [field.value for field in node.fields]
         case Comprehension():
             return [node.range, node.init, node.condition, node.step, node.result]
-    return []
+    raise AssertionError(f"unknown node {node!r}")
 
 
 def children_first(root: Node) -> Iterator[Node]:

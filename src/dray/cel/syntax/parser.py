@@ -110,7 +110,7 @@ class _Parser:
         self._index = 0
         self._token = tokens[0]
         # What may follow the expressions that are being read; the innermost comes last.
-        self._closers: list[frozenset[str]] = [frozenset({lexer.END})]
+        self._closers: list[tuple[str, ...]] = [(lexer.END,)]
         self._nodes = Factory()
         self._expression_depth = 0
         self._relation_depth = 0
@@ -152,7 +152,7 @@ class _Parser:
         if self._token.kind not in (kind, ",") and not self._drops_token({kind, ","}):
             raise SyntaxFailure(syntax_errors.mismatched(self._token, (kind, ",")))
         self._accept(",")
-        self._expect(kind, self._behind_operand())
+        self._close(kind)
 
     def _drops_token(self, expected: Collection[str]) -> bool:
         """Leave out a token behind which one of those stands that are expected."""
@@ -162,12 +162,17 @@ class _Parser:
         self._advance()
         return True
 
+    def _close(self, kind: str) -> None:
+        """Take the token that ends an operand."""
+        if not self._accept(kind):
+            self._expect(kind, self._behind_operand())
+
     def _behind_operand(self) -> frozenset[str]:
-        return _BEHIND_OPERAND | self._closers[-1]
+        return _BEHIND_OPERAND.union(self._closers[-1])
 
     def _within(self, *closers: str) -> Step[Node]:
         """Parse an expression behind which one of these stands."""
-        self._closers.append(frozenset(closers))
+        self._closers.append(closers)
         tree: Node = yield self._expression()
         self._closers.pop()
         return tree
@@ -209,7 +214,7 @@ class _Parser:
         tree: Node = yield self._operation()
         if self._token.kind == "?":
             position = self._advance().position
-            self._closers.append(frozenset({":"}))
+            self._closers.append((":",))
             when_true = yield self._operation()
             self._closers.pop()
             self._expect(":", EXPRESSION_START)
@@ -339,7 +344,7 @@ class _Parser:
         self._begin("?")
         function = "_[?_]" if self._accept("?") else "_[_]"
         index = yield self._within("]")
-        self._expect("]", self._behind_operand())
+        self._close("]")
         return self._operator_call(position, function, operand, index)
 
     def _selection(self, operand: Node) -> Step[Node]:
@@ -390,7 +395,7 @@ class _Parser:
         arguments.append((yield self._within(",", ")")))
         while self._accept(","):
             arguments.append((yield self._within(",", ")")))
-        self._expect(")", self._behind_operand())
+        self._close(")")
         return arguments
 
     def _primary(self) -> Step[Node]:
@@ -401,7 +406,7 @@ class _Parser:
         if kind == "(":
             self._advance()
             tree: Node = yield self._within(")")
-            self._expect(")", self._behind_operand())
+            self._close(")")
             return tree
         if kind == "[":
             return (yield from self._list())
