@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dray.api import kinds
+from dray.api import http_messages, kinds
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from tests.security import fuzz_api, fuzz_judge, fuzz_requests
@@ -120,6 +120,9 @@ async def _ask_all(kind: Kind) -> None:
         for number, document in enumerate(_with_a_null(whole, places)):
             named = {**document, "metadata": {"name": f"new-{number}"}}
             await _answered(api, kind, "POST", "", named)
+        namespace = "default" if kind.namespaced else ""
+        path = fuzz_judge.path_of(kind, namespace, "")
+        await _ask(api, Planned("GET", path, {"accept": http_messages.PROTOBUF}, b""))
         existing = _object(kind)
         await _answered(api, kind, "POST", "", existing)
         for document in (existing, *_with_a_null(whole, places)):

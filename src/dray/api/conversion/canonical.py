@@ -207,6 +207,9 @@ def _list_writer(type: Type, nulls: bool) -> Writer:
 def _element_writers(type: Type, nulls: bool) -> tuple[Writer | None, Callable[[], Any]]:
     """Return the writers for the elements of a list or map, in which null is the zero value."""
     assert type.element is not None, type
+    if type.element.form is WireForm.BYTES:
+        # In protobuf, in which Kubernetes stores objects, no bytes are empty bytes.
+        return None, str
     return _writer(type.element, nulls), _zero(type.element, nulls)
 
 

@@ -141,11 +141,12 @@ def _delimited(number: int, content: Write) -> Write:
 def _map_writer(number: int, element: Type) -> Write:
     write_value = _field_writer(2, element)
 
+    def write_entry(key: str, value: Any) -> bytes:
+        # A null is a list or bytes without a value, which Go leaves out.
+        return _bytes(1, key.encode()) + (b"" if value is None else write_value(value))
+
     def write(entries: Mapping[str, Any]) -> bytes:
-        return b"".join(
-            _bytes(number, _bytes(1, key.encode()) + write_value(entries[key]))
-            for key in sorted(entries)
-        )
+        return b"".join(_bytes(number, write_entry(key, entries[key])) for key in sorted(entries))
 
     return write
 

@@ -73,8 +73,9 @@ async def values(client: Client, namespace: str, source: Source) -> dict[str, by
     return plain | _decoded(document.get("binaryData") or {})
 
 
-def _decoded(data: dict[str, str]) -> dict[str, bytes]:
-    return {key: base64.b64decode(value) for key, value in data.items()}
+def _decoded(data: dict[str, str | None]) -> dict[str, bytes]:
+    # Earlier versions of the API server stored a null as it was.
+    return {key: base64.b64decode(value or "") for key, value in data.items()}
 
 
 def chosen(

@@ -91,6 +91,7 @@ def test_opaque_parameters_are_kept_as_they_are() -> None:
 def test_null_items_become_zero_values() -> None:
     assert write("meta.v1.ObjectMeta", finalizers=["a", None]) == {"finalizers": ["a", ""]}
     assert write("meta.v1.ObjectMeta", labels={"a": None}) == {"labels": {"a": ""}}
+    assert write("core.v1.Secret", data={"a": None, "b": "Yg=="})["data"] == {"a": "", "b": "Yg=="}
 
 
 def test_the_given_object_is_not_changed_and_writing_twice_changes_nothing() -> None:
