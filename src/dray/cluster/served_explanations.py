@@ -40,7 +40,7 @@ from dray.explain import claim_explanation, reporting
 from dray.explain.pod import pod_context, pod_explanation
 from dray.explain.pod.pod_context import PodContext
 from dray.explain.preemption import pod_preemption
-from dray.explain.report import Report
+from dray.explain.report import Form, Report
 from dray.scheduler.cluster_state import SchedulerState
 
 WAITING_LIMIT: Final = 4
@@ -67,7 +67,7 @@ class _Question(msgspec.Struct, frozen=True):
     kind: Kind
     namespace: str
     name: str
-    bars: bool
+    form: Form
 
 
 class ServedExplanations:
@@ -137,10 +137,11 @@ class ServedExplanations:
 
 def _question(request: Request) -> _Question:
     kind = kinds.by_name(request.parameter("kind"))
-    if kind not in (kinds.POD, kinds.RESOURCE_CLAIM):
+    form = request.parameter("form")
+    if kind not in (kinds.POD, kinds.RESOURCE_CLAIM) or form not in tuple(Form):
         raise errors.path_not_found()
     namespace, name = request.parameter("namespace"), request.parameter("name")
-    return _Question(kind, namespace, name, request.flag("bars"))
+    return _Question(kind, namespace, name, Form(form))
 
 
 async def _read(client: Client, kind: Kind, question: _Question) -> list[Any]:
@@ -194,7 +195,7 @@ class _ExplainedObjects:
             self._context.results.events = None
             context = pod_context.with_events(self._context, pod, objects[CoreEvent])
             found = pod_explanation.explain_pod(pod, context, self._inventory)
-            return reporting.report(title, found, bars=question.bars)
+            return reporting.report(title, found, question.form)
         claim: ResourceClaim | None = self._objects[ResourceClaim].get(place)
         if claim is None:
             return None
@@ -202,7 +203,7 @@ class _ExplainedObjects:
             self._inventory, [claim], new_share_id=lambda: "new"
         )
         title = f"claim/{question.name}"
-        return reporting.report(title, explanation, bars=question.bars)
+        return reporting.report(title, explanation, question.form)
 
     def _take(self, objects: Objects, features: Features) -> None:
         """Take over the objects; those that are the same are not looked at again."""

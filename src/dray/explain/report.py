@@ -5,12 +5,22 @@ This is what a server answers, so nothing is imported here that explaining needs
 
 from __future__ import annotations
 
+import enum
 from typing import Any, Final
 
 import msgspec
 
 PATH: Final = "/dray/explain"
 """Where a cluster of dray answers, to commands of its own version only."""
+
+
+class Form(enum.StrEnum):
+    """How an explanation is wanted: data may name every pod that holds a device."""
+
+    TEXT = "text"
+    WIDE = "wide"
+    """Text with charts."""
+    DATA = "data"
 
 
 class ReportText(msgspec.Struct, frozen=True):
@@ -20,8 +30,10 @@ class ReportText(msgspec.Struct, frozen=True):
     details: tuple[str, ...] = ()
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An explanation in the form that was asked for."""
+
     is_good: bool
     """Whether the pod goes its way, or the claim is or can be allocated."""
-    text: ReportText
-    document: dict[str, Any]
+    text: ReportText = ReportText(())
+    document: dict[str, Any] = {}

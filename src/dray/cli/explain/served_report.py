@@ -17,7 +17,7 @@ from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
 from dray.explain import report
-from dray.explain.report import Report
+from dray.explain.report import Form, Report
 
 
 def of(target: Target, names: Sequence[ObjectName], format: OutputFormat) -> Report | None:
@@ -25,15 +25,16 @@ def of(target: Target, names: Sequence[ObjectName], format: OutputFormat) -> Rep
     if len(names) != 1 or names[0].kind not in (kinds.POD, kinds.RESOURCE_CLAIM):
         return None
     (named,) = names
-    is_text = format.is_table
-    bars = is_text and styled_lines.has_bars(is_wide=format.is_wide)
+    form = Form.DATA
+    if format.is_table:
+        form = Form.WIDE if styled_lines.has_bars(is_wide=format.is_wide) else Form.TEXT
 
     async def asked(session: Session) -> Report | None:
         query = {
             "kind": named.kind.kind,
             "namespace": session.namespace,
             "name": named.name,
-            "bars": str(bars).lower(),
+            "form": str(form),
             "version": dray.__version__,
         }
         request = Request("GET", report.PATH, tuple(query.items()), {"accept": JSON})

@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
+import dray
 from dray.api.types.meta import JsonObject
 from dray.apiserver import standalone
 from dray.cli.explain import own_answer, served_report
 from dray.client import kubeconfig
+from dray.explain import report
 from tests import waiting
 from tests.unit.cli.components.test_up import up
 from tests.unit.cli.conftest import Cluster, as_list
 from tests.unit.cli.explain.test_command import GROUP, TEAM, claim, pod, template
 
-FORMATS = ([], ["-o", "wide"], ["-o", "json"])
+FORMATS: Sequence[Sequence[str]] = ([], ["-o", "wide"], ["-o", "json"])
 LARGER = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("400Gi")) >= 0'
 BROKEN = 'device.attributes["gpu.nvidia.com"].nothing == 1'
 HIGH = {
@@ -35,7 +37,7 @@ LISTED = {
     ],
 }
 """What explanations depend on."""
-PATH_RULE: JsonObject = {"verbs": ["get"], "nonResourceURLs": ["/dray/explain"]}
+PATH_RULE: JsonObject = {"verbs": ["get"], "nonResourceURLs": [report.PATH]}
 
 
 def from_template(name: str, of: str, **spec: Any) -> JsonObject:
@@ -87,7 +89,7 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         for document in DOCUMENTS:
             made = cluster.dray("create", "-f", "-", input=as_list([copy.deepcopy(document)]))
             assert made.exit_code == 0, made.output
-        waiting.block_until(lambda: is_settled(cluster), 30.0)
+        waiting.block_until(lambda: is_settled(cluster))
         yield cluster
 
 
@@ -105,8 +107,13 @@ def answers(
     """The answer of the server and that from reading, and whether the former was given."""
     read: list[object] = []
     show = own_answer.show
+
+    def noted(*arguments: Any, **options: Any) -> bool:
+        read.append(arguments)
+        return show(*arguments, **options)
+
     with monkeypatch.context() as patched:
-        patched.setattr(own_answer, "show", lambda *a, **k: read.append(a) or show(*a, **k))
+        patched.setattr(own_answer, "show", noted)
         served = cluster.dray("explain", *arguments)
     with monkeypatch.context() as patched:
         patched.setattr(served_report, "of", lambda *_: None)
@@ -143,7 +150,7 @@ def test_answers_follow_the_cluster(settled: Cluster, monkeypatch: pytest.Monkey
                 return served == own
 
             # The scheduler, too, is at work on what has changed.
-            waiting.block_until(is_same, 10.0)
+            waiting.block_until(is_same)
 
 
 def user_of(cluster: Cluster, directory: Path, name: str, *rules: JsonObject) -> Cluster:
@@ -180,8 +187,8 @@ def test_who_may_not_list_a_kind_gets_no_answer_of_the_server(
     settled: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_out: str
 ) -> None:
     user = user_of(settled, tmp_path, f"without-{left_out}", *rules_without(left_out), PATH_RULE)
-    path = "/dray/explain?kind=Pod&namespace=team&name=counts"
-    asked = user.dray("get", "--raw", f"{path}&version={served_report.dray.__version__}")
+    path = f"{report.PATH}?kind=Pod&namespace={TEAM}&name=counts&form=text"
+    asked = user.dray("get", "--raw", f"{path}&version={dray.__version__}")
     assert asked.exit_code != 0
     assert "forbidden" in asked.output.lower()
     served, own, is_served = answers(user, monkeypatch, "pod/counts", "-n", TEAM)
