@@ -212,7 +212,7 @@ class App:
         if request.method not in ("GET", "HEAD"):
             raise _not_allowed()
         path = request.path.rstrip("/")
-        if path in self.pages:
+        if request.method == "GET" and path in self.pages:
             return await self.pages[path](request, user)
         if path in HEALTH_PATHS:
             return self._health(request, path)
