@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 import dray
-from dray.api import kinds
+from dray.api import errors, kinds
 from dray.api.http_messages import Request, Response, User
 from dray.apiserver.access.authentication import AUTHENTICATED
 from dray.cluster import assembly, served_explanations
 from dray.cluster.assembly import ADMIN, ClusterPlan, RunningCluster
+from dray.cluster.served_explanations import ServedExplanations
 from dray.drivers.simulated import fleet as fleets
 from dray.explain import report
 from dray.explain.report import Form, Report
@@ -145,5 +146,17 @@ def test_what_was_remembered_is_forgotten(tmp_path: Path, monkeypatch: pytest.Mo
             first = await first_answer(cluster)
             await asyncio.sleep(0.1)
             assert await first_answer(cluster) == first
+
+    asyncio.run(story())
+
+
+def test_a_scheduler_that_does_not_lead_gives_no_answer(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as cluster:
+            app = cluster.opened.app
+            served = ServedExplanations(app.handle, app.authorize)
+            question = Request("GET", report.PATH, tuple(QUESTION.items()))
+            with pytest.raises(errors.ServiceUnavailable):
+                await served.answer(question, ADMIN)
 
     asyncio.run(story())
