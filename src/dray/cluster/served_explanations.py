@@ -40,7 +40,7 @@ from dray.explain import claim_explanation, reporting
 from dray.explain.pod import pod_context, pod_explanation
 from dray.explain.pod.pod_context import PodContext
 from dray.explain.preemption import pod_preemption
-from dray.explain.report import Form, Report
+from dray.explain.report import Report, ReportForm
 from dray.scheduler.cluster_state import SchedulerState
 
 WAITING_LIMIT: Final = 4
@@ -67,7 +67,7 @@ class _Question(msgspec.Struct, frozen=True):
     kind: Kind
     namespace: str
     name: str
-    form: Form
+    form: ReportForm
 
 
 class ServedExplanations:
@@ -138,10 +138,10 @@ class ServedExplanations:
 def _question(request: Request) -> _Question:
     kind = kinds.by_name(request.parameter("kind"))
     form = request.parameter("form")
-    if kind not in (kinds.POD, kinds.RESOURCE_CLAIM) or form not in tuple(Form):
+    if kind not in (kinds.POD, kinds.RESOURCE_CLAIM) or form not in tuple(ReportForm):
         raise errors.path_not_found()
     namespace, name = request.parameter("namespace"), request.parameter("name")
-    return _Question(kind, namespace, name, Form(form))
+    return _Question(kind, namespace, name, ReportForm(form))
 
 
 async def _read(client: Client, kind: Kind, question: _Question) -> list[Any]:

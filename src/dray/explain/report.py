@@ -14,8 +14,8 @@ PATH: Final = "/dray/explain"
 """Where a cluster of dray answers, to commands of its own version only."""
 
 
-class Form(enum.StrEnum):
-    """How an explanation is wanted: data may name every pod that holds a device."""
+class ReportForm(enum.StrEnum):
+    """The form of an answer. Data may name every pod that holds a device, and text does not."""
 
     TEXT = "text"
     WIDE = "wide"

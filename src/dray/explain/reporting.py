@@ -9,7 +9,7 @@ from dray.explain.pod import pod_fix_text, pod_progress_text
 from dray.explain.pod.pod_explanation import PodExplanation
 from dray.explain.preemption import preemption_text
 from dray.explain.preemption.pod_preemption import PodPreemption
-from dray.explain.report import Form, Report, ReportText
+from dray.explain.report import Report, ReportForm, ReportText
 from dray.explain.text import explanation_text
 
 Reported = PodExplanation | Explanation
@@ -51,8 +51,8 @@ def document(
     return {**about, **(explanation_text.as_json(explained) if explained else {})}
 
 
-def report(title: str, explained: Reported, form: Form) -> Report:
+def report(title: str, explained: Reported, form: ReportForm) -> Report:
     """Return an explanation in one form."""
-    if form is Form.DATA:
+    if form is ReportForm.DATA:
         return Report(is_good(explained), document=document(title, explained))
-    return Report(is_good(explained), text(explained, bars=form is Form.WIDE))
+    return Report(is_good(explained), text(explained, bars=form is ReportForm.WIDE))

@@ -19,7 +19,7 @@ from dray.cluster.assembly import ADMIN, ClusterPlan, RunningCluster
 from dray.cluster.served_explanations import ServedExplanations
 from dray.drivers.simulated import fleet as fleets
 from dray.explain import report
-from dray.explain.report import Form, Report
+from dray.explain.report import Report, ReportForm
 from dray.store import memory
 from tests import waiting
 from tests.unit.cli.explain.test_command import claim
@@ -73,7 +73,7 @@ def test_each_form_has_what_is_printed(tmp_path: Path) -> None:
             found = await first_answer(cluster)
             assert not found.is_good
             assert found.document == {}
-            data = msgspec.json.decode((await ask(cluster, form=Form.DATA)).body, type=Report)
+            data = msgspec.json.decode((await ask(cluster, form=ReportForm.DATA)).body, type=Report)
             assert data.document["about"] == "claim/many"
             assert not data.text.verdict
 

@@ -17,7 +17,7 @@ from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
 from dray.explain import report
-from dray.explain.report import Form, Report
+from dray.explain.report import Report, ReportForm
 
 
 def of(target: Target, names: Sequence[ObjectName], format: OutputFormat) -> Report | None:
@@ -25,9 +25,9 @@ def of(target: Target, names: Sequence[ObjectName], format: OutputFormat) -> Rep
     if len(names) != 1 or names[0].kind not in (kinds.POD, kinds.RESOURCE_CLAIM):
         return None
     (named,) = names
-    form = Form.DATA
+    form = ReportForm.DATA
     if format.is_table:
-        form = Form.WIDE if styled_lines.has_bars(is_wide=format.is_wide) else Form.TEXT
+        form = ReportForm.WIDE if styled_lines.has_bars(is_wide=format.is_wide) else ReportForm.TEXT
 
     async def asked(session: Session) -> Report | None:
         query = {
