@@ -73,6 +73,7 @@ MEASURED_VERBS = frozenset(
 _LONG_RUNNING = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 Subresource = Callable[[Call], Awaitable[Response]]
+Page = Callable[[Request, User], Awaitable[Response]]
 
 
 class Metrics:
@@ -106,6 +107,8 @@ class App:
     metrics: Metrics
     subresources: Mapping[tuple[str, str, str], Subresource] = field(default_factory=dict)
     """By method, plural and subresource; ("POST", "selfsubjectreviews", "") for questions."""
+    pages: dict[str, Page] = field(default_factory=dict)
+    """What others answer to GET, by path, for those who have the right to the path."""
     encodings: watches.EventLineCache = field(default_factory=watches.EventLineCache)
     audit_log: AuditLog | None = None
 
@@ -160,7 +163,7 @@ class App:
             resource = GroupResource(info.group, info.resource) if info.is_resource else None
             raise errors.forbidden(resource, info.name, refusal)
         if not info.is_resource:
-            return await self._about_server(request)
+            return await self._about_server(request, user)
         kind = self._kind(info)
         gvk = kind.in_version(info.version)
         return await self._about_objects(Call(request, info, kind, gvk, user, _now(), notes))
@@ -205,10 +208,12 @@ class App:
                 return await self.deleter.delete_collection(call)
         raise _not_allowed()
 
-    async def _about_server(self, request: Request) -> Response:
+    async def _about_server(self, request: Request, user: User) -> Response:
         if request.method not in ("GET", "HEAD"):
             raise _not_allowed()
         path = request.path.rstrip("/")
+        if request.method == "GET" and path in self.pages:
+            return await self.pages[path](request, user)
         if path in HEALTH_PATHS:
             return self._health(request, path)
         if path == "/version":

@@ -28,10 +28,12 @@ from dray.client import lease
 from dray.client.api_client import Client, InProcessTransport
 from dray.client.lease import LeaderElection
 from dray.clock import utc_now
+from dray.cluster.served_explanations import ServedExplanations
 from dray.controllers import manager
 from dray.drivers.simulated import scaling
 from dray.drivers.simulated.fleet import Fleet
 from dray.drivers.simulated.publisher import SimulatedDriver
+from dray.explain import report
 from dray.exporter.exporter import Exporter
 from dray.history.history_file import HistoryFile
 from dray.history.recorder import HistoryRecorder
@@ -258,6 +260,7 @@ def _scheduler(cluster: RunningCluster, plan: ClusterPlan) -> Component:
         policy=plan.policy,
         registry=cluster.registry,
         explainer=explanations.sampled,
+        show=_served_explanations(cluster).follow,
     )
     if not plan.identity:
         return lambda: run(client)
@@ -265,6 +268,14 @@ def _scheduler(cluster: RunningCluster, plan: ClusterPlan) -> Component:
     return lambda: lease.run_whenever_leading(
         election, "scheduler", lambda: run(election.as_leader(client))
     )
+
+
+def _served_explanations(cluster: RunningCluster) -> ServedExplanations:
+    """Return what answers `dray explain` from the state of a scheduler in this process."""
+    app = cluster.opened.app
+    served = ServedExplanations(app.handle, app.authorize)
+    app.pages[report.PATH] = served.answer
+    return served
 
 
 def _exporter(cluster: RunningCluster, plan: ClusterPlan) -> Component:

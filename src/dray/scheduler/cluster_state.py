@@ -136,6 +136,24 @@ class SchedulerState:
                 while self._deferred:
                     self._deferred.popleft()()
 
+    @property
+    def objects(self) -> dict[type[Any], list[Any]]:
+        """Return what the API server has of the kinds with many objects, without ended pods.
+
+        Empty while that is not known: before the first list, without the server, or if one of them
+        cannot be decoded.
+        """
+        many: dict[type[Any], Cache[Any]] = {
+            Node: self._nodes,
+            ResourceSlice: self._slices,
+            ResourceClaim: self._claims,
+            Pod: self._pods,
+        }
+        for cache in many.values():
+            if cache.undecodable or cache.problem or not cache.synced.is_set():
+                return {}
+        return {type_: list(cache) for type_, cache in many.items()}
+
     def claim(self, key: ClaimKey) -> ResourceClaim | None:
         """Return the newest claim, with our own writes; None if it does not exist."""
         return self.in_flight.newest(key)

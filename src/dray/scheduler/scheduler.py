@@ -73,17 +73,20 @@ async def run(
     registry: telemetry.Registry | None = None,
     explainer: Callable[[ClusterInventory], Why] | None = None,
     started: asyncio.Event | None = None,
+    show: Callable[[SchedulerState | None], None] = lambda _: None,
 ) -> None:
     """Schedule the pods that name this scheduler until cancelled.
 
     `node_selector` is a label selector for the nodes to use; `policy` is one of
     `policies.NAMES`; `explainer` makes dray's reasons for claims that cannot be allocated;
-    `started` is set when the caches are complete.
+    `started` is set when the caches are complete; `show` is called with the state for others to
+    read, and with None when it is no longer kept current.
     """
     served = await OptionalKinds.of(client, features)
+    state = SchedulerState(client, features, name, node_selector, served)
     scheduler = Scheduler(
         client,
-        SchedulerState(client, features, name, node_selector, served),
+        state,
         Recorder(client, name, now=now),
         features,
         name=name,
@@ -92,7 +95,11 @@ async def run(
         registry=registry or telemetry.Registry(),
         explainer=explainer,
     )
-    await scheduler.run(started or asyncio.Event())
+    show(state)
+    try:
+        await scheduler.run(started or asyncio.Event())
+    finally:
+        show(None)
 
 
 def candidate(

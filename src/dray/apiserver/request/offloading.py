@@ -17,7 +17,6 @@ from typing import Final, ParamSpec, TypeVar
 LARGE_BYTES: Final = 16 * 2**10
 """Less is worked on at once: to move it takes longer than to do it."""
 MANY_ENTRIES: Final = 100
-THREADS: Final = 1
 SWITCH_SECONDS: Final = 0.001
 
 P = ParamSpec("P")
@@ -40,6 +39,13 @@ async def call(is_large: bool, function: Callable[P, T], *args: P.args, **kwargs
 
 
 async def moved(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in the thread that all requests share."""
+    return await moved_to(_executor(), function, *args, **kwargs)
+
+
+async def moved_to(
+    executor: ThreadPoolExecutor, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
     """Call a function in a thread; its time is charged to the user of the request."""
     charge = charged_to.get()
 
@@ -51,11 +57,16 @@ async def moved(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
             if charge is not None:
                 charge(time.thread_time() - started, time.perf_counter())
 
-    return await asyncio.get_running_loop().run_in_executor(_executor(), measured)
+    return await asyncio.get_running_loop().run_in_executor(executor, measured)
+
+
+def new_executor(prefix: str) -> ThreadPoolExecutor:
+    """Return one thread, from which the event loop gets its turn after a millisecond."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    return ThreadPoolExecutor(1, thread_name_prefix=prefix)
 
 
 def _executor() -> ThreadPoolExecutor:
     if not _threads:
-        sys.setswitchinterval(SWITCH_SECONDS)
-        _threads.append(ThreadPoolExecutor(THREADS, thread_name_prefix="requests"))
+        _threads.append(new_executor("requests"))
     return _threads[0]

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from dray.api import errors, kinds
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
+from dray.cli.explain.names import POD_SPECS, WORKLOADS
 from dray.cli.inputs import cluster_objects, manifests
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 
 DEFAULT_NAMESPACE = "default"
-POD_SPECS: Mapping[str, tuple[str, ...]] = {
-    "Pod": ("spec",),
-    "Deployment": ("spec", "template", "spec"),
-    "ReplicaSet": ("spec", "template", "spec"),
-    "StatefulSet": ("spec", "template", "spec"),
-    "DaemonSet": ("spec", "template", "spec"),
-    "Job": ("spec", "template", "spec"),
-    "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
-}
-"""Where the spec of a pod is."""
-WORKLOADS = frozenset(POD_SPECS) - {"Pod"}
 
 
 class Documents:

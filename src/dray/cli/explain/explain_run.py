@@ -13,9 +13,10 @@ from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import ObjectNotFound
 from dray.cli.explain import documents, preemption, targets
 from dray.cli.explain.documents import DEFAULT_NAMESPACE, Documents
+from dray.cli.explain.names import ObjectName
 from dray.cli.explain.output import Explained, ExplainedGroup
 from dray.cli.explain.preemption import PreemptionAnswer
-from dray.cli.explain.targets import ExplainTarget, ObjectName, TargetGroup
+from dray.cli.explain.targets import ExplainTarget, TargetGroup
 from dray.cli.inputs import cluster_objects, manifests, pod_contexts
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.session import progress

@@ -14,7 +14,8 @@ from dray.api.formats import serialization
 from dray.api.ids import ClaimKey
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
-from dray.cli.explain.documents import POD_SPECS, WORKLOADS, Documents
+from dray.cli.explain.documents import Documents
+from dray.cli.explain.names import POD_SPECS, WORKLOADS
 from dray.cli.explain.targets import ExplainTarget
 from dray.explain.claim_explanation import Explanation
 from dray.explain.pod import pod_fix_text

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import re
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
 
-from dray.cli import printed_commands
+from dray.cli.explain import styled_lines
 from dray.cli.explain.documents import Documents
 from dray.cli.explain.targets import ExplainTarget
 from dray.cli.output import formats
 from dray.cli.output.formats import OutputFormat
-from dray.explain.claim_explanation import Explanation, Outcome
-from dray.explain.pod import pod_fix_text, pod_progress_text
+from dray.explain import reporting
+from dray.explain.claim_explanation import Explanation
+from dray.explain.pod import pod_progress_text
 from dray.explain.pod.obstacles import BehindOthers
 from dray.explain.pod.pod_explanation import PodExplanation
 from dray.explain.preemption import preemption_text
 from dray.explain.preemption.pod_preemption import PodPreemption
-from dray.explain.text import explanation_text, phrases
-
-_COMMAND = re.compile(r"(^ +|: )(dray [^`]*)$")
-"""A command at the end of a line, or alone on it."""
+from dray.explain.reporting import Reported
+from dray.explain.text import phrases
 
 
 class Explained(NamedTuple):
@@ -38,16 +34,12 @@ class Explained(NamedTuple):
     """The effect of preemption, where the cluster is known to have it or it is under way."""
 
     @property
-    def explanation(self) -> Explanation | None:
-        return self.pod.explanation if self.pod is not None else self.claims
+    def reported(self) -> Reported | None:
+        return self.pod if self.pod is not None else self.claims
 
     @property
     def is_good(self) -> bool:
-        if self.pod is not None and self.pod.progress.blocked is not None:
-            return False
-        if self.explanation is None:
-            return self.pod is not None
-        return self.explanation.outcome in (Outcome.ALLOCATED, Outcome.FITS)
+        return self.reported is not None and reporting.is_good(self.reported)
 
     @property
     def has_warnings(self) -> bool:
@@ -78,18 +70,17 @@ class Printer:
 
     def __init__(self, source: Documents, *, is_wide: bool) -> None:
         self._source = source
-        self._bars = is_wide or sys.stdout.isatty()
-        self._color = False if os.environ.get("NO_COLOR") else None
+        self._bars = styled_lines.has_bars(is_wide=is_wide)
 
     def show(self, groups: Sequence[ExplainedGroup]) -> None:
         is_first = True
         for group in groups:
             for block in self._blocks(group):
                 if not is_first:
-                    self._echo("")
+                    styled_lines.echo("")
                 is_first = False
                 for line in filter(None, block):
-                    self._echo(line)
+                    styled_lines.echo(line)
 
     def _blocks(self, group: ExplainedGroup) -> Iterator[list[str]]:
         if group.is_single:
@@ -108,40 +99,12 @@ class Printer:
             yield lines
 
     def _lines(self, explained: Explained) -> Iterator[str]:
-        if explained.pod is not None:
-            yield from self._pod_lines(explained.pod, explained.preemption)
-        elif explained.claims is None:
+        reported = explained.reported
+        if reported is None:
             yield f"{explained.target.title}: cannot be explained with these rights"
         else:
-            text = explanation_text.text(explained.claims, bars=self._bars)
-            yield from map(self._styled, text.splitlines())
-
-    def _pod_lines(
-        self, explained: PodExplanation, preemption: PodPreemption | None
-    ) -> Iterator[str]:
-        stages = pod_progress_text.lines(explained.progress, pod_fix_text.fixes(explained))
-        yield from map(self._styled, stages)
-        if preemption is not None:
-            yield from (f"  {line}" for line in preemption_text.lines(preemption))
-        yield from pod_fix_text.device_lines(explained, bars=self._bars)
-
-    def _styled(self, line: str) -> str:
-        """Return the line with colours, and with commands that go to the same cluster."""
-        command = _COMMAND.search(line)
-        if command and not self._source.is_live:
-            line = f"{line[: command.start()]}." if command.start() else ""
-        elif command:
-            line = printed_commands.for_cluster(line, self._source.options)
-        if not line:
-            return ""
-        if re.match(r" *(fix|or): ", line):
-            return click.style(line, fg="green")
-        if "✗" in line:
-            return re.sub(r"✗ \w+", lambda match: click.style(match[0], fg="red"), line)
-        return line if line.startswith(" ") else click.style(line, bold=True)
-
-    def _echo(self, line: str) -> None:
-        click.echo(line, color=self._color)
+            text = reporting.text(reported, explained.preemption, bars=self._bars)
+            yield from styled_lines.styled(text, self._source.options, is_live=self._source.is_live)
 
 
 def _name(explained: Explained) -> str:
@@ -177,9 +140,4 @@ def document(groups: Sequence[ExplainedGroup]) -> Any:
 
 
 def _document(explained: Explained) -> dict[str, Any]:
-    about: dict[str, Any] = {"about": explained.target.title}
-    if explained.preemption is not None:
-        about["preemption"] = preemption_text.as_json(explained.preemption)
-    if explained.pod is not None:
-        return {**about, **pod_fix_text.document(explained.pod)}
-    return {**about, **(explanation_text.as_json(explained.claims) if explained.claims else {})}
+    return reporting.document(explained.target.title, explained.reported, explained.preemption)

@@ -10,7 +10,8 @@ import click
 
 from dray.api.types.pods import Pod
 from dray.cli.command_errors import CommandError, WrongUsage
-from dray.cli.explain.targets import ExplainTarget, ObjectName, TargetGroup
+from dray.cli.explain.names import ObjectName
+from dray.cli.explain.targets import ExplainTarget, TargetGroup
 from dray.cli.inputs import cluster_objects
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.output import formats, tables

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from dray.api import kinds
 from dray.api.kinds import Kind
 from dray.api.selectors import label_selectors
 from dray.api.selectors.label_selectors import ParsedSelector
@@ -16,9 +15,10 @@ from dray.api.types import dra
 from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
 from dray.api.types.meta import JsonObject, LabelSelector, ObjectMeta
 from dray.api.types.pods import Pod
-from dray.cli.command_errors import CommandError, ObjectNotFound, WrongUsage
+from dray.cli.command_errors import CommandError, ObjectNotFound
 from dray.cli.explain import documents
-from dray.cli.explain.documents import DEFAULT_NAMESPACE, WORKLOADS, Documents
+from dray.cli.explain.documents import DEFAULT_NAMESPACE, Documents
+from dray.cli.explain.names import WORKLOADS, ObjectName
 from dray.cli.inputs import cluster_objects
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.explain.selectors import spelling
@@ -31,8 +31,6 @@ _TYPES: dict[str, type[Any]] = {
     "ResourceClaimTemplate": dra.ResourceClaimTemplate,
     "Pod": Pod,
 }
-SHORT = {"claim": "ResourceClaim", "claims": "ResourceClaim", "template": "ResourceClaimTemplate"}
-_EXPLAINED = "pod, claim, template, deployment, replicaset, statefulset, daemonset, job, namespace"
 
 
 @dataclass(slots=True)
@@ -56,32 +54,6 @@ class TargetGroup:
     targets: list[ExplainTarget]
     is_single: bool = True
     """Whether the user named the one object."""
-
-
-class ObjectName(NamedTuple):
-    kind: Kind
-    name: str
-
-
-def parse_names(words: Sequence[str]) -> list[ObjectName]:
-    """Return the objects that TYPE/NAME … or TYPE NAME … name."""
-    if words and not any("/" in word for word in words):
-        kind = _kind(words[0], words[0])
-        return [ObjectName(kind, name) for name in words[1:]]
-    names = []
-    for word in words:
-        type_name, slash, name = word.partition("/")
-        if not slash or not name:
-            raise WrongUsage(f"{word}: write TYPE/NAME, or TYPE NAME and nothing else")
-        names.append(ObjectName(_kind(type_name, word), name))
-    return names
-
-
-def _kind(type_name: str, word: str) -> Kind:
-    kind = kinds.by_name(SHORT.get(type_name.lower(), type_name))
-    if kind is None or kind.kind not in {*_TYPES, *WORKLOADS, "Namespace"}:
-        raise WrongUsage(f"{word}: only these types can be explained: {_EXPLAINED}")
-    return kind
 
 
 def named(

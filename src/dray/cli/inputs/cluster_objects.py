@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import click
 import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
@@ -39,6 +38,7 @@ from dray.api.types.workloads import PodGroup
 from dray.cli import printed_commands
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import manifests
+from dray.cli.inputs.against_option import option as option
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
 from dray.client import discovery
@@ -66,13 +66,6 @@ ONLY_PLANNED = frozenset(
 EXPLAINED = frozenset(READ.values()) - ONLY_PLANNED
 _ONLY_OF_SERVERS = frozenset({Node, dra.ResourceSlice})
 _NUMEROUS = _ONLY_OF_SERVERS | {Pod, dra.ResourceClaim}
-
-option = click.option(
-    "--against",
-    default="",
-    metavar="FILE|DIR|FLEET|CONTEXT",
-    help="A dump or snapshot, a directory of them, a simulated fleet, or a kubeconfig context.",
-)
 
 
 @dataclass(slots=True)

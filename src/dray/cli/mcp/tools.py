@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from dray.cli.command_errors import WrongUsage
 from dray.cli.doctor import command as doctor_command
-from dray.cli.explain import output, targets
+from dray.cli.explain import names, output
 from dray.cli.explain.explain_run import ExplainRun
 from dray.cli.history import answers as history_answers
 from dray.cli.history.answers import HistoryQuestion
@@ -91,8 +91,8 @@ def explain(source: Source, arguments: ExplainArguments) -> ToolAnswer:
         all_namespaces=arguments.all_namespaces,
     )
     notes: list[str] = []
-    names = targets.parse_names(arguments.objects)
-    run = ExplainRun(target, names, texts, source.against, notes.append)
+    named = names.parse_names(arguments.objects)
+    run = ExplainRun(target, named, texts, source.against, notes.append)
     if invalid := run.invalid():
         return ToolAnswer(_findings(invalid))
     return ToolAnswer(output.document(run.explained(is_whole=not is_named)), notes)
