@@ -142,10 +142,11 @@ class Allocator:
             return cached.result
         outcome = self._attempt(cache, entry, inventory)
         result = outcome if isinstance(outcome, Fit) else self._no_fit(cache, outcome)
-        if self._result_count >= _RESULTS_LIMIT:
-            self._drop_results()
-        cache.results[entry.index] = _CachedResult(inventory, inventory.version, result)
-        self._result_count += 1
+        if not (isinstance(result, Fit) and _watches_shares(result)):
+            if self._result_count >= _RESULTS_LIMIT:
+                self._drop_results()
+            cache.results[entry.index] = _CachedResult(inventory, inventory.version, result)
+            self._result_count += 1
         return result
 
     def alternatives_on(self, claims: Sequence[ResourceClaim], node: str) -> Iterator[Fit]:
@@ -310,6 +311,18 @@ class Allocator:
         for cache in self._caches.values():
             cache.results.clear()
         self._result_count = 0
+
+
+def _watches_shares(fit: Fit) -> bool:
+    """Return whether shares are given for admin access.
+
+    Each has an ID of its own, but nothing shows that it was given: the device has room as before.
+    """
+    return any(
+        result.admin_access and result.share_id is not None
+        for allocation in fit.allocations
+        for result in allocation.devices.results
+    )
 
 
 def _devices_of(allocation: AllocationResult) -> Hashable:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
 import pytest
 
+from dray.allocator import placement
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.placement import Fit, NoFit
 from dray.allocator.problem.node_problem import NodeProblem
 from dray.allocator.search import first_descent
 from dray.api.ids import ClaimKey
-from dray.api.types.dra import AllocationResult, ResourceSlice
+from dray.api.types.dra import (
+    AllocationResult,
+    DeviceClass,
+    DeviceClassConfiguration,
+    DeviceClassSpec,
+    OpaqueDeviceConfiguration,
+    ResourceSlice,
+)
+from dray.api.types.meta import ObjectMeta
 from tests import builders
 from tests.unit.allocator import allocating
 
@@ -161,6 +171,33 @@ def test_a_changed_class_makes_everything_be_asked_again() -> None:
     assert isinstance(asked.allocate_on([CLAIM], "n1"), Fit)
     cluster.put_class(builders.device_class("gpu", "false"))
     assert isinstance(asked.allocate_on([CLAIM], "n1"), NoFit)
+
+
+def test_the_parameters_of_a_class_may_change_from_1_to_true() -> None:
+    cluster = builders.cluster_inventory(builders.gpu_slice())
+    asked = allocating.allocator_on(cluster)
+    for value in (1, True, 1.0):
+        opaque = OpaqueDeviceConfiguration("a.example.com", {"k": value})
+        spec = DeviceClassSpec(config=(DeviceClassConfiguration(opaque),))
+        cluster.put_class(DeviceClass(ObjectMeta(name="gpu"), spec))
+        (given,) = allocation_of(asked.allocate_on([CLAIM], "n1")).devices.config
+        assert given.opaque is not None
+        assert repr(given.opaque.parameters) == repr({"k": value})
+
+
+def test_each_claim_with_admin_access_gets_a_share_of_its_own() -> None:
+    cluster = builders.cluster_inventory(
+        builders.resource_slice(builders.device("gpu-0", shareable=True))
+    )
+    numbers = itertools.count()
+    asked = placement.Allocator(cluster, new_share_id=lambda: f"share-{next(numbers)}")
+    shares = []
+    for name in "abc":
+        claim = builders.claim(builders.request(admin=True), name=name)
+        allocation = allocation_of(asked.allocate_on([claim], "n1"))
+        cluster.record_allocation(claim.key, allocation)
+        shares.append(allocation.devices.results[0].share_id)
+    assert len(set(shares)) == 3
 
 
 def alike(*nodes: str, **fields: object) -> list[ResourceSlice]:

@@ -6,13 +6,18 @@ from typing import Any
 
 import pytest
 
-from dray.api.types import containers, meta, pods
+from dray.api.types import containers, dra, meta, pods
 from dray.validation import equality
 
 
 def asking(memory: str) -> pods.PodSpec:
     resources = containers.ResourceRequirements(requests={"memory": memory})
     return pods.PodSpec(containers=(containers.Container(name="main", resources=resources),))
+
+
+def configured(value: object) -> dra.DeviceClassSpec:
+    opaque = dra.OpaqueDeviceConfiguration("a.example.com", {"k": value})
+    return dra.DeviceClassSpec(config=(dra.DeviceClassConfiguration(opaque),))
 
 
 @pytest.mark.parametrize(
@@ -32,6 +37,9 @@ def asking(memory: str) -> pods.PodSpec:
             id="two fields",
         ),
         pytest.param(asking("1Gi"), pods.PodSpec(), ["spec.containers"], id="another length"),
+        pytest.param(configured(1), configured(1), [], id="the same parameters"),
+        pytest.param(configured(True), configured(1), ["spec.config[0].opaque"], id="true, not 1"),
+        pytest.param(configured(1.0), configured(1), ["spec.config[0].opaque"], id="1.0, not 1"),
         pytest.param(
             pods.PodSpec(affinity=pods.Affinity()), pods.PodSpec(), ["spec.affinity"], id="absent"
         ),

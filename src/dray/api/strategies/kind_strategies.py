@@ -15,7 +15,7 @@ import msgspec
 
 from dray.api.conversion import canonical
 from dray.api.features import Features
-from dray.api.formats import gotime
+from dray.api.formats import gotime, json_equality
 from dray.api.kinds import Kind
 from dray.api.strategies import gated_fields, pod_strategy
 from dray.api.types.meta import JsonObject
@@ -107,7 +107,7 @@ def prepare_update(
 
 
 def _is_new_generation(strategy: Strategy, new: JsonObject, old: JsonObject) -> bool:
-    if _without_status(new) != _without_status(old):
+    if not json_equality.are_equal(_without_status(new), _without_status(old)):
         return True
     annotations = [document["metadata"].get("annotations") for document in (new, old)]
     return strategy.counts_annotations and annotations[0] != annotations[1]

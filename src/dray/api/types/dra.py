@@ -23,9 +23,25 @@ class DeviceSelector(Wire, frozen=True):
     cel: CELDeviceSelector | None = None
 
 
-class OpaqueDeviceConfiguration(Wire, frozen=True):
-    """Parameters belong to the driver: any JSON, kept as decoded."""
+class _WithJson(Wire, frozen=True, eq=False):
+    """A part of an object with JSON that belongs to a driver, kept as decoded.
 
+    In JSON 1, 1.0 and true are different values, which Python calls equal.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _encode(self) == _encode(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_encode: Final = msgspec.msgpack.Encoder(order="sorted").encode
+
+
+class OpaqueDeviceConfiguration(_WithJson, frozen=True, eq=False):
     driver: str = ""
     parameters: Any = msgspec.UNSET
 
@@ -245,7 +261,7 @@ class NetworkDeviceData(Wire, frozen=True):
     hardware_address: str = ""
 
 
-class AllocatedDeviceStatus(Wire, frozen=True):
+class AllocatedDeviceStatus(_WithJson, frozen=True, eq=False):
     driver: str = ""
     pool: str = ""
     device: str = ""

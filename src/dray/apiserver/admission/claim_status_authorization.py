@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from dray.api import errors
 from dray.api.features import Features
-from dray.api.formats import names
+from dray.api.formats import json_equality, names
 from dray.api.http_messages import User
 from dray.api.ids import GroupResource
 from dray.api.types.meta import JsonObject
@@ -46,7 +46,10 @@ class ClaimStatusAuthorization(AdmissionRule):
     def _about_binding(
         self, admission: AdmissionRequest, new: JsonObject, old: JsonObject
     ) -> Iterator[errors.Cause]:
-        if all(new.get(field) == old.get(field) for field in ("allocation", "reservedFor")):
+        if all(
+            json_equality.are_equal(new.get(field), old.get(field))
+            for field in ("allocation", "reservedFor")
+        ):
             return
         attributes = Attributes(admission.verb, GROUP, RESOURCE, "binding")
         refusal = self._refusal(admission.user, attributes)

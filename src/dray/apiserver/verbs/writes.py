@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dray.api import errors, http_messages
 from dray.api.conversion import canonical, defaults, versions
 from dray.api.features import Features
-from dray.api.formats import gotime
+from dray.api.formats import gotime, json_equality
 from dray.api.http_messages import Response
 from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.semantics import deletion
@@ -434,8 +434,8 @@ def _only_times_differ(new: JsonObject, old: JsonObject | None) -> bool:
     """Return whether only the times of managed fields differ: not worth a revision."""
     return (
         old is not None
-        and _without_metadata(new) == _without_metadata(old)
         and _timeless(new["metadata"]) == _timeless(old["metadata"])
+        and json_equality.are_equal(_without_metadata(new), _without_metadata(old))
     )
 
 
