@@ -23,9 +23,6 @@ _QUANTITY_FIELDS: dict[type[meta.Wire], frozenset[str]] = {
     dra.NodeAllocatableOverhead: frozenset(("per_pod", "per_container")),
 }
 
-_COMPARED_AS_JSON = frozenset((dra.OpaqueDeviceConfiguration, dra.AllocatedDeviceStatus))
-"""Types without quantities, whose own equality knows more than that of their fields."""
-
 
 def are_equal(first: Any, second: Any) -> bool:
     """Compare as Kubernetes' equality.Semantic.DeepEqual does."""
@@ -47,7 +44,8 @@ def _are_equal(first: Any, second: Any, *, is_quantity: bool) -> bool:
             _are_equal(value, second[key], is_quantity=is_quantity) for key, value in first.items()
         )
     if isinstance(first, meta.Wire):
-        if type(first) in _COMPARED_AS_JSON:
+        if isinstance(first, meta.WireWithJson):
+            # Such a type has no quantities, and knows more than its fields.
             return False
         quantities = _QUANTITY_FIELDS.get(type(first), frozenset())
         for name in first.__struct_fields__:
@@ -71,7 +69,7 @@ def changed_fields(new: Any, old: Any, path: str) -> Iterator[str]:
 
 def _pairs(new: Any, old: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yield the parts of two values with their steps; nothing if they have no common parts."""
-    if type(new) in _COMPARED_AS_JSON:
+    if isinstance(new, meta.WireWithJson):
         return
     if isinstance(new, meta.Wire):
         for field in msgspec.structs.fields(new):

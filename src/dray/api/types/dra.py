@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.ids import ClaimKey, DeviceId, PoolId
-from dray.api.types.meta import Condition, NodeSelector, ObjectMeta, Wire
+from dray.api.types.meta import Condition, NodeSelector, ObjectMeta, Wire, WireWithJson
 
 ALLOCATION_RESULTS_MAX_SIZE: Final = 32
 """How many devices one claim may be allocated."""
@@ -23,25 +23,7 @@ class DeviceSelector(Wire, frozen=True):
     cel: CELDeviceSelector | None = None
 
 
-class _WithJson(Wire, frozen=True, eq=False):
-    """A part of an object with JSON that belongs to a driver, kept as decoded.
-
-    In JSON 1, 1.0 and true are different values, which Python calls equal.
-    """
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _encode(self) == _encode(other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-_encode: Final = msgspec.msgpack.Encoder(order="sorted").encode
-
-
-class OpaqueDeviceConfiguration(_WithJson, frozen=True, eq=False):
+class OpaqueDeviceConfiguration(WireWithJson, frozen=True, eq=False):
     driver: str = ""
     parameters: Any = msgspec.UNSET
 
@@ -261,7 +243,7 @@ class NetworkDeviceData(Wire, frozen=True):
     hardware_address: str = ""
 
 
-class AllocatedDeviceStatus(_WithJson, frozen=True, eq=False):
+class AllocatedDeviceStatus(WireWithJson, frozen=True, eq=False):
     driver: str = ""
     pool: str = ""
     device: str = ""

@@ -7,7 +7,7 @@ Quantities stay strings; `api.quantity.parse` remembers what it parsed. Times st
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,24 @@ JsonObject: TypeAlias = dict[str, Any]
 
 class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
     """A frozen piece of an API object. Fields that dray does not read are dropped on decoding."""
+
+
+class WireWithJson(Wire, frozen=True, eq=False):
+    """A part of an object with JSON that belongs to somebody else, such as a driver.
+
+    In JSON 1, 1.0 and true are different values, which Python calls equal.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _encode(self) == _encode(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_encode: Final = msgspec.msgpack.Encoder(order="sorted").encode
 
 
 class OwnerReference(Wire, frozen=True):

@@ -41,7 +41,7 @@ STRUCTS = [
     if isinstance(struct, type)
     and issubclass(struct, meta.Wire)
     and struct.__module__ == module.__name__
-    and struct is not meta.Wire
+    and struct not in (meta.Wire, meta.WireWithJson)
 ]
 
 
