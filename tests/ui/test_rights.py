@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.ui.browser import Browser
@@ -90,8 +92,14 @@ def test_users_of_one_namespace_see_theirs(cluster: Up) -> None:
 
 def _counts_of_waiting(browser: Browser) -> set[float | None]:
     """Return how many pods waited for GPUs, which says something about all namespaces."""
-    points = browser.get("history/usage?buckets=2").document["classes"]["gpu.nvidia.com"]
-    return {point["waiting"] for point in points}
+
+    def points() -> list[dict[str, Any]]:
+        document = browser.get("history/usage?buckets=2").document
+        found: list[dict[str, Any]] = document["classes"].get("gpu.nvidia.com", [])
+        return found
+
+    # The recorder writes a little later than the page shows.
+    return {point["waiting"] for point in block_until(points, "the use of GPUs being recorded")}
 
 
 def test_who_may_read_nothing_sees_nothing_and_what_is_missing(cluster: Up) -> None:
