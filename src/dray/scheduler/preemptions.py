@@ -29,12 +29,14 @@ from dray.scheduling.preemption import leaving
 from dray.scheduling.preemption.nominations import Nomination, Nominations
 from dray.scheduling.preemption.pod_preemption import VICTIMS_LEAVE
 from dray.scheduling.preemption.preemptor import GangKey, Preemptor, PreemptorKey
+from dray.scheduling.preemption.rechecks import SearchUnfinished
 from dray.scheduling.unschedulable import Unschedulable
 
 log = logging.getLogger(__name__)
 
 LIMIT_SECONDS = 300.0
-"""The time after which a nomination ends, counted from the moment when its last victim is gone."""
+"""The time after which a nomination ends, counted from the moment when its last victim is gone, and
+after which a search that does not end in time is not repeated."""
 SEARCH_SECONDS = 5.0
 """The time for which nodes are searched for a gang before each eviction."""
 CHECK_SECONDS = 1.0
@@ -51,7 +53,8 @@ class _Preemption:
     """One pod, or one gang, that others make room for."""
 
     preemptor: Preemptor
-    since: float
+    begun: float
+    since: float = field(init=False)
     """When a victim was there for the last time."""
     asked: set[str] = field(default_factory=set)
     """The uids of the victims that were deleted, or were gone already."""
@@ -61,6 +64,9 @@ class _Preemption:
     """The planned node of each pod."""
     is_evicting: bool = False
     """A victim is being evicted: its deletion may be on the way."""
+
+    def __post_init__(self) -> None:
+        self.since = self.begun
 
 
 class Preemptions:
@@ -275,7 +281,13 @@ class Preemptions:
                 return None
             limit = Countdown(SEARCH_SECONDS)
             steps = self._decider.next_victim(preemptor, self._now(), preemption.asked, limit)
-            victim = await self._runner.run(steps)
+            try:
+                victim = await self._runner.run(steps)
+            except SearchUnfinished:
+                if _clock() - preemption.begun <= LIMIT_SECONDS:
+                    raise
+                self._give_up(key, preemption)
+                return None
             is_placed = any(map(self._state.scheduling.is_placed, preemptor.pods))
             if not self.is_nominated(key) and not is_placed:
                 self._given_up[key] = self._under_way.pop(key)
@@ -286,12 +298,12 @@ class Preemptions:
 
 
 async def _repeated(is_needed: Callable[[], bool], job: Job) -> None:
-    """Write something that the server may refuse, until it succeeds or nobody needs it."""
+    """Do something that may fail for a time, until it succeeds or nobody needs it."""
     pause = FIRST_RETRY_SECONDS
     while is_needed():
         try:
             return await job()
-        except (errors.StatusError, WriteOutcomeUnknown) as error:
+        except (errors.StatusError, WriteOutcomeUnknown, SearchUnfinished) as error:
             log.warning("preemption: %s", error)
         except Exception:
             log.exception("preemption")

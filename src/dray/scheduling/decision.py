@@ -179,7 +179,8 @@ class Decider:
         """Return a pod to evict for one or a gang with a plan, as the state is now; None without.
 
         `evicted` are the uids of pods that are leaving, although the state may not show it yet.
-        `should_stop` limits the search for a gang.
+        `should_stop` limits the search for a gang. Raises SearchUnfinished if it ended that before
+        it was known whether the plan holds.
         """
         assert self._preemption is not None
         nominations = self._preemption.nominations
@@ -316,6 +317,9 @@ class _Preemption:
         refusal = yield from self.of_gangs.refusal(preemptor, trial, now)
         if refusal is not None:
             return msgspec.structs.replace(result, preemption_refusal=refusal)
+        if trial.was_ended and self.nominations.of(preemptor.key) is not None:
+            # What is kept for it may suffice, and another plan would evict others for nothing.
+            return msgspec.structs.replace(result, is_retried=True)
         planned = yield from self.of_gangs.plan(preemptor, trial, now)
         return self._decided(preemptor, planned, result)
 

@@ -85,7 +85,9 @@ class GangPreemptionPlanner:
             simulation.set(pods)
             return (yield from _placed(trial))
 
-        recheck = Recheck(self._state, self._nominations, self._victims, evicted)
+        recheck = Recheck(
+            self._state, self._nominations, self._victims, evicted, lambda: trial.was_ended
+        )
         try:
             return (yield from recheck.next_victim(gang.key, fits))
         finally:

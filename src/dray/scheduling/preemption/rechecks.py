@@ -17,6 +17,10 @@ Fits = Callable[[Collection[Pod]], Steps[Sequence[NodeAssignment] | None]]
 """Returns what the pods of a preemptor get without some others; None if they do not fit."""
 
 
+class SearchUnfinished(Exception):
+    """A search was ended by its limit: whether a plan still holds is not known."""
+
+
 class Recheck:
     """Looks at a nomination as the state is now. `evicted` are the uids of pods that are leaving,
     although the state may not show it yet."""
@@ -27,16 +31,19 @@ class Recheck:
         nominations: Nominations,
         victims: Victims,
         evicted: Collection[str],
+        was_ended: Callable[[], bool] = lambda: False,
     ) -> None:
         self._state, self._nominations = state, nominations
         self._victims, self._evicted = victims, evicted
+        self._was_ended = was_ended
+        """Whether a search was ended before it was known whether the pods fit."""
 
     def next_victim(self, key: PreemptorKey, fits: Fits) -> Steps[Pod | None]:
         """Return a pod that still has to be evicted; None if none has to.
 
         Victims that can be spared by now, without what is kept for others, are left out of the
         nomination. It is dropped if the pods do not fit any more without all of them, or if that
-        would exceed further budgets or evict a pod of no lower priority.
+        would exceed further budgets or evict a pod of no lower priority. Raises SearchUnfinished.
         """
         nomination = self._nominations.of(key)
         assert nomination is not None
@@ -45,6 +52,8 @@ class Recheck:
             found = yield from fits(leaving.pods)
         if found is None:
             found = yield from self._at_the_cost_of_others(nomination, fits)
+        if found is None and self._was_ended():
+            raise SearchUnfinished(f"{key} was not placed in time to know whether its plan holds")
         if found is None or self._is_worse(nomination):
             self._nominations.drop(key)
             return None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dray.api import features as gates
 from dray.api.ids import ObjectKey
 from dray.api.types.meta import JsonObject
 from dray.scheduling import steps
 from dray.scheduling.decision import Decider, Decision
+from dray.scheduling.podgroups import Gang, GangPlacement
 from dray.scheduling.preemption.pod_preemption import VICTIMS_LEAVE
 from dray.scheduling.preemption.preemptor import Preemptor
+from dray.scheduling.preemption.rechecks import SearchUnfinished
 from dray.scheduling.state import SchedulingState
 from dray.scheduling.unschedulable import Unschedulable
 from tests.unit.scheduler.test_podgroups import group
@@ -316,3 +320,39 @@ def test_what_is_kept_for_a_pod_on_its_own_is_for_its_gang_that_needs_it_again()
     remove(state, "batch")
     state.drop_pod(ObjectKey("default", "first"))
     assert outcome(decided(decider, spare)) == ("one", ["one/gpu-1"])
+
+
+def test_a_plan_whose_search_ends_too_early_still_holds() -> None:
+    features = gates.with_gates(PREEMPTING, {"GenericWorkload": True, "DrayGangSearch": True})
+    gang_group = group("pg", 2, priority=10)
+    # Without the victim, the first pod takes the only node for the second one.
+    bodies = [*fleet(one=1, two=1), *running("a", "one", 1, "gpu-0"), gang_group]
+    state = build(*bodies, claim("x"), claim("y"), features=features)
+    decider = Decider(state)
+    member = {"schedulingGroup": {"podGroupName": "pg"}, "priority": 10}
+    chosen = {"nodeSelector": {"kubernetes.io/hostname": "one"}}
+    members = pods(pod("first", "x", **member), pod("second", "y", **member, **chosen))
+    for each in members:
+        state.put_pod(each)
+    decisions = decider.decide(members, NOW)
+    assert plan_of(decisions[0]) == ["a"]
+    gang = decider.gang_of(members[0])
+    assert isinstance(gang, Gang)
+    preemptor = Preemptor.of_gang(gang.group, gang.waiting)
+    with pytest.raises(SearchUnfinished):
+        steps.run(decider.next_victim(preemptor, NOW, (), lambda: True), lambda: False)
+    assert decider.take_dropped_nominations() == []
+    victim = steps.run(decider.next_victim(preemptor, NOW, ()), lambda: False)
+    assert victim is not None
+    assert victim.metadata.name == "a"
+    remove(state, "a")
+    hurried = steps.run(decider.place_gang(gang, NOW, lambda: True), lambda: False)
+    assert isinstance(hurried, Unschedulable)
+    assert (hurried.is_retried, hurried.preemption, hurried.preemption_refusal) == (
+        True,
+        None,
+        None,
+    )
+    assert isinstance(
+        steps.run(decider.place_gang(gang, NOW, lambda: False), lambda: False), GangPlacement
+    )
