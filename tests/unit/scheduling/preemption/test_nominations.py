@@ -329,8 +329,8 @@ def test_a_plan_whose_search_ends_too_early_still_holds() -> None:
     bodies = [*fleet(one=1, two=1), *running("a", "one", 1, "gpu-0"), gang_group]
     state = build(*bodies, claim("x"), claim("y"), features=features)
     decider = Decider(state)
-    member = {"schedulingGroup": {"podGroupName": "pg"}, "priority": 10}
-    chosen = {"nodeSelector": {"kubernetes.io/hostname": "one"}}
+    member: JsonObject = {"schedulingGroup": {"podGroupName": "pg"}, "priority": 10}
+    chosen: JsonObject = {"nodeSelector": {"kubernetes.io/hostname": "one"}}
     members = pods(pod("first", "x", **member), pod("second", "y", **member, **chosen))
     for each in members:
         state.put_pod(each)
