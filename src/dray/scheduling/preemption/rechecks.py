@@ -49,11 +49,9 @@ class Recheck:
         assert nomination is not None
         preemptor, leaving = nomination.preemptor, nomination.leaving
         with self._nominations.with_lower(preemptor):
-            found = yield from fits(leaving.pods)
+            found = yield from self._placed(nomination, fits)
         if found is None:
             found = yield from self._at_the_cost_of_others(nomination, fits)
-        if found is None and self._was_ended():
-            raise SearchUnfinished(f"{key} was not placed in time to know whether its plan holds")
         if found is None or self._is_worse(nomination):
             self._nominations.drop(key)
             return None
@@ -75,12 +73,23 @@ class Recheck:
     ) -> Steps[Sequence[NodeAssignment] | None]:
         """Return what the pods get if less important and later ones get nothing for that."""
         preemptor = nomination.preemptor
-        found = yield from fits(nomination.leaving.pods)
+        found = yield from self._placed(nomination, fits)
         if found is None:
             with self._nominations.before(preemptor.key):
-                found = yield from fits(nomination.leaving.pods)
+                found = yield from self._placed(nomination, fits)
         if found is not None:
             self._nominations.displace(preemptor, found)
+        return found
+
+    def _placed(self, nomination: Nomination, fits: Fits) -> Steps[Sequence[NodeAssignment] | None]:
+        """Return what the pods get without the victims. Raises SearchUnfinished.
+
+        As long as that is not known, nothing is taken from others: they have evicted pods as well.
+        """
+        found = yield from fits(nomination.leaving.pods)
+        if found is None and self._was_ended():
+            key = nomination.preemptor.key
+            raise SearchUnfinished(f"{key} was not placed in time to know whether its plan holds")
         return found
 
     def _is_worse(self, nomination: Nomination) -> bool:
