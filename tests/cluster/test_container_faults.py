@@ -151,11 +151,16 @@ def test_a_missing_driver_is_named_in_an_event_and_waited_for(
         drivers = machines.agent(here.node).drivers
         socket = here.node_folder / "registry" / f"{CLASS}-reg.sock"
         aside = socket.with_name("aside")
-        socket.rename(aside)
+
+        async def has_driver() -> bool:
+            return drivers.find(CLASS) is not None
 
         async def no_driver() -> bool:
             return drivers.find(CLASS) is None
 
+        # A registration that is under way would still succeed without the socket.
+        await here.world.until(has_driver, "the driver being registered")
+        socket.rename(aside)
         await here.world.until(no_driver, "the driver being forgotten")
         main = container(LIST, claims=["gpu"])
         claims = [from_template("gpu")]
