@@ -8,7 +8,9 @@ follow is read for each answer, with the identity of the user.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import msgspec
@@ -76,7 +78,6 @@ class ServedExplanations:
     def __init__(self, handler: Handler, authorize: Authorize) -> None:
         self._handler, self._authorize = handler, authorize
         self._state: SchedulerState | None = None
-        self._thread = offloading.new_executor("explanations")
         self._asked = 0
         self._explained = _ExplainedObjects()
         self._forgetting: asyncio.TimerHandle | None = None
@@ -84,6 +85,11 @@ class ServedExplanations:
     def follow(self, state: SchedulerState | None) -> None:
         """Answer from the state of a scheduler, or not at all."""
         self._state = state
+
+    @functools.cached_property
+    def _thread(self) -> ThreadPoolExecutor:
+        # Made for the first question: many clusters are never asked.
+        return offloading.new_executor("explanations")
 
     async def answer(self, request: Request, user: User) -> Response:
         """Answer a GET with a report. Raises StatusError, also for what is not answered here."""
